@@ -123,6 +123,14 @@ class Controller:
         return self._heaviness_kg
 
     @property
+    def believed_kg(self) -> float:
+        """The heaviness as level flight has shown it; until then as the last seconds felt it.
+
+        Never as the airframe says: somebody may have changed the ballast.
+        """
+        return self.felt_kg if self.weighed_kg is None else self._heaviness_kg
+
+    @property
     def heavy(self) -> bool:
         """Whether level flight has shown it to be heavy, beyond doubt."""
         weighed_kg = self.weighed_kg

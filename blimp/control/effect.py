@@ -20,6 +20,7 @@ import msgspec
 from blimp.ability import drag_speed
 from blimp.airframe import Airframe
 from blimp.control.constants import AIR_DENSITY_KGM3, GRAVITY_MPS2
+from blimp.control.ground import AIRBORNE_M
 from blimp.control.vector import minus
 from blimp.rotation import rotate_back
 from blimp.types import ZERO3, Vec3, VehicleState
@@ -162,7 +163,10 @@ class EffectCheck:
         """Take one cycle. motors_n: commanded thrusts. weight_n, wind: as known."""
         known = state.attitude_valid and state.height_valid and state.position_valid
         usable = known and not state.health.in_doubt  # a motion in doubt names no actuator
-        if self._lost or not usable or state.on_ground:
+        # Below the height of a ship that flies it may lie on the ground, where no push moves it; so
+        # may one whose estimate has sunk into the ground and sinks on.
+        low = state.on_ground or state.altitude_m < AIRBORNE_M
+        if self._lost or not usable or low:
             self.pause()
             return
         v = rotate_back(state.attitude, state.velocity_ned_mps)

@@ -194,6 +194,11 @@ class FlightLoop:
     def armed(self) -> bool:
         return self._supervisor.armed
 
+    @property
+    def _knows_thrust(self) -> bool:
+        """Whether the thrusters give what the mixer says."""
+        return self._effect.only_dead and not self._mixer.doubted
+
     def step(self, now_s: float) -> None:
         """Run one cycle. An exception leaves the outputs safe and passes through."""
         try:
@@ -207,7 +212,7 @@ class FlightLoop:
         self._obey_emergencies(now_s)
         readings = self._sensors.read(now_s)
         is_adrift = self._found_in_air(readings, now_s)
-        thrust = self._mixer.achieved if self._effect.only_dead else None
+        thrust = self._mixer.achieved if self._knows_thrust else None
         flown = self._powered or (self.armed and not self._pilot.resting)  # idle on trial, too
         state = self._estimator.update(readings, now_s=now_s, powered=flown, thrust=thrust)
         if is_adrift:
@@ -278,6 +283,7 @@ class FlightLoop:
         self, state: VehicleState, setpoint: Setpoint, flags: Flags, dt_s: float
     ) -> ActuatorCommand:
         """Setpoint to actuators: straight through if a person holds the sticks."""
+        self._mixer.leave_out(self._effect.fixed_n)
         if setpoint.idle or setpoint.actuators is not None:
             if setpoint.idle:
                 self._controller.reset()
@@ -285,7 +291,6 @@ class FlightLoop:
             stuck_rad = self._effect.stuck_rad
             self._mixer.follow(actuators, dt_s=dt_s, unhealthy=flags.unhealthy, stuck_rad=stuck_rad)
             return actuators
-        self._mixer.leave_out(self._effect.fixed_n)
         wrench = self._controller.update(
             state,
             setpoint,
@@ -293,7 +298,7 @@ class FlightLoop:
             achieved=self._mixer.achieved,
             saturated=self._mixer.saturated,
             sways=self._mixer.sways,
-            weighs=self._effect.only_dead,
+            weighs=self._knows_thrust,
             height_first=self._height_first_s > 0.0,
         )
         forward_mps = self._controller.forward_mps(state)
@@ -309,25 +314,24 @@ class FlightLoop:
     def _note_effect(self, state: VehicleState, setpoint: Setpoint, dt_s: float) -> None:
         """Compare what the outputs were sent with what the ship does."""
         thrusts_n, known = self._mixer.thrusts_n, self._effect.faults
-        weight_n = GRAVITY_MPS2 * self._controller.heaviness_kg
         if self.armed and not self._was_armed:
             self._controller.weigh_again()  # somebody may have changed its ballast
         self._was_armed = self.armed
         if not self.armed:
             self._effect.reset()
-        elif thrusts_n is not None:
+        elif thrusts_n is None or self._mixer.doubted or self._supervisor.is_down(state):
+            self._effect.pause()  # what lies on the ground does not follow a push
+        else:
             tilts_rad = self._mixer.tilts_rad
             wind = self._controller.wind
             self._effect.update(
                 state,
                 thrusts_n,
                 tilts_rad,
-                weight_n=weight_n,
+                weight_n=GRAVITY_MPS2 * self._controller.believed_kg,
                 wind_ned_mps=(wind.north_mps, wind.east_mps, 0.0),
                 dt_s=dt_s,
             )
-        else:
-            self._effect.pause()
         for fault in self._effect.faults:
             if fault in known:
                 continue
@@ -357,6 +361,7 @@ class FlightLoop:
             self._height_first_s = max(0.0, self._height_first_s - dt_s)
         if self._unheeded_s > _UNHEEDED_S:
             self._height_first_s = _HEIGHT_FIRST_S
+        weight_n = GRAVITY_MPS2 * self._controller.heaviness_kg
         self._driven_up = -state.velocity_ned_mps[2] > self._effect.float_mps(weight_n)
 
     def _drive(self, actuators: ActuatorCommand, setpoint: Setpoint, now_s: float) -> None:

@@ -195,11 +195,11 @@ class Supervisor:
                 hold = Hold(state, ship=pilot.ship, yaw_rad=pilot.heading_rad(state))
                 pilot.pause(hold)
         elif not isinstance(pilot.flying, _SATISFIES[action]) and not (
-            self._is_down(state) and action < Action.IDLE
+            self.is_down(state) and action < Action.IDLE
         ):
             pilot.enter(self._remedy(action, state), reason=decision.text)
 
-    def _is_down(self, state: VehicleState) -> bool:
+    def is_down(self, state: VehicleState) -> bool:
         """Whether it has landed: thrust holds a light one, and nothing else may let go of it."""
         mode = self._pilot.flying
         return isinstance(mode, Land) and (mode.held or (mode.down and state.height_valid))

@@ -1,5 +1,6 @@
 """The output-effect check on a ship that is well: it must stay silent."""
 
+from collections.abc import Sequence
 from math import atan2, degrees, nan
 
 import pytest
@@ -16,10 +17,13 @@ from tests.sim.ships import twin
 pytestmark = pytest.mark.flight
 
 
-def broken(rig: Rig) -> list[str]:
+def named(messages: Sequence[str]) -> list[str]:
     words = ("whatever is commanded", "runs by itself", "does nothing")
-    said = rig.loop.snapshot(rig.now_s).messages
-    return [message for message in said if any(word in message for word in words)]
+    return [message for message in messages if any(word in message for word in words)]
+
+
+def broken(rig: Rig) -> list[str]:
+    return named(rig.loop.snapshot(rig.now_s).messages)
 
 
 def test_neither_gusts_nor_a_held_ship_nor_lost_ballast_name_an_actuator() -> None:
@@ -139,3 +143,61 @@ def test_the_square_is_flown_and_landed_with_the_right_motor_dead() -> None:
     assert sortie.landing_error_m <= 2.0
     assert sortie.touchdown_mps <= 0.5
     assert not sortie.armed_at_end
+
+
+@pytest.mark.parametrize(
+    ("airframe", "load"), [("twin", -0.03), ("twin", 0.02), ("gtmab", -0.05), ("gtmab", 0.05)]
+)
+def test_a_ship_that_weighs_not_what_its_file_says_has_no_dead_motor(
+    airframe: str, load: float
+) -> None:
+    """Before, its motors were named one after the other in the take-off; a light one flew off."""
+    with Lockstep(airframe, seed=20, wind_mps=0.3, held=True) as ship:
+        physics = ship.world.physics
+        physics.load(load * physics.displaced_kg)
+        ship.step(12.0)
+        ship.hold(False)
+        ship.command("arm", check=False)
+        ship.command("takeoff", check=False, altitude_m=2.0)
+        ship.step(25.0)
+        assert named(ship.messages) == []
+        assert ship.truth.altitude_m == pytest.approx(2.0, abs=0.3)
+
+
+def test_what_the_ground_holds_down_is_not_said_to_do_nothing() -> None:
+    """Pressed on the ground, a light ship does not move, whatever its estimate makes of it.
+
+    Before, a healthy lift motor was named as soon as the estimate sank into the ground, the mixer
+    left it out, and the ship was let go while its message said that thrust held it.
+    """
+    with Lockstep("gtmab", seed=1) as ship:
+        physics = ship.world.physics
+        physics.load(-0.01 * physics.displaced_kg)
+        ship.command("arm", check=False)
+        ship.complete("takeoff", check=False, within_s=60.0, altitude_m=2.0)
+        ship.step(15.0)
+        ship.fault("baro", "no_answer")
+        ship.step(11.0)
+        ship.command("land", check=False)
+        ship.step(20.0)
+        assert ship.messages[-1].endswith("secure the ship, then disarm")
+        assert named(ship.messages) == []
+        assert physics.thrusts_n[-1] < -0.02
+
+
+def test_a_ship_held_down_names_nothing_when_its_height_drifts_up() -> None:
+    """The estimate flies off, the ship lies there: a full push down moves nothing."""
+    with Lockstep("gtmab", seed=1) as ship:
+        physics = ship.world.physics
+        physics.load(-0.01 * physics.displaced_kg)
+        ship.command("arm", check=False)
+        ship.complete("takeoff", check=False, within_s=60.0, altitude_m=2.0)
+        ship.step(12.0)
+        ship.complete("land", check=False, within_s=60.0)
+        ship.fault("ranger", "no_answer")
+        ship.fault("baro", "drift", rate=-5.0)  # 0.4 m/s up
+        ship.step(15.0)
+        assert -ship.snapshot().position_ned_m[2] > 3.0
+        assert ship.truth.altitude_m < 0.1
+        assert named(ship.messages) == []
+        assert physics.thrusts_n[-1] < -0.02
