@@ -71,6 +71,14 @@ def test_a_ship_in_order_has_no_reason_not_to_arm() -> None:
             ready(battery_v=6.9),
             "battery: 6.90 V, must be above 7.00 V; charge or change it",
         ),
+        *(
+            (
+                ready(battery_v=volts),
+                f"battery: {volts:.2f} V, must be below 8.82 V with cells = 2; "
+                "fit the airframe's battery, or check the power monitor",
+            )
+            for volts in (8.9, 12.6, 25.9)
+        ),
         (
             ready(at(attitude=from_euler(0.0, 0.35, 0.0))),
             "level: tilted by 20 degrees, limit 15; put the ship level",
