@@ -64,7 +64,7 @@ def build_flight_loop(
         airframe=airframe,
         heaviness_kg=lambda: controller.heaviness_kg,
         weighed=lambda: controller.weighed_kg is not None,
-        wind_mps=lambda: (controller.wind.north_mps, controller.wind.east_mps),
+        wind_mps=lambda: controller.wind.north_east_mps,
         felt_kg=lambda: controller.felt_kg,
         doubt=witnesses.doubt,
         astray=lambda: not effect.only_dead,

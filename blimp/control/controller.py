@@ -106,7 +106,7 @@ class Controller:
 
     def wind_ned_mps(self) -> Vec3 | None:
         """Return the horizontal wind over ground; None before some seconds of flight."""
-        return (self.wind.north_mps, self.wind.east_mps, 0.0) if self.wind.settled else None
+        return (*self.wind.north_east_mps, 0.0) if self.wind.settled else None
 
     def wind_age_s(self, now_s: float) -> float | None:
         """Return the time since the flight last showed the wind; None while it is not known."""
@@ -270,7 +270,7 @@ class Controller:
         )
         self._wind_s = state.t_s
         wish = turned(demand[:2], heading)
-        wind = turned((self.wind.north_mps, self.wind.east_mps), heading)
+        wind = turned(self.wind.north_east_mps, heading)
         short_north, short_east = turned_back((saturated[0], saturated[1]), heading)
         north_mps, east_mps = turned_back((vx, vy), heading)
         an = self._north.update(demand[0] - north_mps, dt_s, saturated=_sign(short_north))
@@ -296,7 +296,7 @@ class Controller:
             north -= self._gains.velocity_p * state.velocity_ned_mps[0]
             east -= self._gains.velocity_p * state.velocity_ned_mps[1]
         ax, ay = turned((north, east), heading)
-        wind = turned((self.wind.north_mps, self.wind.east_mps), heading)
+        wind = turned(self.wind.north_east_mps, heading)
         return (
             self._mass_kg[0] * ax + self.wind.drag(0, -wind[0]),
             self._mass_kg[1] * ay + self.wind.drag(1, -wind[1]),
@@ -389,7 +389,7 @@ class Controller:
 
         Downwind the ship drifts, nose to the wind.
         """
-        north, east = self.wind.north_mps, self.wind.east_mps
+        north, east = self.wind.north_east_mps
         if hypot(north, east) < _HEADWIND_MPS:
             return course_rad
         upwind_rad = atan2(-east, -north)

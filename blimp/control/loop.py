@@ -323,13 +323,12 @@ class FlightLoop:
             self._effect.pause()  # what lies on the ground does not follow a push
         else:
             tilts_rad = self._mixer.tilts_rad
-            wind = self._controller.wind
             self._effect.update(
                 state,
                 thrusts_n,
                 tilts_rad,
                 weight_n=GRAVITY_MPS2 * self._controller.believed_kg,
-                wind_ned_mps=(wind.north_mps, wind.east_mps, 0.0),
+                wind_ned_mps=(*self._controller.wind.north_east_mps, 0.0),
                 dt_s=dt_s,
             )
         for fault in self._effect.faults:

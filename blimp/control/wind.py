@@ -43,6 +43,11 @@ class WindObserver:
         self._kept_s = 0.0
 
     @property
+    def north_east_mps(self) -> Pair:
+        """The wind over ground."""
+        return (self.north_mps, self.east_mps)
+
+    @property
     def settled(self) -> bool:
         """Whether it has learnt for long enough to be shown to a person."""
         return self._learnt_s >= _SETTLE_S
@@ -76,7 +81,7 @@ class WindObserver:
         force_n: of the thrusters, along and across the heading. velocity_mps: over ground,
         likewise. heading: its cosine and sine.
         """
-        wind = turned((self.north_mps, self.east_mps), heading)
+        wind = turned(self.north_east_mps, heading)
         if self._model_mps is None:
             self._model_mps = turned_back(velocity_mps, heading)
         model = turned(self._model_mps, heading)
@@ -102,7 +107,7 @@ class WindObserver:
         self._kept_s += dt_s
         if self._kept_s >= 1.0:
             self._kept_s = 0.0
-            self._kept.append((self.north_mps, self.east_mps))
+            self._kept.append(self.north_east_mps)
 
 
 def turned(vector: Pair, heading: Pair) -> Pair:
