@@ -90,12 +90,21 @@ def _ioctl(fd: Any, request: int, arg: Any = 0, mutate_flag: bool = True, /) -> 
     return ioctl(fd, request, arg, mutate_flag)
 
 
-# Like the built-in functions, and unlike functions, a partial is no method where a class has it.
-_SLEEP = partial(_sleep)
-_CLOCKS = {name: partial(_now, name) for name in _REAL_CLOCKS}
+class _BuiltIn(partial[Any]):
+    """A function that is no method where a class has it, as none in `time` is.
+
+    pyserial keeps a clock in a class. From CPython 3.14 on a plain partial binds there.
+    """
+
+    def __get__(self, instance: object, owner: type | None = None) -> "_BuiltIn":
+        return self
+
+
+_SLEEP = _BuiltIn(_sleep)
+_CLOCKS = {name: _BuiltIn(_now, name) for name in _REAL_CLOCKS}
 _INSTEAD: dict[str, tuple[Any, Any]] = {
     "sleep": (_REAL_SLEEP, _SLEEP),
-    "ioctl": (_REAL_IOCTL, partial(_ioctl)),
+    "ioctl": (_REAL_IOCTL, _BuiltIn(_ioctl)),
     **{name: (real, _CLOCKS[name]) for name, real in _REAL_CLOCKS.items()},
 }
 

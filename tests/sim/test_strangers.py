@@ -10,6 +10,7 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 from types import ModuleType
+from typing import Any
 
 import bmp280
 import gpiozero
@@ -121,6 +122,22 @@ def test_names_bound_by_name_are_exchanged_and_harmless_outside() -> None:
             assert clock.now_s() == began_s
     finally:
         del sys.modules["stranger"]
+
+
+def test_a_class_that_keeps_a_clock_or_sleep_can_call_it(world: World) -> None:
+    """As pyserial's does: what `time` has is built in, and becomes no method of a class."""
+
+    class Kept:
+        sleep: Any = time.sleep
+        monotonic: Any = time.monotonic
+        time: Any = time.time
+
+    began_s = now_s(world)
+    for kept in (Kept, Kept()):
+        kept.sleep(0.25)
+        assert kept.monotonic() == pytest.approx(now_s(world), abs=1e-3)
+        assert kept.time() > 0.0
+    assert now_s(world) - began_s == pytest.approx(0.5, abs=1e-3)
 
 
 def test_the_builtin_open_sees_the_ships_files_only(world: World, tmp_path: Path) -> None:
