@@ -39,6 +39,7 @@ from blimp.closing import Closing
 from blimp.errors import MailboxError
 from blimp.link.paths import MAX_SOCKET_PATH_BYTES, emergency_socket, is_of_group
 from blimp.link.sender import Sender, receive, with_socket
+from blimp.nesting import shallow
 from blimp.types import Command, Heartbeat, Outcome, OutcomeState, Snapshot
 
 MAX_DATAGRAM_BYTES = 65_536
@@ -158,7 +159,7 @@ class MailboxServer(Closing):
             try:
                 if len(data) > MAX_COMMAND_BYTES:
                     raise msgspec.DecodeError(f"the limit is {MAX_COMMAND_BYTES} bytes")
-                message = _to_flight.decode(data)
+                message = _to_flight.decode(shallow(data))
                 if self.tap is not None and isinstance(message, Command):
                     self.tap(data)
                 yield message, sender

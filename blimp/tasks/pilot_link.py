@@ -22,6 +22,7 @@ from msgspec import Meta
 
 from blimp.closing import Closing
 from blimp.errors import LeaseError, LinkError, MessageError, NotAuthorised, NotInControl
+from blimp.nesting import shallow
 from blimp.tasks.client import named_boot, telemetry_key
 from blimp.types import Heartbeat, Snapshot
 
@@ -240,7 +241,7 @@ class HeartbeatRelay:
         try:
             if len(data) > MAX_BYTES:
                 raise MessageError(f"{len(data)} bytes: the limit is {MAX_BYTES}")
-            document = _documents.decode(data)
+            document = _documents.decode(shallow(data))
             if self._signer is not None:
                 fields = msgspec.structs.asdict(document)
                 self._signer.check_document(fields, document.signature, place=self._key)

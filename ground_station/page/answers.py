@@ -7,6 +7,7 @@ import msgspec
 from starlette.requests import Request
 from starlette.responses import Response
 
+from blimp.nesting import shallow
 from ground_station.report import Outcome
 
 MAX_BODY_BYTES = 64 * 1024
@@ -30,7 +31,7 @@ async def arguments_of(request: Request) -> dict[str, Any] | Response:
                     return failed_answer(
                         "", f"the body is over the limit of {MAX_BODY_BYTES} bytes", 413
                     )
-        found = msgspec.json.decode(body, type=dict[str, Any]) if body.strip() else {}
+        found = msgspec.json.decode(shallow(body), type=dict[str, Any]) if body.strip() else {}
     except TimeoutError:
         return failed_answer("", f"the body did not come within {BODY_S:g} s", 408)
     except (msgspec.MsgspecError, RecursionError, UnicodeDecodeError) as error:

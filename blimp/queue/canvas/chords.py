@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from blimp.errors import MessageError, NotGenuine, ResultError
+from blimp.nesting import shallow
 from blimp.queue.brokers.base import part_place
 from blimp.queue.canvas.follow import (
     MOST_WORDS,
@@ -124,7 +125,7 @@ def _values(part: ChordPart, client: Any, signer: Signer | None) -> list[Any]:
     # something else.
     with contextlib.suppress(ResultError, ValueError, TypeError, LookupError, RecursionError):
         raw = type_checked(lambda: client.get(group_key(group_id)))
-        shaped = [_shaped(one, values) for one in msgspec.json.decode(raw)["result"][1]]
+        shaped = [_shaped(one, values) for one in msgspec.json.decode(shallow(raw))["result"][1]]
         if not values:
             return shaped
     return [value for _, _, value in entries]
@@ -144,7 +145,7 @@ def read_entries(
         if signer is not None:
             signer.check_appended(raw, place=part_place(group_id, place))
         try:
-            _, id, state, value = msgspec.json.decode(raw)[:4]
+            _, id, state, value = msgspec.json.decode(shallow(raw))[:4]
         except (msgspec.DecodeError, ValueError, TypeError, RecursionError) as error:
             raise ResultError(f"a part of chord {group_id} cannot be read: {error}") from None
         found.append((str(id), str(state), value))

@@ -23,6 +23,7 @@ import msgspec
 from kombu import Consumer, Exchange, Queue
 
 from blimp.errors import Copied, LinkError, MessageError, NotGenuine, Refused, ResultError
+from blimp.nesting import shallow
 from blimp.queue.brokers.kombu_consumer import guard_channel
 from blimp.queue.control.command import EXCHANGE, MAX_COMMAND_BYTES, CommandMailbox, connected
 from blimp.queue.control.listener import StreamsListener
@@ -154,7 +155,7 @@ class BroadcastReceiver:
         try:
             if len(body) > MAX_COMMAND_BYTES:  # reading holds the interpreter lock
                 raise MessageError(f"{len(body)} bytes: the limit is {MAX_COMMAND_BYTES}")
-            broadcast = _decoder.decode(body)
+            broadcast = _decoder.decode(shallow(body))
             if not 0 < len(broadcast.id) <= MAX_NAME_LENGTH:
                 raise MessageError(f"id: must have 1 to {MAX_NAME_LENGTH} letters")
             if self.app.signer is not None:

@@ -20,6 +20,7 @@ from kombu.exceptions import OperationalError, SerializationError
 from kombu.pidbox import Mailbox
 
 from blimp.errors import LinkError, MessageError
+from blimp.nesting import shallow
 from blimp.queue.brokers.kombu_consumer import guard_channel
 from blimp.queue.protocol.message import (
     CONTENT_ENCODING,
@@ -93,7 +94,7 @@ def read_command(body: bytes | str, *, content_type: str | None) -> Command:
     if not body:
         raise MessageError(f"command is empty, or above the limit of {MAX_COMMAND_BYTES} bytes")
     try:
-        return _decoder.decode(body)
+        return _decoder.decode(shallow(body))
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise MessageError(f"command cannot be read: {error}") from None
 

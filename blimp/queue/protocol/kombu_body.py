@@ -21,6 +21,7 @@ from uuid import UUID
 import msgspec
 
 from blimp.errors import MessageError
+from blimp.nesting import shallow
 
 MARK = b"__type__"
 _KEYS = {"__type__", "__value__"}
@@ -55,7 +56,7 @@ def encode_value(value: object) -> dict[str, Any]:
 
 def from_json(data: bytes) -> Any:
     """Return what `data` holds. Raises ValueError or RecursionError if it cannot be read."""
-    value = msgspec.json.decode(data)  # its errors are ValueErrors
+    value = msgspec.json.decode(shallow(data))  # its errors are ValueErrors
     return decode_values(value) if MARK in data else value
 
 

@@ -37,6 +37,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 import msgspec
 
 from blimp.errors import ConfigError, MessageError
+from blimp.nesting import shallow
 from blimp.queue.protocol.kombu_body import encode_value
 
 if TYPE_CHECKING:
@@ -223,12 +224,13 @@ def write_message(
 
 
 def to_json(value: Any) -> bytes:
-    """Encode strictly: what another JSON reader would not accept raises ValueError or TypeError.
+    """Encode strictly: what another JSON reader would not accept raises ValueError, TypeError or
+    RecursionError.
 
     Dates, UUID, Decimal and bytes are written as kombu writes them; see kombu_body.py. msgspec
     would write NaN as null, and turn dates, bytes and sets into text and lists.
     """
-    return _encoder().encode(value).encode()
+    return shallow(_encoder().encode(value).encode())
 
 
 @cache

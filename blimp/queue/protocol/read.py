@@ -8,6 +8,7 @@ import msgspec
 from msgspec import Meta
 
 from blimp.errors import MessageError, NotGenuine
+from blimp.nesting import shallow
 from blimp.queue.protocol.embed import read_callbacks, read_chord
 from blimp.queue.protocol.kombu_body import COMPRESSIONS, MARK, decompress, from_json
 from blimp.queue.protocol.message import (
@@ -179,7 +180,7 @@ def readable_id(headers: object) -> str | None:
 def _read_body(raw: bytes) -> tuple[list[Any], dict[str, Any], _Embed]:
     body: tuple[list[Any], dict[str, Any], _Embed]
     try:
-        body = msgspec.convert(from_json(raw), _Body) if MARK in raw else _decode_body(raw)
+        body = msgspec.convert(from_json(raw), _Body) if MARK in raw else _decode_body(shallow(raw))
     except msgspec.ValidationError as error:
         raise MessageError(f"body: must be the three of [args, kwargs, embed]: {error}") from None
     except (ValueError, RecursionError) as error:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from blimp.errors import LinkError, NotGenuine, ResultError
+from blimp.nesting import shallow
 from blimp.queue.protocol.message import MAX_MESSAGE_BYTES, to_json
 from blimp.queue.protocol.record import Record, State, decode, fault_of, open_record, result_place
 from blimp.queue.redis.client import type_checked
@@ -184,7 +185,7 @@ class RedisResults(ResultBackend):
         key = group_key(id)
         data = self._get(key)
         try:
-            return None if data is None else msgspec.json.decode(data, type=dict[str, Any])
+            return None if data is None else msgspec.json.decode(shallow(data), type=dict[str, Any])
         except (msgspec.DecodeError, RecursionError) as error:
             size = len(data or b"")
             raise ResultError(f"{key} of {size} bytes cannot be read: {error}") from error

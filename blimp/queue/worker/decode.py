@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from blimp.errors import Copied, LinkError, MessageError, NotGenuine, ResultError, UnknownTask
+from blimp.nesting import shallow
 from blimp.queue.log import Throttle
 from blimp.queue.options import TaskOptions
 from blimp.queue.protocol.embed import NO_REDIS
@@ -150,7 +151,7 @@ class Decoder:
 def find_headers(raw: bytes) -> object:
     """Return the headers of a message that is wrong elsewhere, None if it has none."""
     try:
-        payload = msgspec.json.decode(raw)
+        payload = msgspec.json.decode(shallow(raw))
     except (ValueError, RecursionError):  # what is not UTF-8 is no DecodeError
         return None
     return payload.get("headers") if isinstance(payload, dict) else None

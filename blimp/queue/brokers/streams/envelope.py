@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from blimp.nesting import shallow
 from blimp.queue.protocol.message import (
     CONTENT_ENCODING,
     CONTENT_TYPE,
@@ -198,7 +199,8 @@ def unpack(fields: list[bytes]) -> dict[str, Any]:
         raise ValueError(f"field {error} is missing") from None
     try:
         # kombu's reader also knows dates and the like, and is ten times slower.
-        head = _kombu_json().loads(raw) if b"__type__" in raw else msgspec.json.decode(raw)
+        is_typed = b"__type__" in shallow(raw)
+        head = _kombu_json().loads(raw) if is_typed else msgspec.json.decode(raw)
     except Exception as error:  # kombu's decoders, and those registered there, may raise anything
         raise ValueError(f"head is not JSON: {error}") from None
     if not isinstance(head, dict):
@@ -306,7 +308,7 @@ def open_message(claim: Claim, fields: list[bytes], *, head_limit_bytes: int) ->
         raise ValueError(f"headers of {len(fields[1])} bytes: the limit is {head_limit_bytes}")
     if len(fields) >= 4 and fields[0] == HEAD and fields[2] == BODY:
         try:
-            message = None if b"__type__" in fields[1] else _decode(fields[1])
+            message = None if b"__type__" in fields[1] else _decode(shallow(fields[1]))
         except (ValueError, RecursionError):
             message = None  # what is wrong with it is said below
     if message is not None:

@@ -12,6 +12,7 @@ import msgspec
 import redis
 
 from blimp.errors import NotGenuine
+from blimp.nesting import shallow
 from blimp.queue.brokers.base import MOST_SEARCHED, Found
 from blimp.queue.brokers.streams import envelope as wire
 from blimp.queue.brokers.streams.envelope import NONE, Claim, Stamp
@@ -424,7 +425,7 @@ class DeadLetters:
 def _sent_again(head: bytes, sign: Callable[[dict[str, Any]], bool]) -> bytes:
     """Return `head` without its count of earlier deliveries; nothing if it stays as it is."""
     try:
-        document = json.loads(head)
+        document = json.loads(shallow(head))
         is_counted = document["headers"].pop("blimp_delivery", None) is not None
         if not sign(document["headers"]) and not is_counted:
             return b""

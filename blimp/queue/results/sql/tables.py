@@ -18,6 +18,7 @@ from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.engine.reflection import Inspector
 
 from blimp.errors import ResultError, TableMismatch
+from blimp.nesting import shallow
 from blimp.queue.protocol.message import to_json
 from blimp.queue.results.backend import ResultOptions
 
@@ -232,7 +233,7 @@ def row_of(data: bytes, *, extended: bool, now: datetime) -> dict[str, Any]:
     now: its date if it has none, so that a task that never ends is cleaned up, too.
     """
     try:
-        document = _decoder.decode(data)
+        document = _decoder.decode(shallow(data))
         date = naive_utc(document.date_done) if document.date_done else now
     except (msgspec.DecodeError, ValueError, OverflowError, RecursionError) as error:
         raise ResultError(f"a result of {len(data)} bytes cannot be read: {error}") from error
@@ -305,7 +306,7 @@ def from_json(row: Mapping[str, Any], column: str) -> Any:
     if not isinstance(data, bytes):
         raise ResultError(f"{column} is {type(data).__name__}, must be bytes")
     try:
-        return msgspec.json.decode(data)
+        return msgspec.json.decode(shallow(data))
     except (msgspec.DecodeError, ValueError, RecursionError) as error:
         hint = ": a pickle, which is never opened here" if data.startswith(PICKLE) else ""
         raise ResultError(f"{column} of {len(data)} bytes is no JSON ({error}){hint}") from error
