@@ -15,7 +15,7 @@ FUZZ ?= 1000000
 
 .DEFAULT_GOAL := help
 .PHONY: help demo quick test show pictures coverage guests check docs format bench
-.PHONY: faults boundaries kills server-kills flight-kills soak canvas releases events fuzz celery clean
+.PHONY: faults boundaries kills server-kills flight-kills soak canvas releases events fuzz celery platforms clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):[^#]*## /  make \1\t/' | expand -t 22
@@ -108,6 +108,9 @@ events: $(VENV)/dev.installed $(CELERY)/installed ## count the events of 100,000
 celery: $(VENV)/dev.installed $(CELERY)/installed ## run Celery's own integration tests on its transport and on ours
 	$(BIN)/python -m benchmarks.celery_suite --json
 	$(BIN)/python -m benchmarks.remote_ping
+
+platforms: $(VENV)/bin/python ## as root: both commands and the wheel on Debian 12, 13 and sid: PLATFORMS="--quick"
+	$(BIN)/python -m tests.platforms $(PLATFORMS)
 
 clean: ## remove the virtual environment and what the tools left
 	rm -rf $(VENV) $(GUESTS) $(CELERY) build *.egg-info .coverage* .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache

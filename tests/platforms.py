@@ -1,0 +1,301 @@
+"""The README's two commands, and the wheel alone, on every Debian that a ship or a laptop may have.
+
+Each Debian is a root that debootstrap makes once, in a cache. In it an ordinary user, who has no
+more than the packages below, gets a fresh clone of HEAD at a path with a space and an umlaut.
+What runs there has its own mounts and processes, which end with this program.
+
+    make platforms                          # needs root and debootstrap; an hour
+    make platforms PLATFORMS="--quick"      # demo hop and quick tests; minutes after the first time
+"""
+
+import argparse
+import json
+import os
+import re
+import shlex
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from urllib.parse import unquote, urlsplit
+
+PROJECT = Path(__file__).resolve().parent.parent
+RESULTS = PROJECT / "benchmarks" / "results" / "platforms.json"
+MIRROR = "http://deb.debian.org/debian"
+SUITES = {"bookworm": "3.11", "trixie": "3.13", "sid": "3.14"}  # Debian's Python in each
+# What the README asks for, what pip builds with where there is no wheel, and what tests call.
+PACKAGES = (
+    "ca-certificates", "gcc", "git", "iproute2", "libc6-dev", "make", "openssl", "procps",
+    "python3", "python3-dev", "python3-venv",
+)  # fmt: skip
+USER, UID = "pilot", 1000
+HOME = Path("/home") / USER
+CLONE = HOME / "Größe und Luft" / "blimp"
+GIT = ("git", "-c", "safe.directory=*")  # root reads the clone of another user
+STEP_S = 7200.0  # after which a step has failed: `make test` takes a tenth of it on two processors
+PASSED, FAILED, NOT_RUN = "passed", "FAILED", "NOT RUN"
+
+# Own mounts and processes; all end with the shell, which ends with this program. $1: the root,
+# $2: the user's home, $3: its /tmp, then directories to be seen at the same path, `--`, a command.
+INSIDE = """
+set -e
+mount --make-rprivate /
+root=$1 home=$2 tmp=$3
+shift 3
+mount -t proc proc "$root/proc"
+mount --rbind /dev "$root/dev"
+mount -t tmpfs -o mode=1777 shm "$root/dev/shm"
+mount -t tmpfs -o mode=755 run "$root/run"
+mount --bind "$home" "$root/home/pilot"
+mount --bind "$tmp" "$root/tmp"
+while [ "$1" != -- ]; do
+  mkdir -p "$root$1"
+  mount --bind -o ro "$1" "$root$1"
+  shift
+done
+shift
+exec chroot --userspec=pilot:pilot "$root" "$@"
+"""
+
+WHEEL = r"""
+mkdir -p ~/"wheel alone" && cd ~/"wheel alone"
+python3 -m venv venv
+venv/bin/pip wheel --quiet --no-deps --wheel-dir . "$1"
+venv/bin/pip install --quiet "$(echo blimp-*.whl)[demo,page]"
+venv/bin/blimp --help
+venv/bin/blimp demo --mission hop
+"""
+QUICK_TESTS = (
+    "make .venv/dev.installed && .venv/bin/pytest -q -n 2 --dist worksteal "
+    '-m "not flight and not process and not slow"'
+)
+# Name, command in the clone; with --quick the second one.
+STEPS = {
+    "make demo": ("make demo", 'make demo DEMO="--mission hop"'),
+    "make test": ("make test", QUICK_TESTS),
+    "wheel alone": (f"bash -euc {shlex.quote(WHEEL)} wheel {shlex.quote(str(CLONE))}",) * 2,
+    "pip check": ('.venv/bin/pip check && ~/"wheel alone"/venv/bin/pip check',) * 2,
+}
+
+
+class CannotRun(Exception):
+    """Why there are no roots on this machine."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Step:
+    state: str
+    took_s: float
+    last_line: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class Root:
+    """One Debian on the disk. arch: Debian's name of it; None is this machine's own."""
+
+    suite: str
+    path: Path
+    arch: str | None = None
+
+    def make(self, *, mirror: str, fresh: bool) -> None:
+        """Make it, unless it is there. Raises CannotRun."""
+        if self.path.exists() and not fresh:
+            return
+        part = self.path.with_suffix(".part")
+        for old in (part, self.path):
+            shutil.rmtree(old, ignore_errors=True)
+        part.parent.mkdir(parents=True, exist_ok=True)
+        arch = [] if self.arch is None else [f"--arch={self.arch}"]
+        include = ",".join(PACKAGES)
+        command = ["debootstrap", "--variant=minbase", f"--include={include}", *arch, self.suite]
+        log = part.with_suffix(".log")
+        with log.open("wb") as output:
+            done = subprocess.run(
+                [*command, str(part), mirror], stdout=output, stderr=subprocess.STDOUT, check=False
+            )
+        if done.returncode != 0:
+            raise CannotRun(f"debootstrap of {self.suite} from {mirror} failed: see {log}")
+        add_user = ["useradd", "--uid", str(UID), "--create-home", "--shell", "/bin/bash", USER]
+        subprocess.run(["chroot", str(part), *add_user], check=True)
+        part.rename(self.path)
+
+    def configure(self) -> list[str]:
+        """Let pip find what it finds on this machine; return the directories it must see."""
+        for name in ("/etc/resolv.conf", "/etc/hosts", "/etc/ssl/certs/ca-certificates.crt"):
+            if Path(name).exists():
+                shutil.copy(name, f"{self.path}{name}")
+        options = pip_options()
+        lines = [f"{name} = {value}" for name, value in options.items()]
+        (self.path / "etc/pip.conf").write_text("\n".join(["[global]", *lines, ""]))
+        directories = []
+        for word in " ".join(options.values()).split():
+            path = Path(unquote(urlsplit(word).path) if word.startswith("file:") else word)
+            if path.is_absolute() and path.is_dir():
+                directories.append(str(path))
+            elif path.is_absolute() and path.is_file():
+                (self.path / path.relative_to("/")).parent.mkdir(parents=True, exist_ok=True)
+                shutil.copy(path, self.path / path.relative_to("/"))
+        return directories
+
+    @contextmanager
+    def clone(self) -> Iterator["Clone"]:
+        """Yield a user's home with a clone of HEAD in it; it is removed afterwards."""
+        directories = self.configure()
+        with tempfile.TemporaryDirectory(dir=self.path.parent, prefix=f"{self.suite}-") as name:
+            home, tmp = Path(name, "home"), Path(name, "tmp")
+            tmp.mkdir()
+            tmp.chmod(0o1777)
+            source = [*GIT, "clone", "--quiet", "--no-hardlinks", str(PROJECT)]
+            subprocess.run([*source, str(home / CLONE.relative_to(HOME))], check=True)
+            subprocess.run(["chown", "--recursive", f"{UID}:{UID}", str(home)], check=True)
+            yield Clone(root=self, home=home, tmp=tmp, directories=directories)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Clone:
+    root: Root
+    home: Path
+    tmp: Path
+    directories: list[str]
+
+    def run(self, command: str, *, log: Path) -> Step:
+        """Run `command` as the user, in the clone."""
+        environment = {"HOME": str(HOME), "USER": USER, "LANG": "C.UTF-8", "PATH": "/usr/bin:/bin"}
+        assignments = [f"{name}={value}" for name, value in environment.items()]
+        alone = ["setpriv", "--pdeathsig", "KILL", "unshare", "--mount", "--pid", "--fork"]
+        paths = [str(path) for path in (self.root.path, self.home, self.tmp)]
+        inside = ["bash", "-c", INSIDE, "inside", *paths, *self.directories, "--"]
+        shell = [
+            "env",
+            "-i",
+            *assignments,
+            "bash",
+            "-c",
+            f"cd {shlex.quote(str(CLONE))}\n{command}",
+        ]
+        began_s = time.monotonic()
+        with log.open("w+", encoding="utf-8", errors="replace") as output:
+            try:
+                ended = subprocess.run(
+                    [*alone, "--kill-child", *inside, *shell],
+                    stdin=subprocess.DEVNULL,
+                    stdout=output,
+                    stderr=subprocess.STDOUT,
+                    timeout=STEP_S,
+                    check=False,
+                ).returncode
+            except subprocess.TimeoutExpired:
+                ended = -1
+                output.write(f"\nstill running after {STEP_S:g} s\n")
+            output.seek(0)
+            lines = [line.strip() for line in output if line.strip()]
+        return Step(
+            state=PASSED if ended == 0 else FAILED,
+            took_s=round(time.monotonic() - began_s, 1),
+            last_line=lines[-1][:200] if lines else "",
+        )
+
+
+def pip_options() -> dict[str, str]:
+    """Return the options that pip has here; those of the environment win, as with pip."""
+    command = [sys.executable, "-m", "pip", "config", "list"]
+    listed = subprocess.run(command, capture_output=True, text=True, check=True).stdout
+    found = re.findall(r"^(:env:|global)\.([\w-]+)='(.*)'$", listed, re.MULTILINE)
+    by_place = sorted(found, key=lambda one: one[0] == ":env:")
+    return {name: value.replace("\\n", " ") for _, name, value in by_place}
+
+
+def check_possible() -> None:
+    """Raise CannotRun saying what is missing."""
+    for program, package in (("debootstrap", "debootstrap"), ("unshare", "util-linux")):
+        if shutil.which(program) is None:
+            raise CannotRun(f"no {program} here; try: apt-get install {package}")
+    if os.geteuid() != 0:
+        raise CannotRun("debootstrap and chroot need root; try: sudo make platforms")
+    alone = ["unshare", "--mount", "--pid", "--fork", "mount", "--make-rprivate", "/"]
+    done = subprocess.run(alone, capture_output=True, text=True, check=False)
+    if done.returncode != 0:
+        raise CannotRun(f"no mounts of its own here: {done.stderr.strip()}")
+
+
+def run_steps(root: Root, *, is_quick: bool, logs: Path) -> Iterator[tuple[str, Step]]:
+    logs.mkdir(parents=True, exist_ok=True)
+    with root.clone() as clone:
+        version = clone.run("python3 --version", log=logs / "python.log")
+        yield "python", version
+        for name, (whole, quick) in STEPS.items():
+            log = logs / f"{name.replace(' ', '-')}.log"
+            yield name, clone.run(quick if is_quick else whole, log=log)
+
+
+def described(*command: str) -> str:
+    return subprocess.run(
+        [*GIT, "-C", str(PROJECT), *command], capture_output=True, text=True, check=True
+    ).stdout.strip()
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(prog="python -m tests.platforms", description=__doc__)
+    parser.add_argument("--quick", action="store_true", help="demo hop, and quick tests only")
+    parser.add_argument("--suite", action="append", choices=SUITES, help="only this; repeatable")
+    parser.add_argument("--arch", help="Debian's name; another one needs its qemu-user-static")
+    parser.add_argument("--fresh", action="store_true", help="make the roots again")
+    parser.add_argument("--mirror", default=MIRROR, help=f"default {MIRROR}")
+    home = os.environ.get("XDG_CACHE_HOME") or "~/.cache"
+    cache = Path(home).expanduser() / "blimp" / "platforms"
+    parser.add_argument("--cache", type=Path, default=cache, help=f"default {cache}")
+    parser.add_argument("--out", type=Path, default=RESULTS, metavar="FILE")
+    options = parser.parse_args()
+    cache = options.cache.resolve()
+    try:
+        check_possible()
+    except CannotRun as error:
+        print(f"platforms: {NOT_RUN}: {error}", file=sys.stderr)
+        return 1 if os.environ.get("CI") else 0
+    if changed := described("status", "--porcelain", "--untracked-files=no"):
+        print(f"not in the clones: {len(changed.splitlines())} changed files, not committed")
+    table: dict[str, dict[str, Step]] = {}
+    for suite in options.suite or SUITES:
+        name = suite if options.arch is None else f"{suite}-{options.arch}"
+        root, steps = (
+            Root(suite=suite, arch=options.arch, path=cache / name),
+            table.setdefault(name, {}),
+        )
+        try:
+            root.make(mirror=options.mirror, fresh=options.fresh)
+        except CannotRun as error:
+            steps["root"] = Step(state=NOT_RUN, took_s=0.0, last_line=str(error))
+            print(f"{name:16} {'root':12} {NOT_RUN}: {error}", flush=True)
+            continue
+        logs = cache / "logs" / name
+        for step, found in run_steps(root, is_quick=options.quick, logs=logs):
+            steps[step] = found
+            print(
+                f"{name:16} {step:12} {found.state:8} {found.took_s:7.1f} s  {found.last_line}",
+                flush=True,
+            )
+            if found.state == FAILED:
+                print(f"{'':16} {'':12} see {logs}", flush=True)
+    document = {
+        "command": " ".join(["python -m tests.platforms", *sys.argv[1:]]),
+        "commit": described("rev-parse", "HEAD"),
+        "platforms": {
+            name: {
+                step: {"state": one.state, "took_s": one.took_s, "last_line": one.last_line}
+                for step, one in steps.items()
+            }
+            for name, steps in table.items()
+        },
+    }
+    options.out.write_text(json.dumps(document, indent=2, ensure_ascii=False) + "\n")
+    states = {one.state for steps in table.values() for one in steps.values()}
+    return int(FAILED in states or (NOT_RUN in states and bool(os.environ.get("CI"))))
+
+
+if __name__ == "__main__":
+    sys.exit(main())
