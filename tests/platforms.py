@@ -135,8 +135,8 @@ class Root:
         directories = []
         for word in " ".join(options.values()).split():
             path = Path(unquote(urlsplit(word).path) if word.startswith("file:") else word)
-            if path.is_absolute() and path.is_dir():
-                directories.append(str(path))
+            if path.is_absolute() and path.is_dir():  # an index's files lie beside its pages
+                directories.append(str(path.parent if path.name == "simple" else path))
             elif path.is_absolute() and path.is_file():
                 (self.path / path.relative_to("/")).parent.mkdir(parents=True, exist_ok=True)
                 shutil.copy(path, self.path / path.relative_to("/"))
