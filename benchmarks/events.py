@@ -71,7 +71,7 @@ class Run:
         worker = Child(
             name="worker",
             arguments=[
-                *f"{sys.executable} -m blimp.queue worker -A benchmarks.events:app".split(),
+                *(sys.executable, "-m", "blimp.queue", "worker", "-A", "benchmarks.events:app"),
                 *["--name", NAME],
                 *(["--events"] if events else []),
             ],

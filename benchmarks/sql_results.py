@@ -70,7 +70,14 @@ def worker_rate(server: Server, *, tasks: int, backend: str) -> dict[str, float]
             sender.send_task("echo", (number,))
     worker = Child(
         name="worker",
-        arguments=f"{sys.executable} -m blimp.queue worker -A benchmarks.sql_results:app".split(),
+        arguments=[
+            sys.executable,
+            "-m",
+            "blimp.queue",
+            "worker",
+            "-A",
+            "benchmarks.sql_results:app",
+        ],
         environment={BROKER: server.url, RESULTS: backend, "PYTHONPATH": str(PROJECT)},
         stderr=subprocess.DEVNULL,
     )

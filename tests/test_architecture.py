@@ -126,6 +126,18 @@ def test_no_word_of_the_old_language_is_left() -> None:
     assert found == []
 
 
+def test_no_command_line_breaks_where_a_path_has_a_space() -> None:
+    """The Python of a clone at such a path: in a list of arguments, or quoted for a shell."""
+    found = [
+        f"{path.relative_to(ROOT)}:{number}"
+        for package in ("blimp", "ground_station", "benchmarks", "tests")
+        for path in sorted((ROOT / package).rglob("*.py"))
+        for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), start=1)
+        if re.search(r"\{sys\.executable\} -", line) and path != Path(__file__)
+    ]
+    assert not found, f"in a text, to be split at spaces: {found}"
+
+
 def test_each_test_of_the_queue_is_named_for_its_source() -> None:
     """`test_<source>.py` or `test_<source>_<topic>.py`; what crosses rooms is in behaviour/."""
     tests = ROOT / "tests" / "queue"

@@ -6,6 +6,7 @@ part of the flight control ever sees.
 """
 
 import contextlib
+import shlex
 import shutil
 import sys
 from collections.abc import Callable, Iterator, Sequence
@@ -159,7 +160,7 @@ def _program() -> str:
     if shutil.which("blimp"):
         return "blimp"
     is_script = Path(sys.argv[0]).name == "blimp"
-    return sys.argv[0] if is_script else f"{sys.executable} -m blimp"
+    return shlex.quote(sys.argv[0]) if is_script else f"{shlex.quote(sys.executable)} -m blimp"
 
 
 def flyable(options: DemoOptions) -> tuple[Mission, Airframe]:

@@ -128,7 +128,10 @@ class WorkerProcess:
     ) -> None:
         self.directory = directory
         self.process = subprocess.Popen(
-            f"{sys.executable} -m blimp.queue worker -A {app} --name {name} {options}".split(),
+            [
+                *(sys.executable, "-m", "blimp.queue", "worker", "-A", app, "--name", name),
+                *options.split(),
+            ],
             env=os.environ
             | {
                 "KILLED_BROKER": url,

@@ -110,8 +110,10 @@ def relaying(url: str, directory: Path) -> Iterator[None]:
     log = directory / "log"
     with log.open("w") as stderr:
         process = subprocess.Popen(
-            f"{sys.executable} -m blimp relay --broker {url} --vehicle twin "
-            f"--signing-key-file {key} --runtime-dir {directory}".split(),
+            [
+                *(sys.executable, "-m", "blimp", "relay", "--broker", url, "--vehicle", "twin"),
+                *("--signing-key-file", str(key), "--runtime-dir", str(directory)),
+            ],
             stderr=stderr,
             env=os.environ | {"NO_COLOR": "1"},
         )
