@@ -4,20 +4,25 @@ Three checks come before every request. Its Host names this server by an address
 name that was bound to our address by DNS reaches nothing. Its Origin, where a browser sends one,
 is this page, so no other page commands in its reader's name. Its token is one of two: the
 operator's, or the viewer's, who may only look.
+
+A browser keeps its token in the page's own storage, which belongs to the page's origin, port
+included. A cookie would be sent to every port of this host, so there is none. What has no secret
+in it, the page's files, is served without a token.
 """
 
 import hmac
 import ipaddress
+import re
 import secrets
-from collections.abc import Collection
-from http.cookies import CookieError, SimpleCookie
 from typing import Any, Literal
 from urllib.parse import parse_qs, urlsplit
 
+import msgspec
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.responses import JSONResponse
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from ground_station.page.admission import Rate
 from ground_station.report import Outcome
 
 Role = Literal["operator", "viewer"]
@@ -35,39 +40,61 @@ HEADERS = {
 }
 # Browsers take it of this machine alone, as there is no TLS; of others they call it an error.
 OPENER = {"cross-origin-opener-policy": "same-origin"}
+CURE = "open the address that `ground page` or `blimp demo` has printed"
 LOOPBACK = ("127.0.0.1", "localhost", "::1")
-_OPEN = ("/static/",)  # no secret in it
+_OPEN = re.compile(r"/|/static/.*|/api/sign-in")  # no secret in it, or a check of its own
+PROTOCOL = "blimp"  # of a WebSocket; a browser's cannot send other headers, so
+_TOKEN_PROTOCOL = "blimp.token."  # the token stands beside it
+_WORD = re.compile(rb"[\w-]+")
 
 
 class Tokens:
-    """The two tokens of one run of the page."""
+    """The tokens of one run of the page.
 
-    def __init__(self, *, operator: str | None = None, viewer: str | None = None) -> None:
+    relay: what the audience's own process looks with; it may do what a viewer may.
+    known: those whose bearers the server is there for, whatever strangers do.
+    """
+
+    def __init__(
+        self, *, operator: str | None = None, viewer: str | None = None, is_audience: bool = False
+    ) -> None:
         self.operator = operator or secrets.token_urlsafe(24)
         self.viewer = viewer or secrets.token_urlsafe(24)
+        self.relay = secrets.token_urlsafe(24)
+        self.is_audience = is_audience
+        self._known = (self.viewer,) if is_audience else (self.operator, self.relay)
 
     def role(self, token: str | None) -> Role | None:
         """Return what the bearer of `token` may do; None for nobody we know."""
         given = (token or "").encode(errors="replace")
         is_operator = hmac.compare_digest(given, self.operator.encode())
         is_viewer = hmac.compare_digest(given, self.viewer.encode())
-        return "operator" if is_operator else "viewer" if is_viewer else None
+        is_relay = hmac.compare_digest(given, self.relay.encode())
+        return "operator" if is_operator else "viewer" if is_viewer or is_relay else None
+
+    def are_in(self, head: bytes) -> bool:
+        """Return whether a token of `known` stands anywhere in the head of a request."""
+        known = [one.encode() for one in self._known]
+        return any(
+            hmac.compare_digest(word, one)
+            for word in _WORD.findall(head)
+            if len(word) == len(known[0])
+            for one in known
+        )
 
 
 class Access:
     """ASGI middleware: refuses what may not pass, and leaves the role in the scope's state.
 
-    view_only: the ports on which nobody commands, whatever the token.
     is_open: it listens on the network, where it is called by any address of this machine.
+    rate: of the requests of strangers, all together.
     """
 
-    def __init__(
-        self, app: ASGIApp, *, tokens: Tokens, view_only: Collection[int], is_open: bool
-    ) -> None:
+    def __init__(self, app: ASGIApp, *, tokens: Tokens, is_open: bool, rate: Rate) -> None:
         self._app = app
         self._tokens = tokens
-        self._view_only = view_only
         self._is_open = is_open
+        self._rate = rate
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] not in ("http", "websocket"):
@@ -76,29 +103,32 @@ class Access:
         headers = Headers(scope=scope)
         port = int(scope["server"][1] or 0)
         refusal = self._foreign(headers, port)
-        token, is_cookie = self._token(scope, headers, port)
+        token = _token_of(scope, headers)
         role = self._tokens.role(token)
-        if port in self._view_only and role == "operator":
-            role = None  # the operator's token does not belong on the network in the clear
-        is_free = scope["type"] == "http" and scope["path"].startswith(_OPEN)
+        is_known = token is not None and self._tokens.are_in(token.encode(errors="replace"))
+        if is_known:
+            scope["state"]["visit"].known()
+        elif not self._rate.take():
+            refusal = (429, "too many requests without a token")
+        is_free = scope["type"] == "http" and _OPEN.fullmatch(scope["path"])
         if refusal is None and role is None and not is_free:
-            refusal = (401, "no token, or not that of this run: open the address that was printed")
+            missing = token is None
+            refusal = (401, f"{'no token' if missing else 'this token is of another run'}: {CURE}")
         if refusal is not None:
             await _refuse(*refusal)(scope, receive, send)
             return
-        scope.setdefault("state", {})["role"] = role
-        cookie = None
-        if role is not None and not is_cookie and scope["type"] == "http":
-            cookie = f"{cookie_name(port)}={token}; Path=/; HttpOnly; SameSite=Strict"
+        scope["state"]["role"] = role
+        scope["state"]["is_known"] = is_known
         is_local = _split(headers.get("host", ""))[0] in LOOPBACK
-        sent = HEADERS | OPENER if is_local else HEADERS
-        await self._app(scope, receive, _with_headers(send, cookie, sent))
+        await self._app(
+            scope, receive, _with_headers(send, HEADERS | OPENER if is_local else HEADERS)
+        )
 
     def _foreign(self, headers: Headers, port: int) -> tuple[int, str] | None:
         """Return status and reason for a request that was meant for another server, or by one."""
         host = headers.get("host", "")
         name, its_port = _split(host)
-        if its_port != port or not self._is_our_name(name, port):
+        if its_port != port or not self._is_our_name(name):
             return 421, f"host {host[:60]!r} is not this page: call it by its address"
         origin = headers.get("origin")
         if origin is not None and origin not in (f"http://{host}", f"https://{host}"):
@@ -109,10 +139,10 @@ class Access:
             return 403, "asked for by another page"
         return None
 
-    def _is_our_name(self, name: str, port: int) -> bool:
+    def _is_our_name(self, name: str) -> bool:
         if name in LOOPBACK:
             return True
-        if not (self._is_open or port in self._view_only):
+        if not self._is_open:
             return False
         try:
             ipaddress.ip_address(name)
@@ -120,28 +150,21 @@ class Access:
             return False
         return True
 
-    def _token(self, scope: Scope, headers: Headers, port: int) -> tuple[str | None, bool]:
-        """Return the token of a request, and whether the browser has it as its cookie."""
-        try:
-            query = parse_qs(scope["query_string"].decode("latin-1"), max_num_fields=16)
-        except ValueError:
-            return None, False
-        if "token" in query:
-            return query["token"][0], False
-        scheme, _, bearer = headers.get("authorization", "").partition(" ")
-        if scheme.lower() == "bearer":
-            return bearer, True
-        try:
-            cookies = SimpleCookie(headers.get("cookie", ""))
-        except CookieError:
-            return None, False
-        found = cookies.get(cookie_name(port))
-        return (None if found is None else found.value), True
 
-
-def cookie_name(port: int) -> str:
-    """Return the cookie of the page on `port`: browsers do not tell ports apart."""
-    return f"blimp-page-{port}"
+def _token_of(scope: Scope, headers: Headers) -> str | None:
+    try:
+        query = parse_qs(scope["query_string"].decode("latin-1"), max_num_fields=16)
+    except ValueError:
+        return None
+    if "token" in query:
+        return str(query["token"][0])
+    scheme, _, bearer = headers.get("authorization", "").partition(" ")
+    if scheme.lower() == "bearer":
+        return str(bearer)
+    for protocol in scope.get("subprotocols", ()):
+        if protocol.startswith(_TOKEN_PROTOCOL):
+            return str(protocol.removeprefix(_TOKEN_PROTOCOL))
+    return None
 
 
 def _split(host: str) -> tuple[str, int]:
@@ -152,21 +175,22 @@ def _split(host: str) -> tuple[str, int]:
         return "", 0
 
 
-def _with_headers(send: Send, cookie: str | None, sent: dict[str, str] = HEADERS) -> Send:
+def _with_headers(send: Send, sent: dict[str, str]) -> Send:
     async def send_more(message: Message) -> None:
         if message["type"] == "http.response.start":
             headers = MutableHeaders(scope=message)
             for name, value in sent.items():
                 headers.setdefault(name, value)
-            if cookie is not None:
-                headers.append("set-cookie", cookie)
         await send(message)
 
     return send_more
 
 
 def _refuse(status: int, reason: str) -> ASGIApp:
-    """Return what answers with a reason; a WebSocket gets it as the response to its handshake."""
+    """Return what answers with a reason; a WebSocket gets it as the response to its handshake.
+
+    It closes the connection: there each further try would cost less than a new one.
+    """
 
     async def answer(scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "websocket":
@@ -174,13 +198,7 @@ def _refuse(status: int, reason: str) -> ASGIApp:
             await send({"type": "websocket.close", "code": 1008, "reason": reason[:120]})
             return
         document: Any = Outcome(id=None, task="", state="FAILURE", reason=reason)
-        response = JSONResponse(_plain(document), status_code=status)
-        await response(scope, receive, _with_headers(send, None))
+        response = JSONResponse(msgspec.to_builtins(document), status_code=status)
+        await response(scope, receive, _with_headers(send, HEADERS | {"connection": "close"}))
 
     return answer
-
-
-def _plain(value: Any) -> Any:
-    import msgspec
-
-    return msgspec.to_builtins(value)

@@ -8,6 +8,9 @@ from blimp.errors import ConfigError
 
 SEND_BUFFER_BYTES = 128 * 1024  # of the kernel, for each connection: a slow reader's backlog
 MANY_FILES = 4096
+# Of connections that wait to be accepted: with more than the kernel's limit, 4,096 by default, the
+# kernel drops a connection's first packet, and its sender waits for a second.
+BACKLOG = 4096
 
 
 def listening_socket(host: str, port: int) -> socket.socket:
@@ -21,7 +24,7 @@ def listening_socket(host: str, port: int) -> socket.socket:
         listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         listening.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, SEND_BUFFER_BYTES)
         listening.bind((host, port))
-        listening.listen(128)
+        listening.listen(BACKLOG)
     except OSError as error:
         listening.close()
         cure = "; --port takes another one, or 0 for any that is free"

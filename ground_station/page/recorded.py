@@ -69,6 +69,9 @@ class RecordedShip(Closing):
     def source(self, vehicle: str) -> Source:  # noqa: ARG002
         return self
 
+    def ready(self, vehicle: str) -> None:
+        """Do nothing: there is no ship to stop."""
+
     def stop(self, vehicle: str) -> dict[str, Any]:  # noqa: ARG002
         return self._refused("estop")
 

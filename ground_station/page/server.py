@@ -1,18 +1,21 @@
 """The page's server: a few routes, one socket for each viewer, and limits for all of them.
 
 It runs in a thread of its own, with an event loop that never waits for a ship, a broker or a
-viewer: commands run in a pool, emergency stops in another that no command can fill.
+viewer: commands run in a pool, questions in another, emergency stops in threads of each ship. The
+room's address is served by a process of its own (`audience.py`).
 """
 
 import asyncio
+import contextlib
+import socket
 import threading
+from collections import Counter
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, Protocol
 
 import msgspec
-import uvicorn
 from starlette.applications import Starlette
 from starlette.middleware import Middleware
 from starlette.requests import Request
@@ -20,31 +23,34 @@ from starlette.responses import FileResponse, Response
 from starlette.routing import Mount, Route, WebSocketRoute
 from starlette.staticfiles import StaticFiles
 from starlette.websockets import WebSocket, WebSocketDisconnect
-from uvicorn.protocols.websockets.websockets_sansio_impl import WebSocketsSansIOProtocol
 
 from blimp.clock import Clock
 from blimp.closing import Closing
 from blimp.errors import BlimpError, ConfigError, LinkError
 from ground_station import report
-from ground_station.page.access import Access, Tokens
+from ground_station.page.access import PROTOCOL, Access, Tokens
+from ground_station.page.admission import Limits, Rate
 from ground_station.page.answers import (
     arguments_of,
     failed_answer,
     json_answer,
     refused_command,
 )
+from ground_station.page.audience import Audience, Upstream
 from ground_station.page.command_line import command_names, no_command
 from ground_station.page.listening import listening_socket, shown_address
 from ground_station.page.room import Room, Viewer
+from ground_station.page.serving import Server
+from ground_station.page.sign_in import SignIn
 from ground_station.page.source import Source
+from ground_station.page.stops import Stops
 
 STATIC = Path(__file__).parent / "static"
-MAX_SOCKET_BYTES = 64 * 1024
-MAX_VIEWERS = 48
+MAX_VIEWERS = 48  # of each role: viewers must not keep an operator out
 MAX_ROOMS = 16
-PING_S = 5.0  # a viewer that does not answer within as long again is gone
 COMMAND_THREADS = 8
-STOP_THREADS = 16
+QUESTION_THREADS = 4
+MOST_PRESSES = 8  # of one socket at once
 START_S = 20.0
 FIRST_S = 2.0  # for the first snapshot of a ship that is asked for
 
@@ -66,6 +72,10 @@ class Ships(Protocol):
         ...
 
     def source(self, vehicle: str) -> Source: ...
+
+    def ready(self, vehicle: str) -> None:
+        """Connect what this ship's emergency stop uses. May take a while, or raise LinkError."""
+        ...
 
     def stop(self, vehicle: str) -> dict[str, Any]:
         """Send an emergency stop; return how it ended, as `ground --json estop` prints it."""
@@ -90,7 +100,8 @@ class Page(Closing):
     """A running page. Its `url` has the operator's token in it.
 
     host: the address to listen on. view_host: that of the second address, on which nobody can
-    command; None for no such address. parts: what panels add.
+    command; None for no such address. parts: what panels add. listening, tokens: of the process
+    that serves the second address.
     Raises ConfigError if an address cannot be listened on.
     """
 
@@ -104,42 +115,53 @@ class Page(Closing):
         view_host: str | None = None,
         parts: Sequence[Part] = (),
         title: str = "",
+        listening: socket.socket | None = None,
+        tokens: Tokens | None = None,
     ) -> None:
-        self.tokens = Tokens()
+        self.tokens = tokens or Tokens()
         self._ships = ships
         self._clock = clock
-        self._parts = parts
         self._title = title
         self._rooms: dict[str, Room] = {}
-        self._viewers = 0
+        self._viewers: Counter[bool] = Counter()
+        self._sign_in = SignIn(token=self.tokens.operator, clock=clock)
+        self._parts = parts if self.tokens.is_audience else (self._sign_in, *parts)
 
-        self._stops = ThreadPoolExecutor(STOP_THREADS, thread_name_prefix="estop")
+        self._stops = Stops(ready=ships.ready, stop=ships.stop)
         self._commands = ThreadPoolExecutor(COMMAND_THREADS, thread_name_prefix="command")
-        self._sockets = [listening_socket(host, port)]
-        if view_host is not None:
-            self._sockets.append(listening_socket(view_host, 0))
-        self._is_open = host not in ("127.0.0.1", "::1", "localhost")
+        self._questions = ThreadPoolExecutor(QUESTION_THREADS, thread_name_prefix="question")
+        self._listening = listening or listening_socket(host, port)
+        self._is_open = self.tokens.is_audience or host not in ("127.0.0.1", "::1", "localhost")
         self._host, self._view_host = host, view_host
+        self._view: socket.socket | None = None
+        self._audience: Audience | None = None
+        if view_host is not None:
+            self._view = listening_socket(view_host, 0)
+            self._audience = Audience(self._view, upstream=self._upstream)
         self._loop = asyncio.new_event_loop()
-        self._server = uvicorn.Server(self._config())
+        self._server = self._make_server()
         self._thread = threading.Thread(target=self._run, name="page", daemon=True)
 
     @property
     def port(self) -> int:
-        return int(self._sockets[0].getsockname()[1])
+        return int(self._listening.getsockname()[1])
 
     @property
     def url(self) -> str:
-        """The address for the operator."""
+        """The address for the operator. Not for a program's arguments: everybody reads those."""
         return f"http://{shown_address(self._host)}:{self.port}/?token={self.tokens.operator}"
+
+    def browser_url(self) -> str:
+        """Return the address that a browser on this machine is started with: it is good once."""
+        return f"http://{shown_address(self._host)}:{self.port}/#code={self._sign_in.new_code()}"
 
     @property
     def view_url(self) -> str | None:
         """The address for everybody else in the room; None if it was not asked for."""
-        if self._view_host is None:
+        if self._view is None:
             return None
-        port = self._sockets[1].getsockname()[1]
-        return f"http://{shown_address(self._view_host)}:{port}/?token={self.tokens.viewer}"
+        port = self._view.getsockname()[1]
+        return f"http://{shown_address(self._view_host or '')}:{port}/?token={self.tokens.viewer}"
 
     def start(self) -> None:
         """Return as soon as the page answers. Raises ConfigError if it does not.
@@ -153,6 +175,8 @@ class Page(Closing):
                 raise ConfigError("the page's server did not start")
             self._clock.sleep_until(self._clock.now_s() + 0.005)
         self._loop.call_soon_threadsafe(self._room, self._ships.vehicle)
+        if self._audience is not None:
+            self._audience.start()
 
     def tell(self, kind: str, content: Any, *, vehicle: str | None = None) -> None:
         """Show something to everybody who looks at a ship: a caption, the end card."""
@@ -168,16 +192,20 @@ class Page(Closing):
 
     def close(self) -> None:
         """End the server and what it listens to. Idempotent."""
+        if self._audience is not None:
+            self._audience.close()
         self._server.should_exit = True
         if self._thread.is_alive():
             self._thread.join()
-        for one in self._sockets:
-            one.close()
+        for one in (self._listening, self._view):
+            if one is not None:
+                one.close()
         for room in self._rooms.values():
             room.close()
             room.source.close()
         self._rooms.clear()
-        self._stops.shutdown(cancel_futures=True)
+        self._stops.close()
+        self._questions.shutdown(cancel_futures=True)
         self._commands.shutdown(cancel_futures=True)
         self._ships.close()
 
@@ -186,12 +214,20 @@ class Page(Closing):
     def _run(self) -> None:
         asyncio.set_event_loop(self._loop)
         try:
-            self._loop.run_until_complete(self._server.serve(sockets=self._sockets))
+            self._loop.run_until_complete(self._server.serve())
         finally:
             self._loop.close()
 
-    def _config(self) -> uvicorn.Config:
-        view_only = [one.getsockname()[1] for one in self._sockets[1:]]
+    def _upstream(self) -> Upstream:
+        local = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(self._host, self._host)
+        return Upstream(
+            host=local, port=self.port, relay=self.tokens.relay, viewer=self.tokens.viewer,
+            vehicle=self._ships.vehicle, title=self._title,
+        )  # fmt: skip
+
+    def _make_server(self) -> Server:
+        limits = Limits()
+        rate = Rate(per_s=limits.requests_hz, at_once=limits.requests_at_once, clock=self._clock)
         app = Starlette(
             routes=[
                 Route("/", self._index),
@@ -199,36 +235,25 @@ class Page(Closing):
                 Route("/api/ships", self._list),
                 Route("/api/estop", self._estop, methods=["POST"]),
                 Route("/api/command/{name}", self._command, methods=["POST"]),
-                *(route for part in self._parts for route in part.routes()),
                 WebSocketRoute("/api/socket", self._socket),
+                WebSocketRoute("/api/stop", self._stop_socket),
+                *(route for part in self._parts for route in part.routes()),
                 Route("/api/{path:path}", _nothing, methods=["GET", "POST"]),
                 Mount("/static", StaticFiles(directory=STATIC)),
             ],
-            middleware=[
-                Middleware(Access, tokens=self.tokens, view_only=view_only, is_open=self._is_open)
-            ],
+            middleware=[Middleware(Access, tokens=self.tokens, is_open=self._is_open, rate=rate)],
         )
         app.state.tell = self.tell
-        return uvicorn.Config(
-            app,
-            http="h11",
-            ws=_WebSocket,
-            ws_max_size=MAX_SOCKET_BYTES,
-            ws_per_message_deflate=False,
-            ws_ping_interval=PING_S,
-            ws_ping_timeout=PING_S,
-            lifespan="off",
-            log_config=None,
-            access_log=False,
-            server_header=False,
-            timeout_graceful_shutdown=1,
-        )
+        return Server(
+            app, listening=self._listening, has_token=self.tokens.are_in, rate=rate,
+            limits=limits, clock=self._clock, loop=self._loop,
+        )  # fmt: skip
 
     async def _enter(self, vehicle: str | None) -> Room:
         """Return the room of a ship that is shown or was heard. Raises LinkError."""
         vehicle = vehicle or self._ships.vehicle
         if vehicle not in (self._ships.vehicle, *self._rooms):
-            names = await self._loop.run_in_executor(self._commands, self._ships.vehicles)
+            names = await self._ask_for_ships()
             if vehicle not in names:
                 raise LinkError(f"no ship {vehicle[:40]!r}; there are {', '.join(names)}")
         return self._room(vehicle)
@@ -242,6 +267,7 @@ class Page(Closing):
             source = self._ships.source(vehicle)
             room = self._rooms[vehicle] = Room(source, clock=self._clock, loop=self._loop)
             room.start()
+            self._stops.prepare(vehicle)
         return room
 
     # --- what is asked for ------------------------------------------------------------------
@@ -262,7 +288,7 @@ class Page(Closing):
     async def _list(self, _: Request) -> Response:
         trouble = ""
         try:
-            names = await self._loop.run_in_executor(self._commands, self._ships.vehicles)
+            names = await self._ask_for_ships()
         except BlimpError as error:  # asked all the time, also while there is no broker
             names, trouble = sorted({self._ships.vehicle, *self._rooms}), str(error)
         return json_answer({"vehicles": names, "vehicle": self._ships.vehicle, "trouble": trouble})
@@ -274,30 +300,37 @@ class Page(Closing):
         if isinstance(arguments, Response):
             # An emergency stop is not refused for what stands beside it.
             arguments = {}
-        wanted = arguments.get("vehicle")
+        return json_answer(await self._stop(arguments.get("vehicle")))
+
+    async def _stop(self, wanted: Any) -> dict[str, Any]:
+        """Stop a ship, or "all"; the one that is shown first if none is named."""
         if wanted == "all":
             return await self._stop_all()
-        vehicle = wanted if isinstance(wanted, str) and wanted else self._ships.vehicle
-        return await self._stop(vehicle)
+        return await self._stopping(
+            wanted if isinstance(wanted, str) and wanted else self._ships.vehicle
+        )
 
-    async def _stop(self, vehicle: str) -> Response:
-        outcome = await self._loop.run_in_executor(self._stops, self._ships.stop, vehicle)
-        return json_answer(outcome)
-
-    async def _stop_all(self) -> Response:
+    async def _stop_all(self) -> dict[str, Any]:
         """Stop the ships that are known at once, and those that are found after that."""
-        known = {self._ships.vehicle, *self._rooms}
+        known = {self._ships.vehicle, *self._rooms, *self._stops.vehicles}
         tasks = {one: self._stopping(one) for one in known}
         try:
-            found = await self._loop.run_in_executor(self._stops, self._ships.vehicles)
+            found = await self._ask_for_ships()
         except BlimpError:
             found = []
         tasks |= {one: self._stopping(one) for one in found if one not in tasks}
         outcomes = {name: await task for name, task in tasks.items()}
-        return json_answer({"state": _worst(outcomes.values()), "ships": outcomes})
+        return {"state": _worst(outcomes.values()), "ships": outcomes}
 
     def _stopping(self, vehicle: str) -> "asyncio.Future[dict[str, Any]]":
-        return self._loop.run_in_executor(self._stops, self._ships.stop, vehicle)
+        return asyncio.wrap_future(self._stops.press(vehicle), loop=self._loop)
+
+    async def _ask_for_ships(self) -> list[str]:
+        """Return the ships that are there now, each ready to be stopped. Raises BlimpError."""
+        names = await self._loop.run_in_executor(self._questions, self._ships.vehicles)
+        for name in names:
+            self._stops.prepare(name)
+        return names
 
     async def _command(self, request: Request) -> Response:
         name = request.path_params["name"]
@@ -319,22 +352,55 @@ class Page(Closing):
     # --- viewers ----------------------------------------------------------------------------
 
     async def _socket(self, socket: WebSocket) -> None:
-        await socket.accept()
-        if self._viewers >= MAX_VIEWERS:
+        await _accept(socket)
+        is_known = socket.state.is_known
+        if self._viewers[is_known] >= MAX_VIEWERS:
             await socket.close(1013, f"{MAX_VIEWERS} viewers look already")
             return
         viewer = Viewer(role=socket.state.role)
-        self._viewers += 1
+        self._viewers[is_known] += 1
         try:
             room = await self._enter(socket.query_params.get("vehicle"))
             await self._serve(socket, viewer, room)
         except BlimpError as error:
             await socket.close(1011, str(error)[:120])
         finally:
-            self._viewers -= 1
+            self._viewers[is_known] -= 1
+
+    async def _stop_socket(self, socket: WebSocket) -> None:
+        """Take an operator's stops on a connection that is there before the press.
+
+        Each message has an `id`, which its answer repeats. One without `vehicle` asks whether the
+        connection is alive.
+        """
+        await _accept(socket)
+        if socket.state.role != "operator":
+            await socket.close(1008, "this address is read-only: it cannot command")
+            return
+        presses: set[asyncio.Task[None]] = set()
+
+        async def stop(press: _Press) -> None:
+            outcome = await self._stop(press.vehicle)
+            with contextlib.suppress(WebSocketDisconnect, RuntimeError):
+                await socket.send_text(_plain({"id": press.id, "outcome": outcome}))
+
+        while True:
+            try:
+                press = msgspec.json.decode(await socket.receive_text(), type=_Press)
+                if press.vehicle is None:
+                    await socket.send_text(_plain({"id": press.id}))
+                elif len(presses) < MOST_PRESSES:
+                    task = asyncio.create_task(stop(press))
+                    presses.add(task)
+                    task.add_done_callback(presses.discard)
+            except WebSocketDisconnect:
+                return  # what was pressed is sent on
+            except (msgspec.MsgspecError, KeyError, RecursionError, UnicodeDecodeError) as error:
+                await socket.close(1003, f"not understood: {error}"[:120])
+                return
 
     async def _serve(self, socket: WebSocket, viewer: Viewer, room: Room) -> None:
-        viewer.put(_text("hello", self._hello(viewer, room)))
+        viewer.put(_text("hello", await self._hello(viewer, room)))
         room.enter(viewer)
         receiving = asyncio.create_task(_receive(socket, viewer, room))
         sending = asyncio.create_task(_send(socket, viewer))
@@ -348,7 +414,8 @@ class Page(Closing):
             if viewer.is_dropped:
                 socket.state.abort()
 
-    def _hello(self, viewer: Viewer, room: Room) -> dict[str, Any]:
+    async def _hello(self, viewer: Viewer, room: Room) -> dict[str, Any]:
+        about = await self._loop.run_in_executor(self._questions, self._ships.about, room.vehicle)
         may_command = viewer.role == "operator" and room.source.is_live
         return {
             "vehicle": room.vehicle,
@@ -357,7 +424,7 @@ class Page(Closing):
             "is_live": room.source.is_live,
             "title": self._title,
             "view_url": self.view_url,
-            "about": self._ships.about(room.vehicle),
+            "about": about,
         }
 
 
@@ -390,19 +457,22 @@ class _Wish(msgspec.Struct, frozen=True):
     content: dict[str, Any] = {}
 
 
-class _WebSocket(WebSocketsSansIOProtocol):
-    """uvicorn's, with an end for a peer that does not read: closing would wait for it."""
+class _Press(msgspec.Struct, frozen=True):
+    id: int
+    vehicle: str | None = None
 
-    async def run_asgi(self) -> None:
-        self.scope["state"]["abort"] = self.transport.abort
-        await super().run_asgi()
 
-    def keepalive_timeout(self) -> None:
-        self.transport.abort()
+async def _accept(socket: WebSocket) -> None:
+    asked = socket.scope.get("subprotocols", ())
+    await socket.accept(subprotocol=PROTOCOL if PROTOCOL in asked else None)
 
 
 def _text(kind: str, content: Any) -> str:
-    return msgspec.json.encode({"kind": kind, "content": content}).decode()
+    return _plain({"kind": kind, "content": content})
+
+
+def _plain(document: Any) -> str:
+    return msgspec.json.encode(document).decode()
 
 
 def _worst(outcomes: Any) -> str:

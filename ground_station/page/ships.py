@@ -32,6 +32,7 @@ from ground_station.report import Outcome, Report
 from ground_station.session import Session, outcome_of
 
 STOP_S = 5.0
+READY = "ready"  # the id of no command
 MAX_SHIPS = 64
 LINK_LOSS = (
     (LINK_HOLD_S, "holds its place"),
@@ -104,6 +105,10 @@ class BrokerShips(Closing):
             joystick=self._joystick(vehicle),
             clock=session.clock,
         )
+
+    def ready(self, vehicle: str) -> None:
+        """Connect a ship's client. Raises LinkError."""
+        self._client(vehicle).result(READY)  # a question is what connects all that it has
 
     def stop(self, vehicle: str) -> dict[str, Any]:
         """Stop on a connection that is kept: the first press must not wait for one."""

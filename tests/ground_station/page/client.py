@@ -55,3 +55,14 @@ class Served(msgspec.Struct):
 
 def token_of(url: str) -> str:
     return parse_qs(urlsplit(url).query)["token"][0]
+
+
+def stopped(url: str, token: str, *, within_s: float) -> bool:
+    """Press the emergency stop of a page that is served elsewhere; return whether it confirms."""
+    parts = urlsplit(url)
+    link = http.client.HTTPConnection(parts.hostname or "", parts.port, timeout=within_s)
+    try:
+        link.request("POST", "/api/estop", b"{}", {"Authorization": f"Bearer {token}"})
+        return bool(json.loads(link.getresponse().read())["state"] == "SUCCESS")
+    finally:
+        link.close()

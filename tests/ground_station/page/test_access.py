@@ -1,10 +1,18 @@
 """Who gets in: a token, our own address, our own pages; and who may only look."""
 
+import contextlib
 import http.client
+from pathlib import Path
+from typing import Any
 
 import pytest
 
+from blimp.clock import ManualClock
+from ground_station.page.server import STATIC
+from ground_station.page.sign_in import WITHIN_S, SignIn
 from tests.ground_station.page.client import Served, token_of
+from tests.ground_station.page.conftest import serving
+from tests.ground_station.ship import FlyingShip
 
 
 def test_nobody_gets_in_without_a_token_and_the_viewers_one_commands_nothing(
@@ -14,7 +22,10 @@ def test_nobody_gets_in_without_a_token_and_the_viewers_one_commands_nothing(
         status, answer = served.ask("/api/state", token=token)
         assert (status, answer["state"]) == (401, "FAILURE")
         assert served.ask("/api/estop", {}, token=token)[0] == 401
-        assert served.ask("/", token=token)[0] == 401
+        for path in ("/api/ships", "/api/fleet", "/api/setup", "/api/log", "/api/nothing"):
+            assert served.ask(path, token=token)[0] == 401
+        # The page's files are everybody's: a token is in its storage, which no navigation sends.
+        assert served.ask("/", token=token) == (200, (STATIC / "index.html").read_bytes())
     view_url = served.page.view_url or ""
     for address in (None, view_url):
         assert served.ask("/api/state", token="viewer", address=address)[0] == 200
@@ -51,24 +62,49 @@ def test_another_origin_and_another_name_are_refused_in_words(served: Served) ->
     assert served.ask("/api/state", headers=own)[0] == 200
 
 
-def test_the_token_of_the_address_becomes_a_cookie_that_no_other_page_can_use(
-    served: Served,
-) -> None:
+def test_no_cookie_is_set_or_taken_as_a_browser_sends_it_to_every_port(served: Served) -> None:
     page = served.page
-    link = http.client.HTTPConnection("127.0.0.1", page.port, timeout=30.0)
-    link.request("GET", f"/?token={page.tokens.operator}")
-    answer = link.getresponse()
-    assert answer.status == 200
-    assert b"<script" in answer.read()
-    cookie = answer.headers["set-cookie"]
-    assert {"HttpOnly", "SameSite=Strict"} <= {part.strip() for part in cookie.split(";")}
-    policy = answer.headers["content-security-policy"]
-    assert "default-src 'none'" in policy
-    assert "unsafe" not in policy
-    assert answer.headers["cross-origin-opener-policy"] == "same-origin"
-    link.request("GET", "/api/state", headers={"Cookie": cookie.partition(";")[0]})
-    assert link.getresponse().status == 200
-    link.close()
+    with contextlib.closing(
+        http.client.HTTPConnection("127.0.0.1", page.port, timeout=30.0)
+    ) as link:
+        link.request("GET", f"/?token={page.tokens.operator}")
+        answer = link.getresponse()
+        assert answer.status == 200
+        assert b"<script" in answer.read()
+        assert answer.headers["set-cookie"] is None
+        policy = answer.headers["content-security-policy"]
+        assert "default-src 'none'" in policy
+        assert "unsafe" not in policy
+        assert answer.headers["cross-origin-opener-policy"] == "same-origin"
+        cookie = f"blimp-page-{page.port}={page.tokens.operator}"
+        link.request("GET", "/api/state", headers={"Cookie": cookie})
+        assert link.getresponse().status == 401
+
+
+def test_a_code_is_good_once_within_a_minute_and_for_the_same_user(
+    twin: FlyingShip, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with serving(twin, tmp_path) as served:
+
+        def exchange(code: str) -> tuple[int, Any]:
+            return served.ask("/api/sign-in", {"code": code}, token=None)
+
+        code = served.page.browser_url().partition("#code=")[2]
+        assert served.page.tokens.operator not in served.page.browser_url()
+        assert exchange("x" * len(code))[0] == 403
+        monkeypatch.setattr("os.getuid", lambda: 12345)  # another user has read the arguments
+        assert exchange(code)[0] == 403
+        monkeypatch.undo()
+        assert exchange(code) == (200, {"token": served.page.tokens.operator})
+        assert exchange(code)[0] == 403
+        for wrong in (None, 7, "", [code]):
+            assert served.ask("/api/sign-in", {"code": wrong}, token=None)[0] == 403
+    clock = ManualClock()
+    sign_in = SignIn(token="t", clock=clock)
+    code = sign_in.new_code()
+    assert sign_in.known(code) == code
+    clock.advance(WITHIN_S)
+    assert sign_in.known(code) is None
 
 
 @pytest.mark.parametrize("path", ["/static/../server.py", "/static/%2e%2e/server.py", "/nothing"])

@@ -16,7 +16,7 @@ from blimp.service.demo_page import demo_page
 from ground_station.page.answers import MAX_BODY_BYTES
 from ground_station.page.journey import STAGES
 from ground_station.page.listening import listening_socket
-from ground_station.page.server import MAX_SOCKET_BYTES
+from ground_station.page.serving import MAX_SOCKET_BYTES
 from tests.ground_station.page.client import WITHIN_S, Served, token_of
 from tests.queue.conftest import wait_until
 

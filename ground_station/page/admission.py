@@ -1,0 +1,325 @@
+"""Who may hold a connection to the page, and for how long.
+
+A request's head is read here, at the price of a few system calls, and only a whole one reaches
+the server. A connection on which no token was seen is a stranger's. Strangers share a fixed number
+of connections: one more closes the oldest of the address that has most, so that nobody is locked
+out by those who are there already, and many honest ones behind one address get in as long as they
+are prompt. A connection with a token leaves that crowd.
+
+All of it runs in the server's loop and never waits.
+"""
+
+import asyncio
+import ipaddress
+import logging
+import socket
+from collections import deque
+from collections.abc import Callable, Iterator
+
+import msgspec
+
+from blimp.clock import Clock
+
+MAX_HEAD_BYTES = 16 * 1024  # browsers send under 2 KiB, and servers take 8 to 64
+BATCH = 64  # accepted in one turn of the loop: some 3 ms, so that no press waits longer for it
+SWEEP_S = 0.5
+DEAF_S = 0.1  # for which nobody is accepted when the system is out of files
+
+
+class Limits(msgspec.Struct, frozen=True, kw_only=True):
+    """How much strangers may have.
+
+    Chosen: far below the 1,024 files of a normal login, of which commands, brokers and static
+    files take some dozens; a browser opens 6 connections to a server, so an address of a
+    conference may have ten browsers that load the page in the same instant.
+    """
+
+    strangers: int = 256
+    strangers_of_an_address: int = 64
+    known: int = 384
+    head_s: float = 5.0  # until the head of a request is there
+    stranger_s: float = 60.0  # until a stranger's answer is read, or a token is seen
+    requests_hz: float = (
+        200.0  # of strangers, each some 1 ms: the page's files, and what is refused
+    )
+    requests_at_once: int = 600  # the page loads some 40 files
+
+
+class Visit:
+    """One connection. `head` is what came before the server has it."""
+
+    __slots__ = ("_crowds", "address", "began_s", "head", "is_over", "sock", "transport")
+
+    def __init__(self, sock: socket.socket, address: str, began_s: float, crowds: "Crowds") -> None:
+        self.sock: socket.socket | None = sock
+        self.transport: asyncio.Transport | None = None
+        self.address = address
+        self.began_s = began_s
+        self.head = b""
+        self.is_over = False
+        self._crowds = crowds
+
+    def connected(self, transport: asyncio.Transport) -> bytes:
+        """Return the head for the protocol that serves it from now on."""
+        self.transport = transport
+        if self.is_over:  # ended on the way here
+            transport.abort()
+        head, self.head = self.head, b""
+        return head
+
+    def known(self) -> None:
+        """Take it out of the strangers' crowd: it has shown a token."""
+        self._crowds.known(self)
+
+    def left(self) -> None:
+        self._crowds.forget(self)
+
+
+class Crowd:
+    """Visits, the oldest of each address first."""
+
+    def __init__(self, *, most: int, most_of_an_address: int) -> None:
+        self._most, self._most_of_an_address = most, most_of_an_address
+        self._by_address: dict[str, dict[Visit, None]] = {}
+        self._count = 0
+
+    def add(self, visit: Visit) -> Visit | None:
+        """Return the visit that has to end for this one, if one has."""
+        same = self._by_address.setdefault(visit.address, {})
+        same[visit] = None
+        self._count += 1
+        if len(same) > self._most_of_an_address:
+            return next(iter(same))
+        if self._count > self._most:
+            return self.oldest()
+        return None
+
+    def oldest(self) -> Visit | None:
+        """Return the oldest visit of the address that has most."""
+        most = max(self._by_address.values(), key=len, default=None)
+        return None if most is None else next(iter(most))
+
+    def discard(self, visit: Visit) -> None:
+        same = self._by_address.get(visit.address)
+        if same is not None and visit in same:
+            del same[visit]
+            self._count -= 1
+            if not same:
+                del self._by_address[visit.address]
+
+    def __contains__(self, visit: Visit) -> bool:
+        return visit in self._by_address.get(visit.address, ())
+
+    def __iter__(self) -> Iterator[Visit]:
+        for same in self._by_address.values():
+            yield from same
+
+
+class Crowds:
+    """Strangers, and those who have shown a token."""
+
+    def __init__(self, limits: Limits, *, end: Callable[[Visit], None]) -> None:
+        self.strangers = Crowd(
+            most=limits.strangers, most_of_an_address=limits.strangers_of_an_address
+        )
+        self._known = Crowd(most=limits.known, most_of_an_address=limits.known)
+        self._end = end
+
+    def enter(self, visit: Visit) -> None:
+        self._let_end(self.strangers.add(visit))
+
+    def known(self, visit: Visit) -> None:
+        if visit in self.strangers:
+            self.strangers.discard(visit)
+            self._let_end(self._known.add(visit))
+
+    def forget(self, visit: Visit) -> None:
+        self.strangers.discard(visit)
+        self._known.discard(visit)
+
+    def _let_end(self, visit: Visit | None) -> None:
+        if visit is not None:
+            self.forget(visit)
+            self._end(visit)
+
+
+class Rate:
+    """So many a second, and so many at once after a pause."""
+
+    def __init__(self, *, per_s: float, at_once: int, clock: Clock) -> None:
+        self._per_s, self._at_once, self._clock = per_s, at_once, clock
+        self._left, self._seen_s = float(at_once), clock.now_s()
+
+    @property
+    def is_over(self) -> bool:
+        now_s = self._clock.now_s()
+        self._left = min(self._at_once, self._left + (now_s - self._seen_s) * self._per_s)
+        self._seen_s = now_s
+        return self._left < 1.0
+
+    def take(self) -> bool:
+        """Count one; return whether it is within the rate."""
+        if self.is_over:
+            return False
+        self._left -= 1.0
+        return True
+
+
+class Admission:
+    """Accepts the connections of one address and passes each on with a whole head of a request.
+
+    has_token: whether a head names a token; those pass whatever strangers do. serve: makes the
+    protocol that serves a connection; it takes the visit's head when it is connected.
+    rate: of strangers' requests; what is over it is closed before it costs more.
+    """
+
+    def __init__(
+        self,
+        listening: socket.socket,
+        *,
+        has_token: Callable[[bytes], bool],
+        serve: Callable[[Visit], asyncio.Protocol],
+        rate: Rate,
+        limits: Limits,
+        clock: Clock,
+        loop: asyncio.AbstractEventLoop,
+    ) -> None:
+        self._listening = listening
+        self._has_token, self._serve = has_token, serve
+        self._rate, self._limits, self._clock, self._loop = rate, limits, clock, loop
+        self._crowds = Crowds(limits, end=self._end)
+        self._passing: set[asyncio.Task[None]] = set()
+        self._timer: asyncio.TimerHandle | None = None
+        self._is_open = False
+
+    def open(self) -> None:
+        self._listening.setblocking(False)
+        self._is_open = True
+        self._listen()
+        self._sweep()
+
+    def close(self) -> None:
+        """Accept nobody any more, and end the strangers. Idempotent."""
+        if not self._is_open:
+            return
+        self._is_open = False
+        self._loop.remove_reader(self._listening)
+        if self._timer is not None:
+            self._timer.cancel()
+        for visit in list(self._crowds.strangers):
+            self._crowds.forget(visit)
+            self._end(visit)
+
+    def _listen(self) -> None:
+        if self._is_open:
+            self._loop.add_reader(self._listening, self._accept)
+
+    def _accept(self) -> None:
+        for _ in range(BATCH):
+            try:
+                sock, peer = self._listening.accept()
+            except (BlockingIOError, ConnectionAbortedError):
+                return
+            except OSError:  # out of files, which strangers cannot cause: their number is limited
+                self._loop.remove_reader(self._listening)
+                self._loop.call_later(DEAF_S, self._listen)
+                if (oldest := self._crowds.strangers.oldest()) is not None:
+                    self._crowds.forget(oldest)
+                    self._end(oldest)
+                return
+            sock.setblocking(False)
+            visit = Visit(sock, network_of(peer[0]), self._clock.now_s(), self._crowds)
+            self._crowds.enter(visit)
+            if not self._read(visit):
+                self._loop.add_reader(sock, self._read, visit)
+
+    def _read(self, visit: Visit) -> bool:
+        """Read what is there of a head; return whether the visit is over or the server's by now."""
+        sock = visit.sock
+        if sock is None:
+            return True
+        try:
+            data = sock.recv(MAX_HEAD_BYTES)
+        except BlockingIOError:
+            return False
+        except OSError:
+            data = b""
+        visit.head += data
+        if b"\r\n\r\n" in visit.head:
+            self._pass_on(visit, sock)
+            return True
+        if data and len(visit.head) < MAX_HEAD_BYTES:
+            return False
+        visit.left()
+        self._end(visit)
+        return True
+
+    def _pass_on(self, visit: Visit, sock: socket.socket) -> None:
+        self._loop.remove_reader(sock)
+        if self._has_token(visit.head):
+            visit.known()
+        elif self._rate.is_over:
+            visit.left()
+            self._end(visit)
+            return
+        visit.sock = None
+        visit.began_s = self._clock.now_s()
+        task = self._loop.create_task(self._connect(visit, sock))
+        self._passing.add(task)
+        task.add_done_callback(self._passing.discard)
+
+    async def _connect(self, visit: Visit, sock: socket.socket) -> None:
+        try:
+            await self._loop.connect_accepted_socket(lambda: self._serve(visit), sock)
+        except OSError:
+            visit.left()
+            sock.close()
+
+    def _end(self, visit: Visit) -> None:
+        visit.is_over = True
+        if visit.sock is not None:
+            self._loop.remove_reader(visit.sock)
+            visit.sock.close()
+            visit.sock = None
+        elif visit.transport is not None:
+            visit.transport.abort()
+
+    def _sweep(self) -> None:
+        """End the strangers whose time is over."""
+        now_s = self._clock.now_s()
+        for visit in list(self._crowds.strangers):
+            limit_s = self._limits.head_s if visit.sock is not None else self._limits.stranger_s
+            if now_s - visit.began_s > limit_s:
+                self._crowds.forget(visit)
+                self._end(visit)
+        self._timer = self._loop.call_later(SWEEP_S, self._sweep)
+
+
+def network_of(address: str) -> str:
+    """Return whom an address belongs to: with IPv6 one has a network of 64 bits at least."""
+    if ":" not in address:
+        return address
+    name = address.partition("%")[0]
+    return str(ipaddress.ip_network((name, 64), strict=False).network_address)
+
+
+class FewLines(logging.Filter):
+    """Lets a library's logger write so many lines a minute: a stranger can cause each of them."""
+
+    def __init__(self, *, clock: Clock, most: int = 10, within_s: float = 60.0) -> None:
+        super().__init__()
+        self._clock, self._within_s = clock, within_s
+        self._written_s: deque[float] = deque(maxlen=most)
+        self._left_out = 0
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        now_s = self._clock.now_s()
+        written = self._written_s
+        if len(written) == written.maxlen and now_s - written[0] < self._within_s:
+            self._left_out += 1
+            return False
+        written.append(now_s)
+        if self._left_out:
+            record.msg, record.args = f"{record.getMessage()} ({self._left_out} more before)", ()
+            self._left_out = 0
+        return True

@@ -1,0 +1,103 @@
+"""A page in its own process, with few files, among strangers: the operator's stop works on."""
+
+import contextlib
+import json
+import resource
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import IO
+from urllib.parse import urlsplit
+
+import pytest
+
+from tests.ground_station.page.client import WITHIN_S, stopped, token_of
+from tests.ground_station.ship import FlyingShip
+
+FILES = 1024  # of a normal login's soft limit; here of the hard one, too
+STRANGERS = 1500  # more than that
+PRESSES = 12
+SLOWEST_S = 1.0  # the benchmark has the true limit: this machine does other things meanwhile
+MOST_LOG_BYTES = 8000
+
+
+class Addresses:
+    """A running `ground page`: its two addresses, and what it writes to its standard error."""
+
+    def __init__(self, event: dict[str, str], log: IO[bytes]) -> None:
+        self.url, self.view_url = event["url"], event["read_only_url"]
+        self.token = token_of(self.url)
+        self._log = log
+
+    def log(self) -> str:
+        self._log.seek(0)
+        return self._log.read().decode(errors="replace")
+
+
+@pytest.fixture
+def addresses(twin: FlyingShip) -> Iterator[Addresses]:
+    command = [sys.executable, "-m", "ground_station", "--json", "--broker", twin.broker.url]
+    command += ["--vehicle", twin.vehicle, "page", "--port", "0", "--read-only"]
+    with (
+        tempfile.TemporaryFile() as log,
+        subprocess.Popen(command, stdout=subprocess.PIPE, stderr=log, text=True) as process,
+    ):
+        resource.prlimit(process.pid, resource.RLIMIT_NOFILE, (FILES, FILES))
+        try:
+            assert process.stdout is not None
+            yield Addresses(json.loads(process.stdout.readline()), log)
+        finally:
+            process.terminate()
+
+
+@contextlib.contextmanager
+def strangers(url: str, kind: str, *, addresses: int = 1, token: str = "") -> Iterator[None]:
+    """Let strangers keep connections to `url`, from the second report of theirs on."""
+    parts = urlsplit(url)
+    command = [sys.executable, "-m", "benchmarks.page_strangers", "127.0.0.1", str(parts.port)]
+    command += [kind, str(STRANGERS), "--addresses", str(addresses), "--token", token]
+    with subprocess.Popen(
+        command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
+        cwd=Path(__file__).parents[3],
+    ) as child:  # fmt: skip
+        assert child.stdin is not None
+        assert child.stdout is not None
+        opened = 0
+        while opened < FILES:
+            opened = int(child.stdout.readline().split()[1])
+        try:
+            yield
+        finally:
+            child.terminate()
+
+
+@pytest.mark.parametrize("is_operators", [False, True], ids=["audience", "operator"])
+@pytest.mark.parametrize(
+    "kind",
+    [
+        "head",
+        "body",
+        "handshake",
+        "idle",
+        "huge",
+        "deaf",
+        "garbage",
+        "keep-alive",
+        "request",
+        "close",
+    ],
+)
+def test_strangers_keep_no_stop_from_the_operator(
+    addresses: Addresses, kind: str, is_operators: bool
+) -> None:
+    url = addresses.url if is_operators else addresses.view_url
+    for many in (1, 200):
+        with strangers(url, kind, addresses=many):
+            for _ in range(PRESSES):
+                began_s = time.monotonic()
+                assert stopped(addresses.url, addresses.token, within_s=10.0)
+                assert time.monotonic() - began_s < SLOWEST_S
+    assert len(addresses.log()) < MOST_LOG_BYTES, addresses.log()[:2000]
