@@ -7,30 +7,40 @@ A simulated ship on a full stack, `ground page` in a process of its own, and vie
 - viewers: three of them, as often as the ship publishes; the processor that the page takes, and the
   flight loop's overruns with and without it in turns, each turn in the other order than the last.
   Exit status 1 above a tenth of a processor.
+- strangers: 20,000 connections without a token, in each way and on each address in turn, while the
+  page may have 1,024 files; from the press until no motor is driven. Exit status 1 if p99 is above
+  0.15 s, or if the page writes more than 20 kB to its standard error.
 - readers: a thousand connections that ask for the socket and never read, opened again when the page
   drops them; emergency stops meanwhile. Exit status 1 if one is not confirmed.
 """
 
 import argparse
 import contextlib
+import http.client
 import json
 import os
+import resource
 import statistics
 import subprocess
 import sys
+import tempfile
 import threading
 import time
-import urllib.request
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
+from websockets.sync.client import connect
+
 from benchmarks.estop import VEHICLE, Ship, running
 from benchmarks.figures import print_figures
+from benchmarks.page_strangers import KINDS
 from blimp.link.telemetry import TelemetryReader
 from blimp.sim.remote import RemoteWorld
 
 STOP_LIMIT_S = 0.15
+FILES = 1024  # of a normal login
+MOST_LOG_BYTES = 20_000
 SHARE_LIMIT = 0.10
 SETTLE_S = 2.0
 VIEWERS = 3
@@ -88,29 +98,48 @@ while True:
 
 
 class ServedPage:
-    """A running `ground page`."""
+    """A running `ground page`, with the files of a normal login."""
 
-    def __init__(self, broker: str) -> None:
+    def __init__(self, broker: str, *options: str) -> None:
+        self._log = tempfile.TemporaryFile()  # noqa: SIM115
         self._child = subprocess.Popen(
             [sys.executable, "-m", "ground_station", "--json", "--broker", broker,
-             "--vehicle", VEHICLE, "page", "--port", "0"],
-            stdout=subprocess.PIPE, text=True,
+             "--vehicle", VEHICLE, "page", "--port", "0", *options],
+            stdout=subprocess.PIPE, stderr=self._log, text=True,
         )  # fmt: skip
+        resource.prlimit(self._child.pid, resource.RLIMIT_NOFILE, (FILES, FILES))
         assert self._child.stdout is not None
-        url = json.loads(self._child.stdout.readline())["url"]
-        parts = urlsplit(url)
-        self.address = f"{parts.hostname}:{parts.port}"
-        self.token = parse_qs(parts.query)["token"][0]
+        event = json.loads(self._child.stdout.readline())
+        self.address, self.token = address_and_token(event["url"])
+        if "read_only_url" in event:
+            self.view_address, self.view_token = address_and_token(event["read_only_url"])
+        self._headers = {"Authorization": f"Bearer {self.token}"}
+        self._kept = threading.local()  # a connection, as a browser keeps some
+        self._open = contextlib.ExitStack()
+        self.road = self._open.enter_context(
+            connect(f"ws://{self.address}/api/stop", additional_headers=self._headers)
+        )
+
+    def log_bytes(self) -> int:
+        return os.fstat(self._log.fileno()).st_size
 
     def post(self, path: str, body: dict[str, Any]) -> dict[str, Any]:
-        request = urllib.request.Request(
-            f"http://{self.address}/api/{path}",
-            data=json.dumps(body).encode(),
-            headers={"Authorization": f"Bearer {self.token}"},
-        )
-        with urllib.request.urlopen(request, timeout=30.0) as answer:
-            found: dict[str, Any] = json.load(answer)
-            return found
+        for attempt in range(5):
+            link = getattr(self._kept, "link", None) or http.client.HTTPConnection(
+                self.address, timeout=30.0
+            )
+            self._kept.link = None
+            try:
+                link.request("POST", f"/api/{path}", json.dumps(body).encode(), self._headers)
+                found: dict[str, Any] = json.loads(link.getresponse().read())
+            except (OSError, http.client.HTTPException):
+                link.close()
+                if attempt == 4:
+                    raise
+            else:
+                self._kept.link = link
+                return found
+        raise AssertionError
 
     def memory_mb(self) -> float:
         with open(f"/proc/{self._child.pid}/statm", encoding="ascii") as file:
@@ -122,39 +151,88 @@ class ServedPage:
         return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
     def close(self) -> None:
+        self._open.close()
         self._child.terminate()
         self._child.wait()
+        self._log.close()
+
+
+def address_and_token(url: str) -> tuple[str, str]:
+    parts = urlsplit(url)
+    return f"127.0.0.1:{parts.port}", parse_qs(parts.query)["token"][0]
 
 
 @contextlib.contextmanager
-def served(broker: str) -> Iterator[ServedPage]:
-    with contextlib.closing(ServedPage(broker)) as page:
+def served(broker: str, *options: str) -> Iterator[ServedPage]:
+    with contextlib.closing(ServedPage(broker, *options)) as page:
         yield page
 
 
 def measure_stops(*, times: int) -> dict[str, Any]:
-    taken_s, confirmed = [], 0
     with running() as ship, served(ship.broker) as page, RemoteWorld(ship.paths.world) as world:
-        motor = "left"
-        for _ in range(times):
-            done(page.post("command/arm", {}))
-            done(page.post("command/mode", {"name": "MANUAL"}))
-            turn = {"name": motor, "percent": 20, "seconds": 20}
-            turning = threading.Thread(target=page.post, args=("command/motor", turn))
-            turning.start()
-            while abs(world.outputs()[motor]) < DRIVEN:
-                time.sleep(0.002)
-            stopped = StopPress(page)
-            while abs(world.outputs()[motor]) >= DRIVEN:
-                pass
-            taken_s.append(time.monotonic() - stopped.began_s)
-            confirmed += stopped.state() == "SUCCESS"
-            turning.join()
+        found = press_to_stopped(page, world, is_over=lambda pressed: pressed == times)
+    return {"simulated": True} | found
+
+
+def measure_strangers(*, count: int, seconds: float, kinds: Sequence[str]) -> dict[str, Any]:
+    """Press the stop while each kind of stranger is at each address; the worst of it counts."""
+    rows: dict[str, Any] = {}
+    with running() as ship, RemoteWorld(ship.paths.world) as world:
+        for kind in kinds:
+            for where in ("audience", "operator"):
+                for addresses in (1, 200):
+                    with (
+                        served(ship.broker, "--read-only") as page,
+                        strangers(
+                            page.view_address if where == "audience" else page.address,
+                            kind, count, addresses=addresses, token=page.view_token,
+                        ) as counts,
+                    ):  # fmt: skip
+                        until_s = time.monotonic() + seconds
+
+                        def is_over(_: int, until_s: float = until_s) -> bool:
+                            return time.monotonic() > until_s
+
+                        found = press_to_stopped(page, world, is_over=is_over)
+                        found["log_bytes"] = page.log_bytes()
+                        found["opened"] = counts[1]
+                        found["ok"] = found["ok"] and found["log_bytes"] <= MOST_LOG_BYTES
+                    rows[f"{kind} {where} {addresses}"] = found
+                    print_figures(f"benchmarks.page {kind} {where} {addresses}", found)
+    return {
+        "ok": all(one["ok"] for one in rows.values()),
+        "simulated": True,
+        "times": sum(one["times"] for one in rows.values()),
+        "press_to_stopped_p99_s": max(one["press_to_stopped_p99_s"] for one in rows.values()),
+    }
+
+
+def press_to_stopped(
+    page: "ServedPage", world: RemoteWorld, *, is_over: Callable[[int], bool]
+) -> dict[str, Any]:
+    """Turn a motor and stop it, again and again. is_over: of how many presses."""
+    taken_s: list[float] = []
+    confirmed = 0
+    motor = "left"
+    while not is_over(len(taken_s)):
+        done(page.post("command/arm", {}))
+        done(page.post("command/mode", {"name": "MANUAL"}))
+        turn = {"name": motor, "percent": 20, "seconds": 20}
+        turning = threading.Thread(target=page.post, args=("command/motor", turn))
+        turning.start()
+        while abs(world.outputs()[motor]) < DRIVEN:
+            time.sleep(0.002)
+        stopped = StopPress(page)
+        while abs(world.outputs()[motor]) >= DRIVEN:
+            pass
+        taken_s.append(time.monotonic() - stopped.began_s)
+        confirmed += stopped.state() == "SUCCESS"
+        turning.join()
     taken_s.sort()
+    times = len(taken_s)
     p99_s = taken_s[min(times - 1, int(0.99 * times))]
     return {
         "ok": p99_s <= STOP_LIMIT_S and confirmed == times,
-        "simulated": True,
         "times": times,
         "confirmed": confirmed,
         "press_to_stopped_p50_s": round(taken_s[times // 2], 4),
@@ -163,18 +241,46 @@ def measure_stops(*, times: int) -> dict[str, Any]:
     }
 
 
+@contextlib.contextmanager
+def strangers(
+    address: str, kind: str, count: int, *, addresses: int, token: str
+) -> Iterator[list[int]]:
+    """Yield how many connections of strangers stand, and how many were opened."""
+    host, _, port = address.partition(":")
+    command = [sys.executable, "-m", "benchmarks.page_strangers", host, port, kind, str(count)]
+    command += ["--addresses", str(addresses), f"--token={token}"]
+    counts = [0, 0]
+    with subprocess.Popen(
+        command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    ) as child:
+        assert child.stdout is not None
+        lines = child.stdout
+
+        def count_them() -> None:
+            for line in lines:
+                counts[:] = map(int, line.split())
+
+        while counts[1] < min(count, FILES):
+            counts[:] = map(int, lines.readline().split())
+        counting = threading.Thread(target=count_them)
+        counting.start()
+        try:
+            yield counts
+        finally:
+            child.terminate()
+            counting.join()
+
+
 class StopPress:
-    """One press, whose answer is awaited beside the world."""
+    """One press, on the road that the page keeps open; its answer is awaited beside the world."""
 
     def __init__(self, page: ServedPage) -> None:
-        self._answers: list[dict[str, Any]] = []
-        self._thread = threading.Thread(target=lambda: self._answers.append(page.post("estop", {})))
+        self._page = page
         self.began_s = time.monotonic()
-        self._thread.start()
+        page.road.send(json.dumps({"id": 1, "vehicle": ""}))
 
     def state(self) -> str:
-        self._thread.join()
-        return str(self._answers[0]["state"])
+        return str(json.loads(self._page.road.recv(timeout=30.0))["outcome"]["state"])
 
 
 def measure_viewers(*, seconds: float, rounds: int) -> dict[str, Any]:
@@ -316,16 +422,24 @@ def main() -> int:
         description=__doc__,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    parser.add_argument("--only", choices=("stop", "viewers", "readers"), help="else all")
+    parser.add_argument(
+        "--only", choices=("stop", "viewers", "strangers", "readers"), help="else all"
+    )
     parser.add_argument("--times", type=int, default=200, help="emergency stops")
     parser.add_argument("--seconds", type=float, default=10.0, help="of each look")
     parser.add_argument("--rounds", type=int, default=8)
     parser.add_argument("--readers", type=int, default=1000, help="connections that never read")
     parser.add_argument("--reading", type=float, default=60.0, help="seconds that they last")
+    parser.add_argument("--strangers", type=int, default=20_000, help="connections of strangers")
+    parser.add_argument("--kind", choices=KINDS, action="append", help="of stranger; else all")
+    parser.add_argument("--staying", type=float, default=5.0, help="seconds of each kind")
     options = parser.parse_args()
     measures: dict[str, Callable[[], dict[str, Any]]] = {
         "stop": lambda: measure_stops(times=options.times),
         "viewers": lambda: measure_viewers(seconds=options.seconds, rounds=options.rounds),
+        "strangers": lambda: measure_strangers(
+            count=options.strangers, seconds=options.staying, kinds=options.kind or list(KINDS)
+        ),
         "readers": lambda: measure_readers(readers=options.readers, seconds=options.reading),
     }
     is_ok = True

@@ -82,7 +82,7 @@ def demo_page(
             event["read_only_url"] = page.view_url
         tell(event)
         if has_screen():
-            webbrowser.open(page.url)
+            webbrowser.open(page.browser_url())  # everybody can read its arguments
         yield page
 
 

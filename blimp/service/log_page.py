@@ -46,7 +46,7 @@ def replay(
             page.start()
             tell(page.url)
             if has_screen():
-                webbrowser.open(page.url)
+                webbrowser.open(page.browser_url())  # everybody can read its arguments
             threading.Event().wait()
         except KeyboardInterrupt:
             return

@@ -21,7 +21,7 @@ import msgspec
 from blimp.clock import Clock
 
 MAX_HEAD_BYTES = 16 * 1024  # browsers send under 2 KiB, and servers take 8 to 64
-BATCH = 64  # accepted in one turn of the loop: some 3 ms, so that no press waits longer for it
+BATCH = 16  # accepted in one turn of the loop: under 1 ms, so that no press waits longer for it
 SWEEP_S = 0.5
 DEAF_S = 0.1  # for which nobody is accepted when the system is out of files
 
@@ -39,10 +39,14 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True):
     known: int = 384
     head_s: float = 5.0  # until the head of a request is there
     stranger_s: float = 60.0  # until a stranger's answer is read, or a token is seen
-    requests_hz: float = (
-        200.0  # of strangers, each some 1 ms: the page's files, and what is refused
-    )
-    requests_at_once: int = 600  # the page loads some 40 files
+    # Of strangers, each some 1 ms: the page's files, some 40 for a browser, and what is refused.
+    requests_hz: float = 100.0
+    requests_at_once: int = 150
+
+
+OPERATORS = Limits()
+# In the process of the room nobody waits for a stop: 48 phones may load the page in one instant.
+ROOMS = Limits(requests_hz=500.0, requests_at_once=2000)
 
 
 class Visit:

@@ -7,6 +7,7 @@ import socket
 from blimp.errors import ConfigError
 
 SEND_BUFFER_BYTES = 128 * 1024  # of the kernel, for each connection: a slow reader's backlog
+WORDLESS_S = 5  # for which the kernel keeps a connection that has sent nothing to itself
 MANY_FILES = 4096
 # Of connections that wait to be accepted: with more than the kernel's limit, 4,096 by default, the
 # kernel drops a connection's first packet, and its sender waits for a second.
@@ -23,6 +24,7 @@ def listening_socket(host: str, port: int) -> socket.socket:
     try:
         listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         listening.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, SEND_BUFFER_BYTES)
+        listening.setsockopt(socket.IPPROTO_TCP, socket.TCP_DEFER_ACCEPT, WORDLESS_S)
         listening.bind((host, port))
         listening.listen(BACKLOG)
     except OSError as error:

@@ -29,7 +29,7 @@ from blimp.closing import Closing
 from blimp.errors import BlimpError, ConfigError, LinkError
 from ground_station import report
 from ground_station.page.access import PROTOCOL, Access, Tokens
-from ground_station.page.admission import Limits, Rate
+from ground_station.page.admission import OPERATORS, ROOMS, Rate
 from ground_station.page.answers import (
     arguments_of,
     failed_answer,
@@ -226,7 +226,7 @@ class Page(Closing):
         )  # fmt: skip
 
     def _make_server(self) -> Server:
-        limits = Limits()
+        limits = ROOMS if self.tokens.is_audience else OPERATORS
         rate = Rate(per_s=limits.requests_hz, at_once=limits.requests_at_once, clock=self._clock)
         app = Starlette(
             routes=[

@@ -1,12 +1,14 @@
 // The page: the strip on top, the story line, and the panels of the view that is chosen.
-import { Connection, get, post } from "./lib/connection.js";
+import { Connection, get, post, refused } from "./lib/connection.js";
 import { element, say } from "./lib/dom.js";
 import { OLD_S, Value } from "./lib/freshness.js";
 import { age, isSuperseded, number, reason } from "./lib/format.js";
 import { Samples } from "./lib/samples.js";
 import { prepareStop } from "./lib/stop.js";
+import { signIn } from "./lib/token.js";
 import { PANELS, VIEWS } from "./panels/index.js";
 
+await signIn();
 const options = new URLSearchParams(location.search);
 const DRAW_EVERY_S = 0.033;
 const SHIPS_MS = 3000;
@@ -31,9 +33,8 @@ class Page {
     this.samples = new Samples();
     this.kept = new Map(); // the newest of each kind, for panels that are mounted later
     document.body.classList.toggle("stage", options.get("stage") === "1");
-    this.forgetToken();
     this.strip = this.makeStrip();
-    prepareStop({ vehicle: () => this.vehicle });
+    this.stop = prepareStop({ vehicle: () => this.vehicle });
     this.makeViews();
     this.show(VIEWS.find((one) => one.name === location.hash.slice(1)) ?? VIEWS[0]);
     this.connection = new Connection({
@@ -140,6 +141,7 @@ class Page {
     document.body.classList.toggle("look-only", !hello.may_command);
     document.getElementById("stop-box").hidden = hello.role !== "operator";
     this.strip.recording.hidden = hello.is_live;
+    if (hello.may_command) this.stop.open();
     const stop = document.getElementById("estop");
     stop.disabled = !hello.is_live;
     say(stop, hello.is_live ? "EMERGENCY STOP" : "No ship to stop");
@@ -248,7 +250,7 @@ class Page {
 
   tick() {
     const lost = document.getElementById("lost");
-    const isSilent = this.isLost || (!this.isConnected && this.ageS > 1);
+    const isSilent = this.isLost || (!this.isConnected && this.ageS > 1) || refused() !== "";
     document.body.classList.toggle("lost", this.isLost);
     lost.hidden = !isSilent || (this.state === null && !this.trouble && this.isConnected);
     if (isSilent) say(lost, this.lossWords());
@@ -258,6 +260,7 @@ class Page {
   /** Say what the ship does by itself while nobody reaches it, and what comes next. */
   lossWords() {
     const state = this.state;
+    if (refused()) return `This browser is not signed in: ${refused()}.`;
     if (this.kept.has("end")) return "The show is over: what is seen is its last moment.";
     const silent = this.trouble ? "The broker does not answer." : "";
     const why = this.isConnected ? silent : `This page's server does not answer. ${this.closed ?? ""}`;
@@ -321,14 +324,6 @@ class Page {
     const mounted = panel.mount(body, this) ?? {};
     this.mounted.push(mounted);
     for (const [kind, content] of this.kept) mounted.hear?.(kind, content);
-  }
-
-  /** The token is in the browser's cookie by now: a picture of the screen must not show it. */
-  forgetToken() {
-    if (!options.has("token")) return;
-    options.delete("token");
-    const rest = options.toString();
-    history.replaceState(null, "", location.pathname + (rest ? `?${rest}` : "") + location.hash);
   }
 }
 

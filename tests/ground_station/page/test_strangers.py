@@ -14,7 +14,7 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from tests.ground_station.page.client import WITHIN_S, stopped, token_of
+from tests.ground_station.page.client import stopped, token_of
 from tests.ground_station.ship import FlyingShip
 
 FILES = 1024  # of a normal login's soft limit; here of the hard one, too
@@ -58,7 +58,7 @@ def strangers(url: str, kind: str, *, addresses: int = 1, token: str = "") -> It
     """Let strangers keep connections to `url`, from the second report of theirs on."""
     parts = urlsplit(url)
     command = [sys.executable, "-m", "benchmarks.page_strangers", "127.0.0.1", str(parts.port)]
-    command += [kind, str(STRANGERS), "--addresses", str(addresses), "--token", token]
+    command += [kind, str(STRANGERS), "--addresses", str(addresses), f"--token={token}"]
     with subprocess.Popen(
         command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
         cwd=Path(__file__).parents[3],

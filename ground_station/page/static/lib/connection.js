@@ -1,7 +1,17 @@
 // The way to the server: a socket for what is new, and plain requests for what is wanted. The
 // requests need no socket, so an emergency stop goes out while the socket is down.
 
+import { authorisation, protocols } from "./token.js";
+
 const RETRY_MS = 500;
+const REFUSED_RETRY_MS = 3000;
+const UNAUTHORISED = 401;
+let refusal = ""; // the reason of the newest answer, if that was that this browser has no valid token
+
+/** Why the server lets this browser do nothing; "" if it does. */
+export function refused() {
+  return refusal;
+}
 
 /** Return an address of this page's server; it may be served below a path of another one. */
 export function address(path) {
@@ -22,7 +32,7 @@ export class Connection {
     const url = address("api/socket");
     url.protocol = url.protocol === "https:" ? "wss:" : "ws:";
     if (this.vehicle) url.searchParams.set("vehicle", this.vehicle);
-    const socket = new WebSocket(url);
+    const socket = new WebSocket(url, protocols());
     this.socket = socket;
     socket.onopen = () => this.change(true, "");
     socket.onmessage = (event) => {
@@ -31,7 +41,7 @@ export class Connection {
     };
     socket.onclose = (event) => {
       this.change(false, event.reason);
-      setTimeout(() => this.open(), RETRY_MS);
+      setTimeout(() => this.open(), refusal ? REFUSED_RETRY_MS : RETRY_MS);
     };
   }
 
@@ -51,17 +61,26 @@ export async function post(path, content = {}, { timeoutMs = 200000 } = {}) {
     const answer = await fetch(address(path), {
       method: "POST",
       body: JSON.stringify(content),
-      headers: { "content-type": "application/json" },
+      headers: { "content-type": "application/json", ...authorisation() },
       signal: AbortSignal.timeout(timeoutMs),
       keepalive: true,
     });
-    return await answer.json();
+    return await contentOf(answer);
   } catch (error) {
     return { state: "UNSENT", reason: `this page's server does not answer (${error.name})` };
   }
 }
 
 export async function get(path) {
-  const answer = await fetch(address(path));
-  return answer.json();
+  return contentOf(await ask(path));
+}
+
+export function ask(path) {
+  return fetch(address(path), { headers: authorisation() });
+}
+
+async function contentOf(answer) {
+  const found = await answer.json();
+  refusal = answer.status === UNAUTHORISED ? found.reason : "";
+  return found;
 }

@@ -1,17 +1,87 @@
-// The emergency stop. One press, a plain request, repeated until the ship has confirmed it.
+// The emergency stop. One press goes two ways at once: on a socket that is open for nothing else and
+// is proved alive every second, and as a plain request, which needs no socket. It is repeated until the
+// ship has confirmed it. A browser holds a request back while six others wait for their answers; the
+// socket has no such limit.
 import { say } from "./dom.js";
-import { post } from "./connection.js";
+import { address, post, refused } from "./connection.js";
 import { milliseconds } from "./format.js";
+import { protocols } from "./token.js";
 
 const AGAIN_MS = 300;
 const GIVE_UP_MS = 15000;
 const REQUEST_MS = 7000;
+const ALIVE_MS = 1000;
+const DEAD_MS = 3000; // without an answer: it is opened again
+
+/** A socket for stops alone. */
+class Road {
+  constructor() {
+    this.waiting = new Map();
+    this.number = 0;
+    this.open();
+    setInterval(() => this.prove(), ALIVE_MS);
+  }
+
+  open() {
+    const url = address("api/stop");
+    url.protocol = url.protocol === "https:" ? "wss:" : "ws:";
+    const socket = new WebSocket(url, protocols());
+    this.socket = socket;
+    this.heardMs = performance.now();
+    socket.onmessage = (event) => {
+      this.heardMs = performance.now();
+      const { id, outcome } = JSON.parse(event.data);
+      this.waiting.get(id)?.(outcome);
+      this.waiting.delete(id);
+    };
+  }
+
+  prove() {
+    if (refused()) return;
+    const isSilent = performance.now() - this.heardMs > DEAD_MS;
+    if (this.socket.readyState === WebSocket.CLOSED || isSilent) {
+      this.socket.close();
+      this.open();
+    } else this.send({});
+  }
+
+  send(content) {
+    if (this.socket.readyState !== WebSocket.OPEN) return 0;
+    this.number += 1;
+    this.socket.send(JSON.stringify({ id: this.number, ...content }));
+    return this.number;
+  }
+
+  /** Stop a ship; return the outcome, UNSENT if the socket does not bring one. */
+  stop(vehicle) {
+    return new Promise((resolve) => {
+      const id = this.send({ vehicle });
+      const fail = () => resolve({ state: "UNSENT" });
+      if (!id) return fail();
+      this.waiting.set(id, resolve);
+      setTimeout(fail, REQUEST_MS);
+    });
+  }
+}
 
 export function prepareStop({ vehicle }) {
   const button = document.getElementById("estop");
   const whom = document.getElementById("stop-whom");
   const answer = document.getElementById("stop-answer");
   let presses = 0;
+  let road = null;
+
+  /** Send it both ways; return the first confirmation, or what the request says if there is none. */
+  function stop(wanted) {
+    const ways = road ? [road.stop(wanted)] : [];
+    const request = post("api/estop", { vehicle: wanted }, { timeoutMs: REQUEST_MS });
+    const confirmed = [...ways, request].map(async (way) => {
+      const outcome = await way;
+      if (outcome.state !== "SUCCESS") throw new Error(outcome.state);
+      return outcome;
+    });
+    return Promise.any(confirmed).catch(() => request);
+  }
 
   async function press() {
     const mine = ++presses;
@@ -22,7 +92,7 @@ export function prepareStop({ vehicle }) {
     answer.dataset.state = "sending";
     for (let attempt = 1; mine === presses; attempt += 1) {
       say(answer, attempt === 1 ? "Stopping …" : `Stopping … sent ${attempt} times`);
-      const outcome = await post("api/estop", { vehicle: wanted }, { timeoutMs: REQUEST_MS });
+      const outcome = await stop(wanted);
       if (mine !== presses) return;
       if (outcome.state === "SUCCESS") return show("confirmed", words(outcome, wanted));
       if (performance.now() - began > GIVE_UP_MS) {
@@ -39,6 +109,13 @@ export function prepareStop({ vehicle }) {
   }
 
   button.addEventListener("click", press);
+  return {
+    /** Open the socket for stops: this browser may stop ships. */
+    open() {
+      road ??= new Road();
+    },
+    isOpen: () => road?.socket.readyState === WebSocket.OPEN,
+  };
 }
 
 function words(outcome, wanted) {

@@ -1,5 +1,5 @@
 // The card at a show's end: what was flown, what was survived, and what to take home.
-import { address } from "../lib/connection.js";
+import { ask } from "../lib/connection.js";
 import { element, say } from "../lib/dom.js";
 import { number } from "../lib/format.js";
 
@@ -32,7 +32,7 @@ export const panel = {
 /** The log of the flight, fetched at once: the server may end with the show. */
 async function fetchLog(page, button, note) {
   try {
-    const answer = await fetch(address(`api/log?vehicle=${encodeURIComponent(page.vehicle)}`));
+    const answer = await ask(`api/log?vehicle=${encodeURIComponent(page.vehicle)}`);
     if (!answer.ok || !answer.headers.has("content-disposition")) return say(note, (await answer.json()).reason);
     const name = /filename="([^"]+)"/.exec(answer.headers.get("content-disposition"))?.[1] ?? `${page.vehicle}.mcap`;
     const log = await answer.blob();
