@@ -30,10 +30,7 @@ from tests.recording.conftest import flown
 __all__ = ["flown"]
 
 # Sent as the page itself would send it: with the cookie, from its origin.
-POST = """async path => {
-    const answer = await fetch(path, {method: "POST", body: "{}"});
-    return await answer.json();
-}"""
+POST = "path => page.post(path)"
 
 
 @contextmanager

@@ -120,7 +120,7 @@ def test_a_browser_that_a_demo_opens_has_no_token_in_its_arguments(
     webbrowser.register("test", None, webbrowser.GenericBrowser(str(program)), preferred=True)
     with demo_page(
         wanted=True, read_only=False, broker="redis://127.0.0.1:1", vehicle="twin",
-        airframe=load("twin"), clock=SystemClock(), say=str, tell=lambda _: None,
+        airframe=load("twin"), clock=SystemClock(), say=lambda _: None, tell=lambda _: None,
     ) as page:  # fmt: skip
         assert page is not None
         wait_until(arguments.exists, "no browser was opened")
