@@ -41,6 +41,7 @@ from blimp.sim.remote import RemoteWorld
 STOP_LIMIT_S = 0.15
 FILES = 1024  # of a normal login
 MOST_LOG_BYTES = 20_000
+PLACES = ("audience", "operator")
 SHARE_LIMIT = 0.10
 SETTLE_S = 2.0
 VIEWERS = 3
@@ -174,12 +175,14 @@ def measure_stops(*, times: int) -> dict[str, Any]:
     return {"simulated": True} | found
 
 
-def measure_strangers(*, count: int, seconds: float, kinds: Sequence[str]) -> dict[str, Any]:
+def measure_strangers(
+    *, count: int, seconds: float, kinds: Sequence[str], places: Sequence[str]
+) -> dict[str, Any]:
     """Press the stop while each kind of stranger is at each address; the worst of it counts."""
     rows: dict[str, Any] = {}
     with running() as ship, RemoteWorld(ship.paths.world) as world:
         for kind in kinds:
-            for where in ("audience", "operator"):
+            for where in places:
                 for addresses in (1, 200):
                     with (
                         served(ship.broker, "--read-only") as page,
@@ -432,13 +435,17 @@ def main() -> int:
     parser.add_argument("--reading", type=float, default=60.0, help="seconds that they last")
     parser.add_argument("--strangers", type=int, default=20_000, help="connections of strangers")
     parser.add_argument("--kind", choices=KINDS, action="append", help="of stranger; else all")
+    parser.add_argument("--at", choices=PLACES, action="append", help="whose address; else both")
     parser.add_argument("--staying", type=float, default=5.0, help="seconds of each kind")
     options = parser.parse_args()
     measures: dict[str, Callable[[], dict[str, Any]]] = {
         "stop": lambda: measure_stops(times=options.times),
         "viewers": lambda: measure_viewers(seconds=options.seconds, rounds=options.rounds),
         "strangers": lambda: measure_strangers(
-            count=options.strangers, seconds=options.staying, kinds=options.kind or list(KINDS)
+            count=options.strangers,
+            seconds=options.staying,
+            kinds=options.kind or list(KINDS),
+            places=options.at or list(PLACES),
         ),
         "readers": lambda: measure_readers(readers=options.readers, seconds=options.reading),
     }

@@ -96,6 +96,8 @@ def strangers(url: str, kind: str, *, addresses: int = 1, token: str = "") -> It
         "keep-alive",
         "request",
         "close",
+        "reader",
+        "command-body",
     ],
 )
 def test_strangers_keep_no_stop_from_the_operator(
@@ -104,7 +106,7 @@ def test_strangers_keep_no_stop_from_the_operator(
     url = addresses.url if is_operators else addresses.view_url
     with opened_road(addresses) as road:  # as the page has one
         for many in (1, 200):
-            with strangers(url, kind, addresses=many):
+            with strangers(url, kind, addresses=many, token=token_of(addresses.view_url)):
                 for number in range(PRESSES):
                     began_s = time.monotonic()
                     road.send(json.dumps({"id": number, "vehicle": ""}))

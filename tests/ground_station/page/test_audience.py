@@ -1,0 +1,85 @@
+"""The room's address: a process of its own that sees what the page sees, and ends with it."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from websockets.sync.client import connect
+
+from tests.ground_station.page.client import WITHIN_S, Served, stopped, token_of
+from tests.ground_station.ship import FlyingShip
+from tests.queue.conftest import wait_until
+
+
+def children(process: int) -> list[int]:
+    """Return the processes that serve the room of the page with this number."""
+    found = Path(f"/proc/{process}/task")
+    tasks = [one / "children" for one in found.iterdir()]
+    numbers = [int(word) for one in tasks if one.exists() for word in one.read_text().split()]
+    return [one for one in numbers if b"audience" in Path(f"/proc/{one}/cmdline").read_bytes()]
+
+
+def view_socket(view_url: str) -> str:
+    return view_url.replace("http:", "ws:").replace("/?", "/api/socket?")
+
+
+def test_viewers_see_what_the_page_tells_and_ask_what_panels_ask(served: Served) -> None:
+    view_url = served.page.view_url or ""
+    with connect(view_socket(view_url)) as viewer:
+        hello = json.loads(viewer.recv(timeout=WITHIN_S))["content"]
+        assert (hello["vehicle"], hello["may_command"]) == (served.ship.vehicle, False)
+        assert hello["about"]["link_loss"]
+        served.page.tell("caption", {"text": "hello, room"})
+        seen: set[str] = set()
+        while not {"state", "caption", "trail", "commands"} <= seen:
+            seen.add(json.loads(viewer.recv(timeout=WITHIN_S))["kind"])
+    ships = served.ask("/api/ships", token="viewer", address=view_url)[1]
+    assert served.ship.vehicle in ships["vehicles"]
+    assert served.ask("/api/state", token="viewer", address=view_url)[1]["mode"] == "HOLD"
+    for path in ("/api/fleet", "/api/queue", "/api/setup"):
+        status, answer = served.ask(path, token="viewer", address=view_url)
+        assert (status, bool(answer)) == (200, True), path
+        assert served.ask(path, token=None, address=view_url)[0] == 401
+    assert served.ask("/api/log", token="viewer", address=view_url)[0] in (403, 404)
+    for path in ("/api/queue/drop", "/api/control/take", "/api/chaos/gust", "/api/setup/check"):
+        assert served.ask(path, {}, token="viewer", address=view_url)[0] == 403
+
+
+@pytest.mark.parametrize("death", [signal.SIGKILL, signal.SIGTERM])
+def test_the_room_comes_back_and_ends_with_the_page_however_that_ends(
+    twin: FlyingShip, death: signal.Signals
+) -> None:
+    command = [sys.executable, "-m", "ground_station", "--json", "--broker", twin.broker.url]
+    command += ["--vehicle", twin.vehicle, "page", "--port", "0", "--read-only"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+        try:
+            assert process.stdout is not None
+            event = json.loads(process.stdout.readline())
+            view_url, url = event["read_only_url"], event["url"]
+            wait_until(lambda: len(children(process.pid)) == 1, "no process serves the room")
+            first = children(process.pid)
+            arguments = Path(f"/proc/{first[0]}/cmdline").read_text()
+            assert not any(token_of(one) in arguments for one in (url, view_url))
+            with connect(view_socket(view_url), open_timeout=WITHIN_S) as viewer:
+                viewer.recv(timeout=WITHIN_S)
+            os.kill(first[0], signal.SIGKILL)
+            assert stopped(url, token_of(url), within_s=WITHIN_S)
+            wait_until(lambda: children(process.pid) not in ([], first), "it did not come back")
+            second = children(process.pid)[0]
+            with connect(view_socket(view_url), open_timeout=WITHIN_S) as viewer:
+                viewer.recv(timeout=WITHIN_S)
+        finally:
+            process.send_signal(death)
+        process.wait(WITHIN_S)
+    wait_until(lambda: not Path(f"/proc/{second}").exists() or is_zombie(second), "it lives on")
+
+
+def is_zombie(process: int) -> bool:
+    try:
+        return ") Z " in Path(f"/proc/{process}/stat").read_text()
+    except OSError:
+        return True
