@@ -75,7 +75,9 @@ def _ground(vehicles: Sequence[str]) -> str:
         own += [f"blimp:fanout:{queue}.*", f"blimp:coalesce:{queue}:*", f"blimp:revoked:{queue}*"]
         own += [f"blimp:pool:{{blimp.pilot.{name}}}:*", heartbeat_key(name)]
         seen += [f"blimp:telemetry:{name}"]
-    wakes = "(+publish &blimp:pool:*)"  # who gives control back wakes who waits for it
+    # Who gives control back wakes who waits for it; an emergency stop needs no write.
+    stops = _keys("&", [f"blimp:fanout:{vehicle_queue(name)}.*" for name in vehicles])
+    wakes = f"(+publish &blimp:pool:* {stops})"
     rules = f"{_CONNECT} {_DATA} +info +scan +subscribe +unsubscribe -publish {_NEVER}"
     return f"{rules} {_keys('~', own)} {_keys('%R~', seen)} &{_RESULTS} &blimp:pool:* {wakes}"
 
@@ -93,7 +95,7 @@ def _vehicle(name: str) -> str:
         *(f"blimp:{part}:*celery.pidbox*" for part in ("exchange", "fanout", "queue")),
     ]  # fmt: skip
     rules = f"{_CONNECT} {_DATA} +@pubsub +info {_NEVER} +client|unblock"
-    return f"{rules} {_keys('~', own)} &{_RESULTS} &blimp:pool:*"
+    return f"{rules} {_keys('~', own)} &{_RESULTS} &blimp:pool:* &blimp:fanout:{queue}.*"
 
 
 def _keys(kind: str, patterns: Sequence[str]) -> str:

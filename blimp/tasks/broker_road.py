@@ -11,9 +11,10 @@ from typing import TYPE_CHECKING, Any
 import hiredis
 
 from blimp.closing import Closing
+from blimp.errors import LinkError, NotAuthorised
 from blimp.queue.redis.eager import EagerConnection
 from blimp.queue.redis.keys import Keys, result_key
-from blimp.queue.redis.urls import link_error
+from blimp.queue.redis.urls import hide_password, link_error
 
 if TYPE_CHECKING:
     from blimp.clock import Clock
@@ -86,11 +87,16 @@ class BrokerRoad(Closing):
                 self._take_new()
                 self._travel()
             except (OSError, ValueError, hiredis.ProtocolError) as error:
-                self.trouble = link_error(self._url, error)
+                self.trouble = self._named(error)
                 self._failures += 1
                 self._link.close()
                 self._sleep(RETRY_S)
         self._link.close()
+
+    def _named(self, error: Exception) -> LinkError:
+        if isinstance(error, PermissionError) and error.errno is None:  # the server's own words
+            return NotAuthorised(f"broker at {hide_password(self._url)}: {error}")
+        return link_error(self._url, error)
 
     def _travel(self) -> None:
         """Connect, and send what there is to send, until the connection is lost."""

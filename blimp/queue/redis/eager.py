@@ -14,13 +14,15 @@ import socket
 import time
 from collections import deque
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple
-from urllib.parse import parse_qsl, unquote, urlsplit
+from typing import TYPE_CHECKING, Any
 
 import hiredis
 
 from blimp.closing import Closing
-from blimp.queue.redis.urls import redis_url, tcp_keepalive
+from blimp.queue.redis.urls import SCHEMES, address_of, tcp_keepalive
+
+if TYPE_CHECKING:
+    from blimp.queue.redis.address import Address
 
 READ_BYTES = 65_536
 DEFAULT_PORT = 6379
@@ -42,7 +44,7 @@ class EagerConnection(Closing):
     """
 
     def __init__(self, url: str, *, timeout_s: float, name: str = "") -> None:
-        self._url = redis_url(url)
+        self._url = url
         self._timeout_s = timeout_s
         self._name = name
         self._socket: Any = None
@@ -62,21 +64,20 @@ class EagerConnection(Closing):
         """Connect; send the greeting and `first()` in one packet, and wait for no answer."""
         self.close()
         began_s = time.monotonic()
-        peer = _connect(self._url, timeout_s=self._timeout_s)
+        self._socket, address = _connect(self._url, timeout_s=self._timeout_s)
         self.round_trip_s = time.monotonic() - began_s
-        self._socket = peer.socket
         self._socket.settimeout(self._timeout_s)
         self._reader = hiredis.Reader(notEnoughData=_NOTHING)
         self._asked.clear()
         hello: list[Any] = ["HELLO", 3]
-        if peer.password is not None:
-            hello += ["AUTH", peer.user or "default", peer.password]
+        if address.password is not None:
+            hello += ["AUTH", address.username or "default", address.password]
         if self._name:
             hello += ["SETNAME", self._name]
         greeting: list[Command] = [(_GREETING, hello)]
-        if peer.database:
-            greeting.append((_GREETING, ("SELECT", peer.database)))
-        self.database = peer.database
+        if address.database:
+            greeting.append((_GREETING, ("SELECT", address.database)))
+        self.database = address.database
         self.send(*greeting, *first())
 
     def send(self, *commands: Command) -> None:
@@ -154,47 +155,30 @@ class EagerConnection(Closing):
             channel.close()
 
 
-class _Peer(NamedTuple):
-    """A connected socket, and who comes to which database."""
-
-    socket: Any
-    database: int
-    user: str | None
-    password: str | None
-
-
-def _connect(url: str, *, timeout_s: float) -> _Peer:
-    parts = urlsplit(url)
-    if parts.scheme not in ("redis", "unix"):
-        return _connect_by_redis_py(url, timeout_s=timeout_s)
-    query = dict(parse_qsl(parts.query))
-    user, _, password = parts.netloc.rpartition("@")[0].partition(":")
-    if parts.scheme == "unix":
-        database = int(query.get("db", 0))
+def _connect(url: str, *, timeout_s: float) -> tuple[Any, Address]:
+    """Return a connected socket, and what the URL says of the user and the database."""
+    address = address_of(url, schemes=(*SCHEMES, "socket"))
+    if address.is_tls or address.scheme == "sentinel":
+        return _connect_by_redis_py(url, timeout_s=timeout_s), address
+    if address.path:
         channel = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         channel.settimeout(timeout_s)
         try:
-            channel.connect(unquote(parts.path))
+            channel.connect(address.path)
         except OSError:
             channel.close()
             raise
-    else:
-        database = int(query.get("db") or parts.path.strip("/") or 0)
-        address = (parts.hostname or "localhost", parts.port or DEFAULT_PORT)
-        channel = socket.create_connection(address, timeout=timeout_s)
-        channel.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        channel.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
-        for option, value in tcp_keepalive().items():
-            channel.setsockopt(socket.IPPROTO_TCP, option, value)
-    return _Peer(
-        channel,
-        database,
-        unquote(user) or query.get("username"),
-        unquote(password) or query.get("password"),
-    )
+        return channel, address
+    ((host, port),) = address.hosts
+    channel = socket.create_connection((host, port or DEFAULT_PORT), timeout=timeout_s)
+    channel.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    channel.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+    for option, value in tcp_keepalive().items():
+        channel.setsockopt(socket.IPPROTO_TCP, option, value)
+    return channel, address
 
 
-def _connect_by_redis_py(url: str, *, timeout_s: float) -> _Peer:
+def _connect_by_redis_py(url: str, *, timeout_s: float) -> Any:
     """Connect with TLS, or to the master that a sentinel names."""
     import redis
 
@@ -207,8 +191,6 @@ def _connect_by_redis_py(url: str, *, timeout_s: float) -> _Peer:
             given["host"], given["port"] = pool.get_master_address()
             del given["connection_pool"]
             kind = redis.SSLConnection if given.pop("ssl", False) else redis.Connection
-        channel = kind(**given)._connect()
+        return kind(**given)._connect()
     except redis.RedisError as error:
         raise ConnectionError(str(error)) from error
-    database = int(given.get("db") or 0)
-    return _Peer(channel, database, given.get("username"), given.get("password"))
