@@ -8,14 +8,22 @@ for its confirmation. One JSON line a load; exit status 1 if p99 is above 0.3 s 
 - restarting: the worker is killed (SIGKILL) and restarted all the time.
 - mailbox: another program keeps the flight process's mailbox socket full.
 - emergencies: the same with the socket of the emergency stops.
+
+`--links` measures over slow links instead, simulated by a proxy beside the broker: the seconds from
+the press until the ship had stopped, by a new `ground estop`, by a new client, and by one that is
+connected; and in the same run what a bare PING takes on a new connection and on one that is there.
+Exit status 1 if one took more round trips than the goal, or was not confirmed.
 """
 
 import argparse
 import contextlib
+import json
 import os
 import secrets
 import signal
 import socket
+import statistics
+import subprocess
 import sys
 import tempfile
 import threading
@@ -29,6 +37,7 @@ from blimp.config import signing_keys_from_environment
 from blimp.link.paths import RuntimePaths, emergency_socket
 from blimp.service.stack_process import StackProcess
 from blimp.tasks.client import VehicleClient
+from tests.tcp_link import TcpLink
 
 VEHICLE = "bench"
 LIMIT_S = 0.3
@@ -141,6 +150,82 @@ def measure(name: str, load: Callable[[Ship], None] | None, *, times: int) -> di
     }
 
 
+# --- slow links -------------------------------------------------------------------------------
+
+ROUND_TRIPS_S = (0.05, 0.2, 0.5, 1.0, 2.0, 4.0)
+LOSS = 0.2
+COLD_GOAL, WARM_GOAL = 2.5, 1.0  # in round trips
+SLACK_S = 0.1  # of two shared cores: the ship's own reaction is 10 ms
+
+
+def measure_link(ship: Ship, round_trip_s: float, *, loss: float, times: int) -> dict[str, Any]:
+    path = ship.broker.removeprefix("redis+socket://").partition("?")[0]
+    rows: dict[str, list[float]] = {
+        name: [] for name in ("ping_cold", "ping", "cli", "cold", "warm")
+    }
+    interpreter_s = []
+    unconfirmed = 0
+    for seed in range(times):
+        with TcpLink(
+            server=path, delay_s=round_trip_s / 2, handshake=True, loss=loss, seed=seed
+        ) as link:
+            began_s = time.monotonic()
+            with socket.create_connection(("127.0.0.1", link.port)) as plain:
+                for name in ("ping_cold", "ping"):
+                    plain.sendall(b"PING\r\n")
+                    plain.recv(100)
+                    now_s = time.monotonic()
+                    rows[name].append(now_s - began_s)
+                    began_s = now_s
+            url = f"redis://127.0.0.1:{link.port}/0"
+            ground = [str(Path(sys.executable).with_name("ground")), "--broker", url]
+            began_s = time.monotonic()
+            subprocess.run([*ground, "--help"], stdout=subprocess.DEVNULL, check=True)
+            interpreter_s.append(time.monotonic() - began_s)
+            began_s = time.monotonic()
+            words = [*ground, "--vehicle", VEHICLE, "--json", "estop"]
+            found = json.loads(subprocess.run(words, stdout=subprocess.PIPE, check=False).stdout)
+            unconfirmed += found["state"] != "SUCCESS"
+            if found["result"]:
+                rows["cli"].append(found["result"]["accepted_s"] - began_s)
+            with VehicleClient(url, VEHICLE) as client:
+                for name in ("cold", "warm"):
+                    began_s = time.monotonic()
+                    reply = client.estop()
+                    unconfirmed += reply.state != "SUCCESS"
+                    if reply.result:
+                        rows[name].append(reply.result["accepted_s"] - began_s)
+    seconds = {name: round(statistics.median(taken), 3) for name, taken in rows.items()}
+    start_s = statistics.median(interpreter_s)
+    return {
+        "round_trip_s": round_trip_s,
+        "loss": loss,
+        "times": times,
+        "simulated": True,
+        "seconds": seconds | {"interpreter": round(start_s, 3)},
+        "unconfirmed": unconfirmed,
+        "ok": unconfirmed == 0
+        and (
+            loss > 0.0
+            or (
+                seconds["cli"] - start_s <= COLD_GOAL * round_trip_s + SLACK_S
+                and seconds["warm"] <= WARM_GOAL * round_trip_s + SLACK_S
+            )
+        ),
+    }
+
+
+def measure_links(*, times: int) -> bool:
+    is_ok = True
+    with running() as ship:
+        for loss in (0.0, LOSS):
+            for round_trip_s in ROUND_TRIPS_S:
+                figures = measure_link(ship, round_trip_s, loss=loss, times=times)
+                print_figures("benchmarks.estop", figures)
+                is_ok = is_ok and figures["ok"]
+    return is_ok
+
+
 LOADS: dict[str, Callable[[Ship], None] | None] = {
     "idle": None,
     "flooded": Ship.flood,
@@ -159,7 +244,10 @@ def main() -> int:
     parser.add_argument("--times", type=int, default=200)
     parser.add_argument("--load", choices=[*LOADS, "all"], default="all")
     parser.add_argument("--signed", action="store_true", help="with a key on both sides")
+    parser.add_argument("--links", action="store_true", help="over slow links; times: 5 is enough")
     options = parser.parse_args()
+    if options.links:
+        return int(not measure_links(times=options.times))
     if options.signed:
         os.environ["BLIMP_SIGNING_KEY"] = secrets.token_hex(32)
     is_ok = True

@@ -437,7 +437,10 @@ def estop(context: typer.Context) -> int:
         return this.command("estop", {}, timeout_s=ESTOP_S)
     line = report.ProgressLine(report=this.report, what="estop")
 
-    def name_others() -> None:
+    def say_why(answers: bool) -> None:
+        if not answers:
+            this.report.say("ground: no answer yet: the stop is on its way, and is repeated")
+            return
         try:
             check_known(this.ship)
         except LinkError as error:  # it may be there and send no telemetry: the stop goes on
@@ -445,7 +448,7 @@ def estop(context: typer.Context) -> int:
 
     with this.client() as client:
         reply = client.estop(
-            timeout_s=this.options.timeout_s, on_silence=name_others, hear_all_s=ALL_ROADS_S
+            timeout_s=this.options.timeout_s, on_silence=say_why, hear_all_s=ALL_ROADS_S
         )
     status = this.reply(reply, line)
     if reply.roads_ms and not this.report.as_json:

@@ -1,14 +1,17 @@
 """A TCP connection to a server that a test can cut, or freeze half-open."""
 
 import contextlib
+import heapq
+import itertools
+import random
 import selectors
 import socket
 import threading
 import time
-from collections import deque
 from typing import Self
 
 CHUNK_BYTES = 65_536
+LEAST_TIMEOUT_S = 0.2  # Linux' TCP_RTO_MIN
 
 
 class TcpLink:
@@ -17,12 +20,21 @@ class TcpLink:
     server: its port on this machine, or the path of its Unix socket.
     cut: ends every connection, and those to come, until `mend`. freeze: forwards nothing and
     ends nothing, as a radio out of range, until `mend`; what was sent meanwhile is lost.
-    delay_s: what each way takes.
+    delay_s: what each way takes. handshake: a connection takes a round trip before its first byte,
+    as it does where no proxy accepts it nearby. loss: the share of packets that is lost; each is
+    sent again after a retransmission timeout, which doubles (RFC 6298), and what follows waits.
     """
 
-    def __init__(self, *, server: int | str, delay_s: float = 0.0) -> None:
+    def __init__(
+        self, *, server: int | str, delay_s: float = 0.0, handshake: bool = False,
+        loss: float = 0.0, seed: int = 1,
+    ) -> None:  # fmt: skip
         self._delay_s = delay_s
-        self._under_way: deque[tuple[float, socket.socket, bytes]] = deque()
+        self._handshake_s = 2 * delay_s if handshake else 0.0
+        self._loss, self._chance = loss, random.Random(seed)
+        self._due_s: dict[socket.socket, float] = {}  # of the newest that goes to a socket
+        self._under_way: list[tuple[float, int, socket.socket, bytes]] = []
+        self._numbers = itertools.count()
         self._server = server
         self._listener = socket.create_server(("127.0.0.1", 0))
         self.port: int = self._listener.getsockname()[1]
@@ -70,7 +82,7 @@ class TcpLink:
                     elif isinstance(key.fileobj, socket.socket):
                         self._forward(key.fileobj)
             while self._under_way and self._under_way[0][0] <= time.monotonic():
-                _, target, data = self._under_way.popleft()
+                _, _, target, data = heapq.heappop(self._under_way)
                 with contextlib.suppress(OSError):
                     target.sendall(data)
 
@@ -86,6 +98,8 @@ class TcpLink:
             far = socket.create_connection(("127.0.0.1", self._server))
         for one, other in ((near, far), (far, near)):
             self._pairs[one] = other
+            begun_s = time.monotonic() + self._handshake_s + self._lost_s()
+            self._due_s[one] = begun_s + self._delay_s
             self._selector.register(one, selectors.EVENT_READ)
 
     def _forward(self, source: socket.socket) -> None:
@@ -97,7 +111,7 @@ class TcpLink:
             if data and self._mode == "frozen":
                 return
             if data and self._delay_s > 0.0:
-                self._under_way.append((time.monotonic() + self._delay_s, target, data))
+                self._delay(target, data)
                 return
             if data:
                 target.sendall(data)
@@ -106,8 +120,21 @@ class TcpLink:
             pass
         self._drop(source)
 
+    def _delay(self, target: socket.socket, data: bytes) -> None:
+        begun_s = max(time.monotonic(), self._due_s.get(target, 0.0) - self._delay_s)
+        due_s = self._due_s[target] = begun_s + self._delay_s + self._lost_s()
+        heapq.heappush(self._under_way, (due_s, next(self._numbers), target, data))
+
+    def _lost_s(self) -> float:
+        """Return by how much a packet is later for being lost, perhaps several times."""
+        lost_s, timeout_s = 0.0, max(LEAST_TIMEOUT_S, 2 * self._delay_s)
+        while self._chance.random() < self._loss:
+            lost_s, timeout_s = lost_s + timeout_s, 2 * timeout_s
+        return lost_s
+
     def _drop(self, one: socket.socket) -> None:
         for each in (one, self._pairs.pop(one)):
+            self._due_s.pop(each, None)
             self._pairs.pop(each, None)
             with contextlib.suppress(KeyError, ValueError):
                 self._selector.unregister(each)

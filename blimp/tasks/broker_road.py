@@ -26,7 +26,7 @@ CONNECT_S = 30.0  # TCP tries longer; another attempt costs nothing then
 RETRY_S = 0.1  # after a broker that refused, or was lost
 ALIVE_S = 1.0  # between two questions on a connection on which nothing happens
 SILENCE_S = 0.5  # of a broker that has answered, until another connection is tried; then doubled
-FIRST_ANSWER_S = 20.0  # of one that has not: five round trips of the slowest link that is meant
+FIRST_ANSWER_S = 60.0  # of one that has not: TCP sends again for as long on a link that loses
 ROUND_TRIPS = 4  # that an answer may take, before a lost packet is the better explanation
 GUESS_S = 1.0  # this machine's clock may be wrong by so much before a stop is dated again
 

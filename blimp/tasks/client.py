@@ -159,14 +159,15 @@ class VehicleClient(Closing):
         self,
         *,
         timeout_s: float | None = None,
-        on_silence: Callable[[], None] = lambda: None,
+        on_silence: Callable[[bool], None] = lambda _: None,
         hear_all_s: float = 0.0,
     ) -> Reply:
         """Stop every output now, by every road at once; repeat until it is confirmed.
 
         SUCCESS only if the vehicle has confirmed it, TIMEOUT otherwise.
         timeout_s: None for STOP_S, or longer on a slow link and while a broker does not answer.
-        on_silence: called once if nothing was heard for SILENT_S; the stop goes on meanwhile.
+        on_silence: called once if nothing was heard for SILENT_S, with whether the broker answers;
+        the stop goes on meanwhile.
         hear_all_s: how long to wait for the other roads' confirmations, for `roads_ms`.
         Raises LinkError if no broker is there, and the ship has not confirmed it otherwise.
         """
@@ -185,10 +186,9 @@ class VehicleClient(Closing):
                 left_s = wait_s - waited_s
                 if left_s <= 0.0:
                     break
-                has_passed = waited_s >= max(SILENT_S, stops.patience_s())
-                if has_passed and not (is_silent or pending.is_heard):
+                if waited_s >= SILENT_S and not (is_silent or pending.is_heard):
                     is_silent = True
-                    on_silence()
+                    on_silence(stops.patience_s() < waited_s)
                 trouble = stops.trouble()
                 if isinstance(trouble, NotAuthorised) and waited_s >= LOCAL_S:
                     raise trouble

@@ -159,7 +159,7 @@ class StopSender(Closing):
         is_over: nobody waits any more, so that one which has not answered is not there.
         """
         troubles = [road.trouble or (road.silence() if is_over else None) for road in self._roads]
-        return None if None in troubles else troubles[-1]
+        return None if None in troubles or not troubles else troubles[-1]
 
     def _all_roads(self) -> list[BrokerRoad]:
         with self._lock:

@@ -158,8 +158,10 @@ def test_the_stop_goes_out_before_anything_is_answered(key: str | None) -> None:
     """With the greeting: one and a half round trips after the press, whatever the link."""
     with silent_server() as (url, received, stopped):
         ground = VehicleClient(url, "twin", signing_key=key)
-        threading.Thread(target=_press, args=(ground,), daemon=True).start()
+        press = threading.Thread(target=_press, args=(ground,), daemon=True)
+        press.start()
         assert stopped.wait(DEADLINE_S)
+        press.join(DEADLINE_S)
         ground.close()
     sent = b"".join(received)
     words = [b"HELLO", b"AUTH", b"ground", b"secret", b"SELECT", b"SUBSCRIBE", b"PUBLISH", b"XADD"]
