@@ -24,7 +24,7 @@ import msgspec
 
 from blimp.closing import Closing
 from blimp.errors import NotGenuine, ResultError
-from blimp.queue.brokers.streams.envelope import pack_broadcast, pack_task
+from blimp.queue.brokers.streams.envelope import SEPARATOR, pack_broadcast, pack_task
 from blimp.queue.protocol.message import EMERGENCY, TaskMessage, to_json, write_message
 from blimp.queue.protocol.record import Record, State, open_record
 from blimp.queue.protocol.signing import sealed
@@ -182,7 +182,7 @@ class StopSender(Closing):
         stream, channel = keys.fanout(self.exchange), keys.channel(self.exchange, database=database)
         head = pack_broadcast(body, exchange=self.exchange).head
         return [
-            ("published", ("PUBLISH", channel, body)),
+            ("published", ("PUBLISH", channel, head + SEPARATOR + body)),
             ("kept", ("XADD", stream, "MAXLEN", "~", STREAM_KEEPS, "*", "h", head, "b", body)),
             ("kept", ("PEXPIRE", stream, STREAM_KEEPS_MS)),
         ]

@@ -24,9 +24,7 @@ from blimp.queue.app import TaskApp
 from blimp.queue.brokers.kombu_consumer import guard_channel
 from blimp.queue.brokers.streams.consumer import HEAD_ROOM_BYTES, StreamsDelivery
 from blimp.queue.brokers.streams.envelope import BODY, HEAD, Claim, open_message, post
-from blimp.queue.control.command import EXCHANGE
 from blimp.queue.control.extension import ControlExtension
-from blimp.queue.kombu_transport.exchanges import Listeners
 from blimp.queue.protocol.message import TaskMessage
 from blimp.queue.protocol.signing import HEADER, SEAL, Signer
 from blimp.queue.redis.client import RedisServer
@@ -400,23 +398,14 @@ class Broadcast(Both):
 
     def __init__(self) -> None:
         super().__init__()
-        self._callbacks = []
         self._listeners = []
         self._replies = kombu.Connection("memory://")
-        self._channel = self._replies.default_channel
-        guard_channel(self._channel)
+        guard_channel(self._replies.default_channel)
         self._entries = itertools.count(1)
         for side in self._sides:
-            ((_, on_command),) = side.broadcasts._consumers[URL]._queues()
-            self._callbacks.append(on_command)
-            listeners = Listeners(
-                store=side.server,  # type: ignore[arg-type]
-                keys=Keys(), resume={}, on_change=lambda: None,
-            )  # fmt: skip
-            listeners._last[EXCHANGE] = "0-0"
-            listeners.add(EXCHANGE, EXCHANGE)
-            self._listeners.append(listeners)
-            side.broadcasts._listeners[URL]._looked = True
+            listener = side.broadcasts._listener(URL)
+            listener._looked = True
+            self._listeners.append(listener)
             side.remote._closed.set()
             side.remote._serve()  # it knows its commands then
             side.remote._closed.clear()
@@ -487,24 +476,25 @@ class Broadcast(Both):
             self._genuine.remove(body)
 
     def _emergency(self, side: Side, head: bytes, body: bytes) -> None:
-        id = b"%d-%d" % (int(1e3 * side.clock.wall_s()), next(self._entries))
-        side.broadcasts._listeners[URL]._take_kept([(id, [HEAD, head, BODY, body])])
+        self._deliver(side, [self._entry(side, head, body)], [])
 
     def _command(self, side: Side, head: bytes, body: bytes) -> None:
-        number = self._sides.index(side)
-        stream = Keys().fanout(EXCHANGE)
-        entry = [(stream, f"{int(1e3 * side.clock.wall_s())}-1", [HEAD, head, BODY, body])]
         remote = side.remote
-        for _, payload in self._listeners[number].receive(entry):
-            message = self._channel.Message(payload, channel=self._channel)
-            # Nothing is in a queue: it is run here, where it would be put for its thread.
-            remote._thread = self  # type: ignore[assignment]
-            self._callbacks[number](message)
-            while remote._waiting:
-                remote._connections[URL] = self._replies
-                found = remote._next()
-                assert found is not None
-                remote._handle(found)
+        # Nothing is in a queue: it is run here, where it would be put for its thread.
+        remote._thread = self  # type: ignore[assignment]
+        self._deliver(side, [], [self._entry(side, head, body)])
+        while remote._waiting:
+            remote._connections[URL] = self._replies
+            found = remote._next()
+            assert found is not None
+            remote._handle(found)
+
+    def _entry(self, side: Side, head: bytes, body: bytes) -> tuple[bytes, list[bytes]]:
+        id = b"%d-%d" % (int(1e3 * side.clock.wall_s()), next(self._entries))
+        return id, [HEAD, head, BODY, body]
+
+    def _deliver(self, side: Side, emergencies: list[Any], commands: list[Any]) -> None:
+        self._listeners[self._sides.index(side)]._take_kept([emergencies, commands])
 
     def probe(self, side: Side) -> None:
         self._probes += 1

@@ -26,7 +26,7 @@ from blimp.errors import Copied, LinkError, MessageError, NotGenuine, Refused, R
 from blimp.nesting import shallow
 from blimp.queue.brokers.kombu_consumer import guard_channel
 from blimp.queue.control.command import EXCHANGE, MAX_COMMAND_BYTES, CommandMailbox, connected
-from blimp.queue.control.listener import StreamsListener
+from blimp.queue.control.listener import OnBroadcast, StreamsListener
 from blimp.queue.extensions import Broadcast, BroadcastHandler
 from blimp.queue.protocol.message import MAX_NAME_LENGTH
 from blimp.queue.protocol.record import Record, State, fault_of
@@ -46,6 +46,18 @@ CLOSE_S = 2.0
 FIRST_DRAIN_S = 0.001
 
 _decoder = msgspec.json.Decoder(Broadcast)
+
+
+class Received(msgspec.Struct, frozen=True):
+    """A remote-control command as it came, in the words of kombu's message."""
+
+    body: bytes | str
+    content_type: str | None
+    headers: dict[str, Any]
+
+    @classmethod
+    def of(cls, payload: dict[str, Any]) -> Received:
+        return cls(payload["body"], payload.get("content-type"), payload["headers"])
 
 
 class BroadcastReceiver:
@@ -84,60 +96,51 @@ class BroadcastReceiver:
                 # As patient as the connection: else a slow link is one that no stop passes.
                 self._links.append(RedisServer(url, timeout_s=app.timeout_s))
                 self._clocks[url] = BrokerClock(link=self._links[-1], clock=app.clock)
-        self._listeners: dict[str, StreamsListener] = {}
-        self._consumers: dict[str, BroadcastConsumer] = {}
-        for url in app.brokers.urls:
-            if app.capabilities.keeps_broadcasts:
-                self._listeners[url] = self._listener(url)
-            if on_command is not None or url not in self._listeners:
-                self._consumers[url] = BroadcastConsumer(self, url)
+        self._parts: dict[str, StreamsListener | BroadcastConsumer] = {
+            url: self._listener(url) if app.capabilities.keeps_broadcasts
+            else BroadcastConsumer(self, url)
+            for url in app.brokers.urls
+        }  # fmt: skip
         self._started = False
 
     def _listener(self, url: str) -> StreamsListener:
+        routes: dict[str, OnBroadcast] = {
+            self.app.emergency_exchange: lambda payload: self.receive(payload["body"], url=url)
+        }
+        on_command = self.on_command
+        if on_command is not None:
+            routes[EXCHANGE] = lambda payload: on_command(url, Received.of(payload))
         return StreamsListener(
             app=self.app,
             url=url,
-            receive=partial(self.receive, url=url),
+            routes=routes,
             unreadable=self.unreadable,
             before=partial(self.ask_clock, url),
             log=self.log,
         )
 
-    @property
-    def _parts(self) -> tuple[StreamsListener | BroadcastConsumer, ...]:
-        return (*self._listeners.values(), *self._consumers.values())
-
-    @property
-    def hears_emergencies(self) -> bool:
-        """Whether kombu's consumer is left only the commands."""
-        return bool(self._listeners)
-
     def start(self) -> None:
         self._started = True
         self.app.deaf = self.deaf
-        for part in self._parts:
+        for part in self._parts.values():
             part.start()
 
     def wait_listening(self, timeout_s: float) -> bool:
         """Wait until broadcasts of the broker in use arrive; return whether they do."""
-        current = self.app.brokers.current
-        until_s = self.app.clock.now_s() + timeout_s
-        parts = [one[current] for one in (self._listeners, self._consumers) if current in one]
-        return self._started and all(
-            part.listening.wait(max(0.0, until_s - self.app.clock.now_s())) for part in parts
-        )
+        part = self._parts[self.app.brokers.current]
+        return self._started and part.listening.wait(timeout_s)
 
     def deaf(self) -> str:
         """Return why a broadcast of the broker in use would not arrive now, "" if it would."""
-        listener = self._listeners.get(self.app.brokers.current)
-        deaf_s = 0.0 if listener is None or not self._started else listener.deaf_s()
+        part = self._parts[self.app.brokers.current]
+        deaf_s = part.deaf_s() if self._started and isinstance(part, StreamsListener) else 0.0
         if not deaf_s:
             return ""
         return f"{self.worker} hears no broadcast: none of its own came back for {deaf_s:.0f} s"
 
     def close(self) -> None:
         """Receive nothing more. Idempotent."""
-        for part in self._parts:
+        for part in self._parts.values():
             part.close()
         if not self._started:
             return
@@ -145,7 +148,7 @@ class BroadcastReceiver:
         if not self.app.capabilities.keeps_broadcasts:
             with contextlib.suppress(LinkError):  # its wait ends by itself, only later
                 self.app.broadcast(WAKE)
-        for part in self._parts:
+        for part in self._parts.values():
             part.wait_closed()
         for link in self._links:
             link.close()
@@ -259,12 +262,9 @@ class BroadcastConsumer:
         self._receiver = receiver
         self._app = receiver.app
         self._url = url
-        self._transport: Any = None
-        self._seen: dict[str, str] = {}  # by exchange, the last entry, if the broker keeps them
         self._closed = threading.Event()
         self.listening = threading.Event()
-        name = "commands" if receiver.hears_emergencies else "emergency"
-        self._thread = threading.Thread(target=self._serve, name=name, daemon=True)
+        self._thread = threading.Thread(target=self._serve, name="emergency", daemon=True)
 
     def start(self) -> None:
         self._thread.start()
@@ -272,9 +272,6 @@ class BroadcastConsumer:
     def close(self) -> None:
         """End soon; `wait_closed` waits for the thread."""
         self._closed.set()
-        transport = self._transport
-        if transport is not None:
-            transport.interrupt()
 
     def wait_closed(self) -> None:
         if self._thread.is_alive():
@@ -282,8 +279,7 @@ class BroadcastConsumer:
 
     def _serve(self) -> None:
         log = self._receiver.log
-        lost = "commands" if self._receiver.hears_emergencies else "emergency broadcasts"
-        outage = self._app.outage(f"{lost} lost", log=log, brokers=1)
+        outage = self._app.outage("emergency broadcasts lost", log=log, brokers=1)
         while not self._closed.is_set():
             try:
                 self._consume(outage)
@@ -293,13 +289,8 @@ class BroadcastConsumer:
 
     def _consume(self, outage: Outage) -> None:
         """Consume until the broker is lost."""
-        options: dict[str, Any] = {}
-        has_entries = self._app.capabilities.keeps_broadcasts
-        if has_entries:
-            unreadable = self._receiver.unreadable
-            options = {"resume": self._seen, "on_undecodable": lambda _, __, e: unreadable(e)}
         with (
-            connected(self._app, self._url, beats=True, **options) as connection,
+            connected(self._app, self._url, beats=True) as connection,
             contextlib.ExitStack() as consuming,
         ):
             channel = connection.channel()
@@ -309,19 +300,14 @@ class BroadcastConsumer:
                 consuming.enter_context(
                     Consumer(channel, queues=[queue], on_message=on_message, no_ack=True)
                 )
-            if not self._receiver.hears_emergencies:
-                self._receiver.ask_clock(self._url)
+            self._receiver.ask_clock(self._url)
             self._drain(connection, timeout_s=FIRST_DRAIN_S)  # subscribes first
-            self._transport = connection.transport if has_entries else None
             self.listening.set()
             outage.over()
-            try:
-                while not self._closed.is_set():
-                    self._drain(connection, timeout_s=self._app.longest_wait_s)
-                    if connection.supports_heartbeats:
-                        connection.heartbeat_check()
-            finally:
-                self._transport = None
+            while not self._closed.is_set():
+                self._drain(connection, timeout_s=self._app.longest_wait_s)
+                if connection.supports_heartbeats:
+                    connection.heartbeat_check()
         self.listening.clear()
 
     def _queues(self) -> Iterator[tuple[Queue, Callable[[Any], None]]]:
@@ -338,28 +324,13 @@ class BroadcastConsumer:
         name = f"{fanout.name}.{worker}{suffix}"
         emergency = Queue(name, exchange=fanout, durable=False, exclusive=exclusive)
 
-        def receive_body(message: Any) -> None:
-            self._mark_seen(fanout.name, message)  # if it fails, too
-            receiver.receive(message.body, url=self._url)
-
-        if not receiver.hears_emergencies:
-            yield emergency, receive_body
+        yield emergency, lambda message: receiver.receive(message.body, url=self._url)
         on_command = receiver.on_command
         if on_command is not None:
-
-            def receive_command(message: Any) -> None:
-                self._mark_seen(EXCHANGE, message)
-                on_command(self._url, message)
-
             mailbox: Any = CommandMailbox(self._app, exclusive=exclusive)
             commands = mailbox.get_queue(worker)
             commands.name += suffix
-            yield commands, receive_command
-
-    def _mark_seen(self, exchange: str, message: Any) -> None:
-        entry = message.delivery_info.get("entry")
-        if entry is not None:
-            self._seen[exchange] = entry
+            yield commands, lambda message: on_command(self._url, message)
 
     def _drain(self, connection: Any, *, timeout_s: float) -> None:
         with contextlib.suppress(TimeoutError):

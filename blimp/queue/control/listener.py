@@ -14,19 +14,18 @@ import hashlib
 import threading
 import uuid
 from collections import OrderedDict
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 import hiredis
 
-from blimp.queue.brokers.streams.envelope import unpack
+from blimp.queue.brokers.streams.envelope import BODY, HEAD, SEPARATOR, unpack
 from blimp.queue.redis.eager import EagerConnection
 from blimp.queue.redis.keys import Keys
 from blimp.queue.redis.scripts import Script
 from blimp.queue.redis.urls import hide_password
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from blimp.queue.app import TaskApp
     from blimp.queue.retry import Outage
 
@@ -40,22 +39,30 @@ MOST_LOOKED_AT = 64  # entries at one look, the newest
 MOST_REMEMBERED = 4096
 PROBE = b"probe "  # begins one: no JSON does
 
+# Returns the newest entries of each stream that are not older than ARGV[1] ms, at most ARGV[2].
 _LOOK = Script("""#!lua flags=no-writes
 local time = redis.call('TIME')
 local now_ms = time[1] * 1000 + math.floor(time[2] / 1000)
-if redis.call('TYPE', KEYS[1]).ok ~= 'stream' then
-  return {}
-end
 local oldest = string.format('%.0f', math.max(0, now_ms - ARGV[1]))
-return redis.call('XREVRANGE', KEYS[1], '+', oldest, 'COUNT', ARGV[2])
+local found = {}
+for n, key in ipairs(KEYS) do
+  found[n] = {}
+  if redis.call('TYPE', key).ok == 'stream' then
+    found[n] = redis.call('XREVRANGE', key, '+', oldest, 'COUNT', ARGV[2])
+  end
+end
+return found
 """)
+
+OnBroadcast = Callable[[dict[str, Any]], None]  # has it as kombu's payload
 
 
 class StreamsListener:
     """One thread that hears the broadcasts at one server until closed. Close is idempotent.
 
     It connects again after any error: a worker that hears no broadcast cannot be stopped.
-    receive: called with each broadcast's body. unreadable: with the error of an entry.
+    routes: what is called with each broadcast, by fanout exchange; the most urgent first.
+    unreadable: called with what is wrong with one. before: called before it listens.
     listening: set while broadcasts arrive.
     """
 
@@ -64,24 +71,25 @@ class StreamsListener:
         *,
         app: TaskApp,
         url: str,
-        receive: Callable[[bytes | str], None],
+        routes: Mapping[str, OnBroadcast],
         unreadable: Callable[[Exception], None],
         before: Callable[[], None],
         log: Any,
     ) -> None:
         self._app = app
         self._url = url
-        self._receive = receive
+        self._routes = dict(routes)
+        self._keys = Keys()
         self._unreadable = unreadable
         self._before = before
         self._log = log
         self._link = EagerConnection(url, timeout_s=app.timeout_s)
-        self._stream = Keys().fanout(app.emergency_exchange)
         self._probe = PROBE + uuid.uuid4().hex.encode()
         self._probe_s = PROBE_S if app.broadcasts else QUIET_PROBE_S
         self._polls = False  # the server does not let this user subscribe
         self._heard: OrderedDict[bytes, None] = OrderedDict()  # digests of bodies
         self._looked = False
+        self._channels: dict[str, OnBroadcast] = {}
         self._proved_s: float | None = None
         self._closed = threading.Event()
         self.listening = threading.Event()
@@ -125,8 +133,12 @@ class StreamsListener:
         if self._closed.is_set():
             return
         self._before()
+        self._channels = {
+            self._keys.channel(exchange, database=link.database): receive
+            for exchange, receive in self._routes.items()
+        }
         if not self._polls:
-            link.send(("subscribe", ("SUBSCRIBE", self._channel)))
+            link.send(*(("subscribe", ("SUBSCRIBE", channel)) for channel in self._channels))
         self._look()
         while link.silent_s:  # subscribed, and what was missed is known
             self._read(self._app.timeout_s)
@@ -138,17 +150,14 @@ class StreamsListener:
             if now_s >= next_s:
                 next_s = now_s + (POLL_S if self._polls else self._probe_s)
                 if not self._polls:
-                    link.send(("probe", ("PUBLISH", self._channel, self._probe)))
+                    link.send(("probe", ("PUBLISH", next(iter(self._channels)), self._probe)))
                 self._look()
             self._read(max(0.0, next_s - now_s))
 
-    @property
-    def _channel(self) -> str:
-        return Keys().channel(self._app.emergency_exchange, database=self._link.database)
-
     def _look(self) -> None:
-        """Ask for what the stream has kept."""
-        words = (_LOOK.text, 1, self._stream, int(KEPT_S * 1000), MOST_LOOKED_AT)
+        """Ask for what the streams have kept."""
+        streams = [self._keys.fanout(exchange) for exchange in self._routes]
+        words = (_LOOK.text, len(streams), *streams, int(KEPT_S * 1000), MOST_LOOKED_AT)
         self._link.send(("kept", ("EVAL", *words)))
 
     def _read(self, timeout_s: float) -> None:
@@ -166,9 +175,10 @@ class StreamsListener:
                 self._poll_from_now_on(answer)
             elif answer == self._probe:
                 self._proved_s = self._app.clock.now_s()
-            elif tag == self._channel and not answer.startswith(PROBE):
+            elif tag in self._channels and not answer.startswith(PROBE):
                 self._remember(answer)  # first: what fails is not done again by a look
-                self._receive(answer)
+                head, _, body = answer.partition(SEPARATOR)
+                self._receive(self._channels[tag], [HEAD, head, BODY, body])
 
     def _take_kept(self, answer: Any) -> None:
         """Act on the entries that nobody published to this listener."""
@@ -177,21 +187,23 @@ class StreamsListener:
         if self._polls:
             self._proved_s = self._app.clock.now_s()
         is_first, self._looked = not self._looked, True
-        for id, fields in reversed(answer):
-            entry = id + b"".join(fields)
-            if self._knows(entry):
-                continue
-            self._remember(entry)
-            try:
-                body = unpack(fields)["body"]
-            except ValueError as error:
-                if not is_first:
-                    self._unreadable(error)
-                continue
-            raw = body if isinstance(body, bytes) else body.encode()
-            if is_first or self._knows(raw):  # of before the start, or published to it
-                continue
-            self._receive(raw)
+        for receive, entries in zip(self._routes.values(), answer, strict=True):
+            for id, fields in reversed(entries):
+                entry = id + b"".join(fields)
+                if self._knows(entry):
+                    continue
+                self._remember(entry)
+                # What is of before the start is another's; what was published is done.
+                if not is_first and not self._knows(SEPARATOR.join(fields[1::2])):
+                    self._receive(receive, fields)
+
+    def _receive(self, receive: OnBroadcast, fields: list[bytes]) -> None:
+        try:
+            payload = unpack(fields)
+        except ValueError as error:
+            self._unreadable(error)
+            return
+        receive(payload)
 
     def _knows(self, data: bytes) -> bool:
         return hashlib.blake2b(data, digest_size=16).digest() in self._heard

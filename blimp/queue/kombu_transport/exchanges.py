@@ -27,7 +27,7 @@ FANOUT = "fanout"
 FANOUT_TAG = "fanout/"  # of a copy of a broadcast: the server has no record of it
 KEEP = 1000  # messages that a fanout exchange keeps for a listener that reconnects
 KEEP_MS = 3_600_000
-RESUME_MS = 10_000  # no sender waits longer; an older stop would reach a ship that flies again
+MISSED_MS = 10_000  # what a listener reads again of a stream that has gone back
 SIGNS_PER_LIFE = 4  # how often the life of a queue that expires is renewed while it is used
 
 Payload = tuple[str, dict[str, Any]]  # the queue, and kombu's message
@@ -116,8 +116,6 @@ class Exchanges:
 class Listeners:
     """Which queue listens to which fanout exchange, and how far each was read. One thread's.
 
-    resume: the last entry of each exchange that an earlier connection has read. `add` goes on
-        from there, and notes where it begins. The caller keeps it.
     on_change: called when other exchanges are to be read.
     """
 
@@ -126,14 +124,12 @@ class Listeners:
         *,
         store: Store,
         keys: Keys,
-        resume: dict[str, str] | None,
         on_change: Callable[[], None],
     ) -> None:
         self._store = store
         self._keys = keys
         self._on_change = on_change
         self._exchange_of: dict[str, str] = {}  # by queue
-        self._resume: dict[str, str] = {} if resume is None else resume
         self._last: dict[str, str] = {}  # entry read of each exchange
 
     def __contains__(self, queue: str) -> bool:
@@ -143,19 +139,11 @@ class Listeners:
         return bool(self._last)
 
     def add(self, queue: str, exchange: str) -> None:
-        """Have `queue` get what is broadcast on `exchange` from now on, or since `resume`."""
+        """Have `queue` get what is broadcast on `exchange` from now on."""
         if exchange not in self._last:
-            self._last[exchange] = self._resume[exchange] = self._begin(exchange)
+            _, (self._last[exchange],) = self._store.fanout_ends([exchange])
         self._exchange_of[queue] = exchange
         self._on_change()
-
-    def _begin(self, exchange: str) -> str:
-        now_ms, (last,) = self._store.fanout_ends([exchange])
-        seen = self._resume.get(exchange)
-        if seen is None:
-            return last
-        oldest = f"{now_ms - RESUME_MS}-0"
-        return oldest if _place(seen) < _place(oldest) or _place(seen) > _place(last) else seen
 
     def check(self) -> None:
         """Compare how far each exchange was read with what its stream says of itself.
@@ -169,8 +157,8 @@ class Listeners:
         for name, end in zip(names, ends, strict=True):
             if _place(self._last[name]) > _place(end):
                 logger.info("%s: read up to %s, goes back to %s", name, self._last[name], end)
-                first = min(_place(end), (now_ms - RESUME_MS, 0))
-                self._last[name] = self._resume[name] = f"{max(0, first[0])}-0"
+                first = min(_place(end), (now_ms - MISSED_MS, 0))
+                self._last[name] = f"{max(0, first[0])}-0"
 
     def remove(self, queue: str, exchange: str | None = None) -> None:
         """End that, for any exchange by default."""

@@ -29,7 +29,7 @@ FULL_WAIT_S = 5.0  # the prefetch is full and no fanout is consumed: an acknowle
 
 OPTIONS = frozenset(
     {"consumer", "lease_s", "max_deliveries", "max_dead_letters", "on_lease_lost"}
-    | {"on_undecodable", "resume", "key_prefix", "global_keyprefix"}  # of StreamsSession
+    | {"on_undecodable", "key_prefix", "global_keyprefix"}  # of StreamsSession
     | {"socket_timeout", "socket_connect_timeout", "socket_keepalive", "client_name"}
     | {"master_name", "sentinel_kwargs"}  # of the Redis client
     | {"lazy_ack", "batch", "publish_once_s", "deadletter_queue"}  # of Channel
@@ -98,7 +98,6 @@ class Transport(virtual.Transport):
         self.listeners = Listeners(
             store=self.store,
             keys=self.keys,
-            resume=options.get("resume"),
             on_change=lambda: self.dispatcher.reader.fanout.close(),
         )
         self._dispatcher: Dispatcher | None = None

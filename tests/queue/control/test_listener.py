@@ -13,7 +13,6 @@ from blimp.queue import TaskApp
 from blimp.queue.control.extension import ControlExtension
 from blimp.queue.control.listener import DEAF_S
 from blimp.queue.extensions import Broadcast
-from blimp.queue.redis.keys import Keys
 from tests.broker import EmbeddedBroker
 from tests.queue.conftest import DEADLINE_S, Silence, wait_until, working
 
@@ -121,16 +120,16 @@ def test_a_user_who_may_not_subscribe_hears_a_little_later(
 
 
 def test_a_worker_that_hears_no_probe_says_that_it_is_deaf(
-    app: TaskApp, server: redis.Redis, monkeypatch: pytest.MonkeyPatch
+    app: TaskApp, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Subscribed to another channel than it sends to, as if the server passed nothing on."""
+    """It publishes where nobody listens, as if the server passed nothing on."""
     app.on_broadcast("stop")(lambda broadcast: {})
     with working(app) as worker:
         broadcasts = worker.extension(ControlExtension).broadcasts
         assert app.broadcast("stop").get(DEADLINE_S) == {}
         assert broadcasts.deaf() == ""
-        real = Keys.channel
-        monkeypatch.setattr(Keys, "channel", lambda *a, **k: real(*a, **k) + "elsewhere")
+        listener = broadcasts._parts[app.broker]
+        monkeypatch.setattr(listener, "_channels", {"elsewhere": lambda _: None})
         wait_until(lambda: broadcasts.deaf() != "", "it does not notice")
         assert "hears no broadcast: none of its own came back for" in broadcasts.deaf()
         monkeypatch.undo()

@@ -82,6 +82,7 @@ class Stamps:
 
 
 HEAD, BODY, REVOKED = b"h", b"b", b"r"
+SEPARATOR = b"\n"  # of head and body in what is published: no JSON of one line has it
 TEXT, BYTES = "text", "bytes"
 NORMAL_LEVEL = 2
 # The level of each kombu priority, first served first. 0 is what kombu sends for none.

@@ -145,7 +145,8 @@ class Store:
         database = int(self.link.client.connection_pool.connection_kwargs.get("db") or 0)
         script, key = SCRIPTS["broadcast"], self.keys.fanout(exchange)
         with self.link.client.pipeline(transaction=False) as pipe:
-            pipe.execute_command("PUBLISH", self.keys.channel(exchange, database=database), body)
+            channel = self.keys.channel(exchange, database=database)
+            pipe.execute_command("PUBLISH", channel, head + wire.SEPARATOR + body)
             pipe.execute_command("EVAL", script.text, 1, key, keep, keep_ms, head, body)
             published, kept = pipe.execute(raise_on_error=False)
         if isinstance(published, Exception) and isinstance(kept, Exception):

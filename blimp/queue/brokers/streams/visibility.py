@@ -264,7 +264,6 @@ class StreamsSession:
         per queue; the oldest go.
     key_prefix: of every key on the server. global_keyprefix: kombu's, stands before it.
     on_lease_lost: called with the delivery tag, from any thread.
-    resume: the last entry seen of each fanout exchange; the transport goes on from there.
     on_undecodable: called with the head of an entry that cannot be read, its queue, and why.
     """
 
