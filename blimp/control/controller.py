@@ -38,6 +38,7 @@ _CIRCLE = 0.3  # of the yaw torque
 _WEIGHED_S = 4.0  # of level flight, to know
 _KEPT_S = 6  # of level flight, that a fault of an output takes to be named
 _FEEL_S = 3.0
+_LIFTED_S = 2.0  # in the air, to feel a first weight
 _LEAD = 1.0  # of the missing speed the course leads by: nothing else brakes a sideways slip
 _STEERED = 0.25  # of the surge: the rest is left to turn, and one propeller alone pushes aside, too
 _STEERED_SPEED = 0.4  # of its speed: it has to turn before it can brake
@@ -85,6 +86,8 @@ class Controller:
         self._kept_kg: deque[float] = deque(maxlen=_KEPT_S)
         self._weighs = True
         self.felt_kg = airframe.mass.heaviness_kg  # heaviness by the last seconds, climbing or not
+        self._air_kg = airframe.mass.heaviness_kg  # the mean of what was felt in this flight
+        self._air_s = 0.0
         self._sink_mps: float | None = None
         self.asked_mps = 0.0  # downwards, by the last setpoint
         self._course_rad: float | None = None
@@ -124,11 +127,12 @@ class Controller:
 
     @property
     def believed_kg(self) -> float:
-        """The heaviness as level flight has shown it; until then as the last seconds felt it.
+        """The heaviness as level flight has shown it; until then the mean felt since it lifted.
 
-        Never as the airframe says: somebody may have changed the ballast.
+        Never as the airframe says: somebody may have changed the ballast. What is far off the mean
+        counts little in it: `felt_kg` follows an output that breaks before it can be named.
         """
-        return self.felt_kg if self.weighed_kg is None else self._heaviness_kg
+        return self._air_kg if self.weighed_kg is None else self._heaviness_kg
 
     @property
     def heavy(self) -> bool:
@@ -327,6 +331,12 @@ class Controller:
         """In level flight the mean of what it feels is what the ship is too heavy by."""
         sink_mps = state.velocity_ned_mps[2]
         now_kg = self._feel(sink_mps, dt_s)
+        self._air_s = 0.0 if state.on_ground else self._air_s + dt_s
+        if self._air_s > 0.0:
+            off_kg = now_kg - self._air_kg
+            if self._air_s > _LIFTED_S:
+                off_kg = within(off_kg, self._rough_kg)
+            self._air_kg += dt_s / min(_WEIGH_S, self._air_s) * off_kg
         level = abs(demand_mps) <= _LEVEL_MPS and abs(sink_mps) <= _LEVEL_MPS
         if not level or state.on_ground or not self._weighs:
             self._level_s = 0.0
