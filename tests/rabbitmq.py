@@ -109,8 +109,22 @@ class RabbitMQ:
     def _configure_tls(self) -> None:
         key = self._directory / "key.pem"
         subprocess.run(
-            "openssl req -x509 -newkey rsa:2048 -nodes -days 2 -subj /CN=localhost "
-            f"-addext subjectAltName=DNS:localhost -keyout {key} -out {self.certificate}".split(),
+            [
+                *[
+                    "openssl",
+                    "req",
+                    "-x509",
+                    "-newkey",
+                    "rsa:2048",
+                    "-nodes",
+                    "-days",
+                    "2",
+                    "-subj",
+                    "/CN=localhost",
+                ],
+                *("-addext", "subjectAltName=DNS:localhost"),
+                *("-keyout", str(key), "-out", str(self.certificate)),
+            ],
             check=True,
             capture_output=True,
         )

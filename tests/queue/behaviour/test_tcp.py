@@ -32,8 +32,10 @@ def tcp_url(transport: str) -> Iterator[str]:
     directory = Path(tempfile.mkdtemp(prefix="blimp-"))
     port = free_port()
     server = subprocess.Popen(
-        f"{find_server_binary()} --bind 127.0.0.1 --port {port} "
-        f"--requirepass {PASSWORD} --dir {directory}".split(),
+        [
+            *(find_server_binary(), "--bind", "127.0.0.1", "--port", str(port)),
+            *("--requirepass", PASSWORD, "--dir", str(directory)),
+        ],
         stdin=subprocess.DEVNULL,
         stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,
