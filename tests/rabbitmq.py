@@ -110,19 +110,15 @@ class RabbitMQ:
         key = self._directory / "key.pem"
         subprocess.run(
             [
-                *[
-                    "openssl",
-                    "req",
-                    "-x509",
-                    "-newkey",
-                    "rsa:2048",
-                    "-nodes",
+                *("openssl", "req", "-x509", "-nodes", "-newkey", "rsa:2048"),
+                *(
                     "-days",
                     "2",
                     "-subj",
                     "/CN=localhost",
-                ],
-                *("-addext", "subjectAltName=DNS:localhost"),
+                    "-addext",
+                    "subjectAltName=DNS:localhost",
+                ),
                 *("-keyout", str(key), "-out", str(self.certificate)),
             ],
             check=True,

@@ -30,12 +30,13 @@ def test_it_prints_its_addresses_answers_and_ends_on_a_signal(twin: FlyingShip) 
             assert event["event"] == "page"
             assert event["url"].startswith("http://127.0.0.1:")
             assert get(event["url"], "api/state")["vehicle"] == "twin"
-            with pytest.raises(urllib.error.HTTPError, match="403"):
+            with pytest.raises(urllib.error.HTTPError, match="403") as refused:
                 urllib.request.urlopen(
                     urljoin(event["read_only_url"], "api/estop")
                     + f"?token={token_of(event['read_only_url'])}",
                     data=b"{}",
                 )
+            refused.value.close()  # it has the answer's body
         finally:
             process.send_signal(signal.SIGTERM)
         assert process.wait(WITHIN_S) == 0
