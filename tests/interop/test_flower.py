@@ -35,7 +35,9 @@ class Flower:
         try:
             with urllib.request.urlopen(self.url + path, timeout=START_S) as answer:
                 return json.load(answer)
-        except (OSError, urllib.error.HTTPError):
+        except OSError as error:
+            if isinstance(error, urllib.error.HTTPError):
+                error.close()  # it has the answer's body
             assert self._flower.process.poll() is None, "".join(self._flower.lines)
             return None
 
