@@ -13,12 +13,17 @@ for its confirmation. One JSON line a load; exit status 1 if p99 is above 0.3 s 
 the press until the ship had stopped, by a new `ground estop`, by a new client, and by one that is
 connected; and in the same run what a bare PING takes on a new connection and on one that is there.
 Exit status 1 if one took more round trips than the goal, or was not confirmed.
+
+`--deaths` kills the broker instead, again and again. It comes back with what it had or empty, its
+clock up to a day off, and somebody harms the stream of the stops. A stop is pressed as soon as it
+answers. Exit status 1 if one is lost, if the broadcast does not arrive, or if p99 is above 1 s.
 """
 
 import argparse
 import contextlib
 import json
 import os
+import random
 import secrets
 import signal
 import socket
@@ -32,11 +37,14 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-from benchmarks.figures import print_figures
+import redis
+
+from benchmarks.figures import print_figures, print_progress
 from blimp.config import signing_keys_from_environment
 from blimp.link.paths import RuntimePaths, emergency_socket
 from blimp.service.stack_process import StackProcess
 from blimp.tasks.client import VehicleClient
+from tests.faults.stepped import stepped_server
 from tests.tcp_link import TcpLink
 
 VEHICLE = "bench"
@@ -226,6 +234,79 @@ def measure_links(*, times: int) -> bool:
     return is_ok
 
 
+# --- deaths of the broker ------------------------------------------------------------------------
+
+STREAMS = (f"blimp:fanout:blimp.{VEHICLE}.emergency", f"blimp:queue:blimp.{VEHICLE}:level:0")
+LAST_ID = "18446744073709551615-18446744073709551615"
+DAY_S = 86_400.0
+BACK_S = 1.0
+ALL_ROADS_S = 5.0
+
+
+def harm(client: Any, what: str, stream: str, ahead_s: float) -> None:
+    """Do to `stream` what a hostile or broken program could."""
+    entry = {"h": "x", "b": "y"}
+    ahead = f"{int((time.time() + ahead_s) * 1000)}-0"
+    with contextlib.suppress(redis.ResponseError):  # it is in such a state already
+        if what in ("emptied", "ahead and emptied", "of another type"):
+            if what == "ahead and emptied":
+                client.xadd(stream, entry, id=ahead)
+            client.delete(stream)
+        if what in ("ahead", "ahead and deleted"):
+            client.xadd(stream, entry, id=ahead)
+        if what == "ahead and deleted":
+            client.xdel(stream, ahead)
+        if what == "filled":
+            client.xadd(stream, entry, id=LAST_ID)
+        if what == "of another type":
+            client.set(stream, "x")
+
+
+HARMS = (
+    "none", "emptied", "ahead", "ahead and deleted", "ahead and emptied", "filled",
+    "of another type",
+)  # fmt: skip
+
+
+def measure_deaths(*, times: int, seed: int) -> bool:
+    chance = random.Random(seed)
+    with stepped_server() as server:
+        os.environ["BLIMP_BROKER_URL"] = server.url
+        with running() as ship, VehicleClient(server.url, VEHICLE) as warm:
+            assert warm.estop().state == "SUCCESS"
+            taken_s, lost, deaf = [], 0, 0
+            for number in range(times):
+                offset_s = chance.uniform(-DAY_S, DAY_S)
+                server.die(offset_s=offset_s, keeps_data=chance.random() < 0.5)
+                answers_s = time.monotonic()
+                what = chance.choice(HARMS)
+                for stream in STREAMS[: chance.choice((1, 1, 2))]:
+                    harm(server.client, what, stream, offset_s + chance.uniform(1.0, DAY_S))
+                with contextlib.ExitStack() as ends:
+                    fresh = VehicleClient(server.url, VEHICLE)
+                    client = ends.enter_context(fresh) if number % 2 else warm
+                    reply = client.estop(timeout_s=10.0, hear_all_s=0.0)
+                    taken_s.append(time.monotonic() - answers_s)
+                    lost += reply.state != "SUCCESS"
+                    if reply.state != "SUCCESS" or "broadcast" not in reply.roads_ms:
+                        again = client.estop(timeout_s=10.0, hear_all_s=ALL_ROADS_S)
+                        deaf += "broadcast" not in again.roads_ms
+                if number % 50 == 49:
+                    print_progress(f"{number + 1} deaths: {lost} lost, {deaf} deaf")
+        del os.environ["BLIMP_BROKER_URL"]
+        assert ship is not None
+    taken_s.sort()
+    p99_s = taken_s[min(times - 1, int(0.99 * times))]
+    is_ok = not lost and not deaf and p99_s <= BACK_S
+    figures = {
+        "ok": is_ok, "deaths": times, "seed": seed, "lost": lost, "deaf": deaf, "simulated": True,
+        "p50_s": round(taken_s[times // 2], 3), "p99_s": round(p99_s, 3),
+        "max_s": round(taken_s[-1], 3),
+    }  # fmt: skip
+    print_figures("benchmarks.estop", figures)
+    return is_ok
+
+
 LOADS: dict[str, Callable[[Ship], None] | None] = {
     "idle": None,
     "flooded": Ship.flood,
@@ -245,7 +326,13 @@ def main() -> int:
     parser.add_argument("--load", choices=[*LOADS, "all"], default="all")
     parser.add_argument("--signed", action="store_true", help="with a key on both sides")
     parser.add_argument("--links", action="store_true", help="over slow links; times: 5 is enough")
+    parser.add_argument(
+        "--deaths", type=int, metavar="N", help="of the broker, with harmed streams"
+    )
+    parser.add_argument("--seed", type=int, default=1)
     options = parser.parse_args()
+    if options.deaths:
+        return int(not measure_deaths(times=options.deaths, seed=options.seed))
     if options.links:
         return int(not measure_links(times=options.times))
     if options.signed:

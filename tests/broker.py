@@ -50,7 +50,7 @@ class EmbeddedBroker:
         options: Mapping[str, str] | None = None,
         before: Sequence[str] = (),
     ) -> None:
-        self._directory = directory
+        self.directory = directory
         self._binary = binary
         self._start_timeout_s = start_timeout_s
         self._options = dict(options or {})
@@ -59,7 +59,7 @@ class EmbeddedBroker:
 
     @property
     def url(self) -> str:
-        return socket_url(self._directory)
+        return socket_url(self.directory)
 
     @property
     def pid(self) -> int:
@@ -73,11 +73,11 @@ class EmbeddedBroker:
             if self._child.running():
                 return self
             self._child.close()
-        self._directory.mkdir(mode=0o700, parents=True, exist_ok=True)
-        self._directory.chmod(0o700)
-        socket_path(self._directory).unlink(missing_ok=True)
+        self.directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+        self.directory.chmod(0o700)
+        socket_path(self.directory).unlink(missing_ok=True)
         arguments = server_arguments(
-            binary=self._binary or find_server_binary(), directory=self._directory
+            binary=self._binary or find_server_binary(), directory=self.directory
         )
         for name, value in self._options.items():
             arguments += [f"--{name}", value]
@@ -87,7 +87,7 @@ class EmbeddedBroker:
             stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,
         )
-        path = socket_path(self._directory)
+        path = socket_path(self.directory)
         wrong = wait_for_answer(
             self._child, answers=lambda: answers(path), within_s=self._start_timeout_s
         )
@@ -106,11 +106,11 @@ class EmbeddedBroker:
             return
         self._child.end(within_s=timeout_s)
         self._child = None
-        socket_path(self._directory).unlink(missing_ok=True)
+        socket_path(self.directory).unlink(missing_ok=True)
 
     def _last_words(self) -> str:
         try:
-            lines = (self._directory / LOG_NAME).read_text(errors="replace").splitlines()
+            lines = (self.directory / LOG_NAME).read_text(errors="replace").splitlines()
         except OSError:
             return "it left no log"
         return " / ".join(line.strip() for line in lines[-3:]) or "its log is empty"

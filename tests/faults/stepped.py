@@ -6,6 +6,7 @@ import contextlib
 import mmap
 import os
 import shutil
+import signal
 import struct
 import subprocess
 import time
@@ -86,6 +87,7 @@ class SteppedServer:
         self.pid = broker.pid
         self.client: Any = open_redis(broker.url, timeout_s=20.0)
         self.machine = "a" * 32
+        self._broker = broker
         self._offset = offset
         self._passed_s = 0.0
 
@@ -98,6 +100,18 @@ class SteppedServer:
 
     def step(self, seconds: float) -> None:
         self._set(self.offset_s + seconds)
+
+    def die(self, *, offset_s: float, keeps_data: bool) -> None:
+        """Kill the server, and have it back with its clock off by `offset_s`."""
+        os.kill(self._broker.pid, signal.SIGKILL)
+        while self._broker.poll() is None:
+            time.sleep(0.001)
+        if not keeps_data:
+            for path in self._broker.directory.glob("appendonlydir/*"):
+                path.unlink()
+        self._offset[:8] = struct.pack("q", round(offset_s * 1e9))
+        self._broker.start()
+        self.pid = self._broker.pid
 
     def advance(self, seconds: float) -> None:
         self._passed_s += seconds
