@@ -25,6 +25,8 @@ if TYPE_CHECKING:
 
 LEVELS = ("debug", "info", "warning", "error")
 MAX_TEXT_LENGTH = 10_000
+MOST_LINES = 60  # of a kind in a minute: one a second, as fast as a person reads
+MAX_KINDS = 1000  # that are counted at once; there are fewer in the code
 # Of a line of JSON: the first fields.
 FIRST = ("timestamp", "level", "event", "worker", "vehicle", "task", "id", "trace_id", "span_id")
 _task: ContextVar[dict[str, Any]] = ContextVar("blimp_log_task", default={})  # noqa: B039
@@ -34,11 +36,12 @@ class Log(logging.LoggerAdapter[logging.Logger]):
     """Writes an event and its fields: `log.info("consuming", queues=2)`. Thread-safe.
 
     Never fails its caller. Its logger is in no registry, so that nobody's settings change it.
-    bound: fields of every line.
+    bound: fields of every line. Lines of one event are limited; see `LineLimit`.
     """
 
     def __init__(self, handler: logging.Handler, *, level: str, bound: dict[str, Any]) -> None:
         logger = logging.Logger("blimp.queue", level.upper())
+        logger.addFilter(LineLimit())
         logger.addHandler(handler)
         super().__init__(logger)
         self._bound = bound
@@ -103,31 +106,69 @@ def printable(text: str) -> str:
     return "".join(one if one.isprintable() else escape(one)[0].decode() for one in text)
 
 
+class Tally:
+    """Admits some lines of each kind in a period, and counts the others. Thread-safe."""
+
+    def __init__(self, *, most: int, period_s: float = 60.0) -> None:
+        self._most = most
+        self._period_s = period_s
+        self._lock = threading.Lock()
+        self._kinds: dict[str, tuple[float, int, int]] = {}  # period's begin, admitted, left out
+
+    def admit(self, kind: str, *, now_s: float) -> dict[str, int] | None:
+        """Return further fields of a line that may be written; None if it may not."""
+        with self._lock:
+            began_s, admitted, left_out = self._kinds.get(kind, (now_s, 0, 0))
+            if not 0.0 <= now_s - began_s < self._period_s:  # the time of day may be set back
+                began_s, admitted = now_s, 0
+            if admitted >= self._most:
+                self._kinds[kind] = (began_s, admitted, left_out + 1)
+                return None
+            if kind not in self._kinds and len(self._kinds) >= MAX_KINDS:
+                self._kinds.clear()
+            self._kinds[kind] = (began_s, admitted + 1, 0)
+            return {"left_out": left_out} if left_out else {}
+
+
 class Throttle:
-    """Admits some lines of each kind in a period, and counts the others. Thread-safe.
+    """A Tally on a clock.
 
     Garbage on a queue must not fill the disk that the broker's log is on.
     """
 
     def __init__(self, *, clock: Clock, most: int = 10, period_s: float = 60.0) -> None:
         self._clock = clock
-        self._most = most
-        self._period_s = period_s
-        self._lock = threading.Lock()
-        self._kinds: dict[str, tuple[float, int, int]] = {}  # period's begin, admitted, left out
+        self._tally = Tally(most=most, period_s=period_s)
 
     def admit(self, kind: str) -> dict[str, int] | None:
         """Return further fields of a line that may be written; None if it may not."""
-        now_s = self._clock.now_s()
-        with self._lock:
-            began_s, admitted, left_out = self._kinds.get(kind, (now_s, 0, 0))
-            if now_s - began_s >= self._period_s:
-                began_s, admitted = now_s, 0
-            if admitted >= self._most:
-                self._kinds[kind] = (began_s, admitted, left_out + 1)
-                return None
-            self._kinds[kind] = (began_s, admitted + 1, 0)
-            return {"left_out": left_out} if left_out else {}
+        return self._tally.admit(kind, now_s=self._clock.now_s())
+
+
+class LineLimit(logging.Filter):
+    """Lets MOST_LINES of one kind pass in a minute, and has the next one say how many it did not.
+
+    Most lines can be caused from outside: by rubbish in a queue, unsigned broadcasts, tasks that
+    fail. Who sends them must not fill the disk, nor drown what else is said. A kind is an event,
+    or a text before its values are put in. What is for debugging is not limited. The time is the
+    record's own.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._tally = Tally(most=MOST_LINES)
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        if record.levelno <= logging.DEBUG:
+            return True
+        more = self._tally.admit(str(record.msg), now_s=record.created)
+        if more:
+            fields = getattr(record, "fields", None)
+            if isinstance(fields, dict):
+                record.fields = fields | more
+            else:
+                record.msg = f"{record.msg} ({more['left_out']} like it were left out)"
+        return more is not None
 
 
 # --- JSON ---------------------------------------------------------------------------------------

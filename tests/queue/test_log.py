@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import io
+import logging
 import re
 import sys
 
 import pytest
 
 from blimp.clock import ManualClock
-from blimp.queue.log import LEVELS, Throttle, stderr_logger
+from blimp.queue.log import LEVELS, MOST_LINES, LineLimit, Throttle, stderr_logger
 
 
 @pytest.mark.parametrize(
@@ -69,3 +70,36 @@ def test_a_throttle_admits_some_lines_a_period_and_counts_the_others() -> None:
     clock.advance(60.0)
     assert throttle.admit("unreadable") == {"left_out": 3}
     assert throttle.admit("unreadable") == {}
+
+
+def record(text: str, created_s: float, *arguments: object) -> logging.LogRecord:
+    one = logging.LogRecord("blimp", logging.ERROR, "file", 1, text, arguments, None)
+    one.created = created_s
+    return one
+
+
+def test_lines_of_one_event_are_limited_and_the_next_says_how_many_were_left_out(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    log = stderr_logger(level="debug")
+    for number in range(10 * MOST_LINES):
+        log.error("broadcast unreadable", reason=number)
+        log.debug("kept")
+    log.warning("another")
+    lines = capsys.readouterr().err.splitlines()
+    assert sum("broadcast unreadable" in line for line in lines) == MOST_LINES
+    assert sum("kept" in line for line in lines) == 10 * MOST_LINES
+    assert "another" in lines[-1]
+
+
+def test_a_limit_follows_the_records_time_also_when_that_is_set_back() -> None:
+    limit = LineLimit()
+    for start_s in (1e9, 1e9 + 60.0, 5.0):  # the last is a computer without a clock
+        passed = [
+            one
+            for second in range(MOST_LINES + 5)
+            if limit.filter(one := record("%s: entry %s", start_s + second / 100, "q", second))
+        ]
+        assert len(passed) == MOST_LINES
+    assert passed[0].getMessage() == "q: entry 0 (5 like it were left out)"
+    assert passed[1].getMessage() == "q: entry 1"

@@ -17,10 +17,12 @@ import msgspec
 from kombu.log import get_logger
 
 from blimp.errors import ConfigError
+from blimp.queue.log import LineLimit
 from blimp.queue.redis.client import DEFAULT_PORT
 from blimp.queue.redis.urls import SCHEMES, address_of, hide_password, redis_url
 
 logger = get_logger("blimp.queue.kombu_transport")
+logger.addFilter(LineLimit())  # it names every entry that cannot be read
 
 _SECRET = re.compile(r"password|secret|token", re.IGNORECASE)
 _HOSTNAME = re.compile(r"[\w.-]+")
