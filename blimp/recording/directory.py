@@ -62,8 +62,10 @@ class LogDirectory:
         removed = []
         logs = self.logs()
         total = sum(entry.size for entry in logs)
+        # If others have filled the disk, all logs together may not make room: they stay then.
+        helps = self.free_bytes() + total >= MIN_FREE_BYTES
         for entry in logs:
-            if total <= self.max_bytes and self.free_bytes() >= MIN_FREE_BYTES:
+            if total <= self.max_bytes and not (helps and self.free_bytes() < MIN_FREE_BYTES):
                 break
             if _is_written(entry.path):
                 continue

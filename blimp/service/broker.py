@@ -111,12 +111,15 @@ def socket_url(directory: Path) -> str:
 
 
 def answers(path: Path, *, timeout_s: float = 0.5) -> bool:
-    """Say whether the server on the Unix socket `path` answers PING and has loaded its data."""
+    """Say whether the server on the Unix socket `path` runs and has loaded its data.
+
+    If its disk is full it runs, and refuses even PING: a new one would do the same.
+    """
     with contextlib.suppress(OSError), socket.socket(socket.AF_UNIX) as link:
         link.settimeout(timeout_s)
         link.connect(str(path))
         link.sendall(b"PING\r\n")
-        return link.recv(16).startswith(b"+PONG")  # -LOADING while it reads its file
+        return link.recv(16).startswith((b"+PONG", b"-MISCONF"))  # -LOADING while it reads
     return False
 
 

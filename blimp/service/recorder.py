@@ -70,7 +70,11 @@ def record(options: RecorderOptions, *, on_stop: OnStop) -> None:
     clock = SystemClock()
     with Ring(paths.tape) as ring, contextlib.ExitStack() as exits:
         notify.send(notify.READY, address=notify_address())
-        while (directory := _directory(options)) is None:
+        said = ""
+        while isinstance(directory := _directory(options), str):
+            if directory != said:  # once, however long it lasts
+                _say(f"{directory}; not recording, trying again every {RETRY_S:.0f} s")
+                said = directory
             if select.select([wake], [], [], RETRY_S)[0]:
                 return
         live = exits.enter_context(_live_view(options.live_port))
@@ -80,13 +84,12 @@ def record(options: RecorderOptions, *, on_stop: OnStop) -> None:
         recorder.finish()
 
 
-def _directory(options: RecorderOptions) -> LogDirectory | None:
-    """Return the directory of the logs; None, and say why, if it cannot be used now."""
+def _directory(options: RecorderOptions) -> LogDirectory | str:
+    """Return the directory of the logs; why not, if it cannot be used now."""
     try:
         return LogDirectory(options.directory, max_bytes=options.max_bytes)
     except BlimpError as error:
-        _say(f"{error}; not recording, trying again in {RETRY_S:.0f} s")
-        return None
+        return str(error)
 
 
 @contextlib.contextmanager
@@ -129,6 +132,7 @@ class Recorder:
         self._lost = 0  # records that came while the disk took none
         self._flushed_s = self._read_s = clock.now_s()
         self._retry_s = 0.0
+        self._wrong = ""  # what was said to be wrong, until something is on the disk again
         self._active_s: float | None = None  # when the ship was armed last, in its time
         self._kept_s: dict[str, float] = {}  # of an idle ship, by topic
         self._is_idle = False
@@ -233,6 +237,9 @@ class Recorder:
                     self._log.add(self._translator.event("dropped", text, level=WARNING))
             self._dropped, self._lost = self._dropped + dropped, 0
             self._log.flush()
+            if self._wrong:
+                self._wrong = ""
+                _say(f"recording again: {self._log.path}")
             self._make_room()
             if self._log.size > self._directory.max_bytes // FILES:
                 self._close()
@@ -262,7 +269,9 @@ class Recorder:
             log.abandon()
         self._retry_s = now_s + RETRY_S
         self._ring.release()
-        _say(f"{error}; not recording, trying again in {RETRY_S:.0f} s")
+        if not self._wrong:  # once, however long it lasts
+            _say(f"{error}; not recording, trying again in {RETRY_S:.0f} s")
+        self._wrong = str(error)
 
 
 def _say(text: str) -> None:

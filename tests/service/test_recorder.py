@@ -19,6 +19,7 @@ from blimp.recording.tape import Kind, Session, Tape
 from blimp.service.live_view import LiveView
 from blimp.service.recorder import IDLE_S, RETRY_S, Recorder, RecorderOptions
 from blimp.types import Command, Outcome, OutcomeState, Setpoint, VehicleState
+from tests.disk import small_disk
 
 SESSION = Session(
     vehicle="twin",
@@ -186,6 +187,38 @@ def test_a_disk_without_room_for_others_is_left_alone(
     rig.fly(2.0)
     assert "less than 64 MiB are free on its disk; not recording" in capfd.readouterr().err
     assert rig.directory.logs() == []
+
+
+def test_a_disk_that_others_fill_is_said_once_and_no_flight_is_lost(
+    capfd: pytest.CaptureFixture[str],
+) -> None:
+    with small_disk(mib=80) as disk:
+        rig = Rig(disk.path)
+        rig.fly(2.5)
+        (log,) = rig.directory.logs()
+        rig.recorder.finish()
+        rig.start()
+        rig.fly(2.5)
+        before = {one.path: one.path.read_bytes() for one in rig.directory.logs()}
+        assert len(before) == 2
+        disk.fill()
+        rig.fly(60.0)
+        said = capfd.readouterr().err
+        assert said.count("\n") == 1
+        assert "not recording, trying again in 5 s" in said
+        assert rig.ring.dropped == 0, "the flight process's ring is kept free"
+        assert set(before) <= {one.path for one in rig.directory.logs()}, "a flight was removed"
+        assert all(path.read_bytes().startswith(data) for path, data in before.items())
+        disk.free()
+        rig.fly(RETRY_S + 2.0)
+        assert "recorder: recording again: " in capfd.readouterr().err
+        rig.recorder.finish()
+        assert rig.cycles()[-1] == rig.flight._number
+        assert "records dropped: the disk took none" in rig.words("/event")
+        assert log.path.exists()
+        disk.fill()
+        rig.fly(2.0)
+        assert "not recording" in capfd.readouterr().err, "another time is said again"
 
 
 def test_a_record_that_cannot_be_read_is_said_and_no_more(rig: Rig) -> None:
