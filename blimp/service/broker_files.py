@@ -217,7 +217,8 @@ def main(arguments: list[str]) -> None:
     except OSError as error:
         files.done.append(f"{directory} cannot be mended: {error}")
     for line in files.done:
-        print(f"blimp: broker: {line}", file=sys.stderr, flush=True)
+        with contextlib.suppress(OSError):  # it may be a file on a full disk, or closed
+            print(f"blimp: broker: {line}", file=sys.stderr, flush=True)
     if len(server) > 1:
         os.execv(server[0], server)
 

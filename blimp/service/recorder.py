@@ -275,4 +275,5 @@ class Recorder:
 
 
 def _say(text: str) -> None:
-    print(f"blimp: recorder: {text}", file=sys.stderr, flush=True)
+    with contextlib.suppress(OSError):  # standard error may be a file on the same full disk
+        print(f"blimp: recorder: {text}", file=sys.stderr, flush=True)

@@ -7,6 +7,7 @@ guard process, started first, cleans up if this one is killed.
 """
 
 import contextlib
+import errno
 import select
 import selectors
 import shutil
@@ -121,7 +122,7 @@ class Stack:
         self._paths = paths
         self._ships = {ship.vehicle: ship for ship in ships}
         self._clock = clock
-        self._on_event = on_event
+        self._on_event = partial(_tell, on_event)
         self._guard = GuardLink(guard)
         self._broker = broker
         self._roles = {(role.vehicle, role.name): _Running(role) for role in roles}
@@ -402,6 +403,15 @@ class Stack:
             shutil.rmtree(self._paths.directory, ignore_errors=True)
             for ship in self._ships.values():
                 unregister(ship.registration, runtime_dir=ship.paths.directory)
+
+
+def _tell(on_event: Event, event: dict[str, Any]) -> None:
+    """Report an event. That its file is on a full disk ends no flight: it is written later."""
+    try:
+        on_event(event)
+    except OSError as error:
+        if error.errno not in (errno.ENOSPC, errno.EDQUOT):
+            raise
 
 
 def _named(role: Role) -> str:

@@ -13,7 +13,7 @@ from blimp import airframe
 from blimp.clock import SystemClock
 from blimp.errors import AirframeError, ConfigError
 from blimp.link.paths import RuntimePaths
-from blimp.service.stack import Event, Role, Stack, StackShip
+from blimp.service.stack import Event, Role, Stack, StackShip, _tell
 from blimp.service.up import StackOptions, build_stack, vehicle_names
 from blimp.sim import Lockstep
 
@@ -213,3 +213,17 @@ def test_a_wind_beyond_the_airframe_is_refused_by_number(directory: Path, wind_m
     with pytest.raises(ConfigError, match=r"--wind must be 0 to 1\.2 m/s for twin, not"):
         roles_of(directory, wind_mps=wind_mps)
     assert roles_of(directory, wind_mps=1.15)
+
+
+def test_an_event_that_finds_no_room_on_its_disk_ends_no_flight() -> None:
+    full = os.open("/dev/full", os.O_WRONLY)
+
+    def write(event: dict[str, object]) -> None:
+        os.write(full, str(event).encode())
+
+    try:
+        _tell(write, {"event": "restarted"})
+    finally:
+        os.close(full)
+    with pytest.raises(OSError, match="Bad file descriptor"):  # that is no full disk
+        _tell(write, {"event": "restarted"})

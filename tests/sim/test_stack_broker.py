@@ -2,12 +2,14 @@
 
 import shutil
 import signal
+import tempfile
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from blimp.service.broker_files import DATA
+from tests.disk import small_disk
 from tests.sim.running import RunningStack
 from tests.sim.test_stack import climb
 
@@ -99,3 +101,41 @@ def test_a_broker_that_dies_with_damaged_files_comes_back_and_the_ship_flies_on(
         assert stack.left_behind() == []
     finally:
         stack.close()
+
+
+def test_a_disk_that_is_full_under_all_of_it_and_the_ship_flies_on(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The broker's files, the recordings, and the file that standard error goes to."""
+    with small_disk(mib=160) as disk:
+        monkeypatch.setattr(tempfile, "tempdir", str(disk.path))
+        stack = RunningStack("--seed", "3", logs=disk.path / "logs")
+        try:
+            with stack.world() as world:
+                stack.finish(climb(stack, world))
+                flight = stack.pid("flight")
+                disk.fill()
+
+                def refused() -> bool:
+                    disk.fill()  # whatever became free meanwhile
+                    answer = stack.ground("--timeout", "5", "ping")
+                    return answer.status != 0 and "No space left on device" in answer.stderr
+
+                stack.wait_until(refused, within_s=60.0)
+                since = len(stack.events)
+                stack.kill("broker")
+                stack.wait_for_event(
+                    lambda e: (e["event"], e.get("process")) == ("restarted", "broker"),
+                    since=since,
+                )
+                assert stack.process.poll() is None
+                assert stack.pid("flight") == flight
+                assert world.truth().altitude_m > 0.3
+                assert not world.report().outputs_safe
+                disk.free()
+                stack.wait_until(
+                    lambda: stack.ground("--timeout", "5", "ping").status == 0, within_s=60.0
+                )
+            assert stack.end() == 0
+        finally:
+            stack.close()
