@@ -55,7 +55,8 @@ class Configuration(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
 
     @property
     def broker_is_of_this_machine(self) -> bool:
-        """Whether only this machine's processes reach the broker."""
+        """Whether only this machine's processes reach the broker. Raises ConfigError."""
+        check_broker(self.broker)
         return broker_is_of_this_machine(self.broker)
 
     def options(self) -> dict[str, str | int]:

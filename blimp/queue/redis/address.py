@@ -27,7 +27,8 @@ _NAME = re.compile(
     r"(?=.{1,254}$)[A-Za-z0-9_-]{1,63}(\.[A-Za-z0-9_-]{1,63})*\.?"
 )  # RFC 1035, 2.3.4
 _AUTHORITY = re.compile(r"[^/?]*")
-_UNSAFE = re.compile(r"[\x00-\x20\x7f-\x9f\\]")
+_BLANK = re.compile(r"[\x00-\x20]")  # some readers leave them out
+_UNSAFE = re.compile(r"[\x7f-\x9f\\]")  # some readers take a \ for a /
 
 
 def _switch(text: str) -> bool:
@@ -116,8 +117,8 @@ def read_address(url: str) -> Address:
     known = (*REDIS_SCHEMES, *RABBIT_SCHEMES, MEMORY)
     if not separator or scheme not in (*known, "socket"):
         raise ValueError(f"its scheme is none of {known}")
-    if _UNSAFE.search(url):
-        raise ValueError("a space, a backslash or a control character: write %20, %5C and so on")
+    if _BLANK.search(url):
+        raise ValueError("a space or a control character: write %20 and so on")
     if "#" in url or ";" in url:
         raise ValueError("write the # ; of its password or path as %23 %3B")
     match = _AUTHORITY.match(rest)
@@ -125,6 +126,8 @@ def read_address(url: str) -> Address:
     authority = match[0]
     path, _, query = rest[len(authority) :].partition("?")
     user, _, hosts = authority.rpartition("@")
+    if _UNSAFE.search(hosts + path + query):
+        raise ValueError("a backslash or a control character: write %5C and so on")
     if scheme not in SOCKETS and "@" in path + query:
         raise ValueError("write the @ / ? # of its password as %40 %2F %3F %23")
     given = _read_options(query, _options_of(scheme))
