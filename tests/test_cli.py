@@ -4,14 +4,11 @@ import io
 import json
 import os
 import re
-import runpy
 import signal
 import subprocess
 import sys
 import tempfile
 import threading
-import traceback
-import warnings
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -27,6 +24,7 @@ from blimp.cli import app as blimp_app
 from blimp.service.commands.terminal import progress
 from ground_station.arguments import pilot_name
 from ground_station.commands import app as ground_app
+from tests.forked import forked
 
 
 @pytest.mark.parametrize(
@@ -74,46 +72,6 @@ def test_bad_options_are_named_in_one_breath(arguments: list[str], words: str) -
     assert stdout == ""
     assert words in stderr
     assert "Traceback" not in stderr
-
-
-def forked(program: str, *words: str, environment: dict[str, str]) -> tuple[int, str, str]:
-    """Run `python -m program` in a fork; return its exit status, output and errors.
-
-    Another interpreter would import all of it again, for 0.4 s of a processor each.
-    """
-    with (
-        tempfile.TemporaryFile("w+") as stdout,
-        tempfile.TemporaryFile("w+") as stderr,
-        warnings.catch_warnings(),  # of a fork beside threads: it starts and waits for none
-    ):
-        warnings.simplefilter("ignore", DeprecationWarning)
-        child = os.fork()
-        if child == 0:
-            status = 70
-            try:
-                with open(os.devnull) as nothing:
-                    for number, file in enumerate((nothing, stdout, stderr)):
-                        os.dup2(file.fileno(), number)
-                sys.stdout, sys.stderr = stdout, stderr
-                os.environ.clear()
-                os.environ.update(environment)
-                sys.argv = [program, *words]
-                runpy.run_module(program, run_name="__main__", alter_sys=True)
-                status = 0
-            except SystemExit as end:  # as the interpreter does it
-                status = end.code if isinstance(end.code, int) else int(end.code is not None)
-                if isinstance(end.code, str):
-                    print(end.code, file=stderr)
-            except BaseException:
-                traceback.print_exc(file=stderr)
-            finally:  # nothing else of the test may run in a fork
-                stdout.flush()
-                stderr.flush()
-                os._exit(status)
-        _, ended = os.waitpid(child, 0)
-        stdout.seek(0)
-        stderr.seek(0)
-        return os.waitstatus_to_exitcode(ended), stdout.read(), stderr.read()
 
 
 def blimp(*words: str, **environment: str) -> str:

@@ -459,6 +459,9 @@ def is_served(path: Path) -> bool:
             probe.connect(str(path))
         except (FileNotFoundError, ConnectionRefusedError):
             return False
+        except PermissionError as error:
+            cure = "be root, or in the group of its directory"
+            raise MailboxError(f"mailbox socket {path}: {error.strerror}: {cure}") from error
         except OSError as error:
             raise MailboxError(f"mailbox socket {path}: {error.strerror}") from error
     return True

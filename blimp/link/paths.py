@@ -105,7 +105,10 @@ def is_of_group(directory: Path) -> bool:
     Then the group may use what its owner puts there: command a ship, read its logs. In any other
     directory, only its owner may, and root.
     """
-    mode = stat.S_IMODE(directory.stat().st_mode)
+    try:
+        mode = directory.stat().st_mode
+    except OSError:
+        return False  # who uses it says so
     return mode & (stat.S_IRWXG | stat.S_IRWXO) == stat.S_IRGRP | stat.S_IXGRP
 
 

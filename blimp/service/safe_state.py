@@ -5,10 +5,12 @@ to load as all the rest: motors may turn until this is done.
 """
 
 import argparse
+import os
 import sys
 from collections.abc import Sequence
 from pathlib import Path
 
+from blimp.clock import SystemClock
 from blimp.errors import BlimpError
 from blimp.link.paths import ON_BOARD_DIR, RuntimePaths
 from blimp.service.compose import flown_airframe, make_safe
@@ -16,8 +18,12 @@ from blimp.service.configuration import read_configuration
 
 ABOUT = """Drive every output to its safe state, then end. For systemd's ExecStopPost.
 
+Refused while a flight process runs, or may run and cannot be asked; not for systemd, which has
+ended it.
 The airframe is the one that the killed flight process flew; if none was, --airframe's or the
 configuration's."""
+
+_AFTER_THE_UNIT = "SERVICE_RESULT"  # systemd.exec(5): set for ExecStopPost, and for nothing else
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
@@ -33,8 +39,21 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--airframe", help="a known airframe, or the path of a .toml file")
     parser.add_argument("--runtime-dir", type=Path, default=ON_BOARD_DIR)
     parser.add_argument("--sim", action="store_true", help="of the simulated world")
+    parser.add_argument(
+        "--force", action="store_true",
+        help="also of a ship that cannot be asked; asks on a terminal",
+    )  # fmt: skip
+    parser.add_argument("--yes", action="store_true", help="do not ask")
     options = parser.parse_args(arguments)
     try:
+        if _AFTER_THE_UNIT not in os.environ:
+            from blimp.service.in_flight import demand_on_ground
+
+            # Beside a flight process that runs, the drivers would sleep, and it would not know.
+            demand_on_ground(
+                RuntimePaths(options.runtime_dir), clock=SystemClock(),
+                force=options.force, yes=options.yes, ended=True,
+            )  # fmt: skip
         airframe = options.airframe
         # A configuration that somebody broke meanwhile must not keep the motors running.
         asked = options.config is not None and airframe is None

@@ -32,6 +32,7 @@ GROUPS = ("gpio", "i2c", "spi", "dialout")
 _BOOTED = Path("/run/systemd/system")  # sd_booted(3)
 _WITHOUT_SYSTEMD = re.compile("useradd |ch|systemctl (en|dis)able ")
 _COMMAND_TIMEOUT_S = 90.0
+_QUESTION_TIMEOUT_S = 2.0
 
 
 class UnitFile(msgspec.Struct, frozen=True):
@@ -139,6 +140,20 @@ def uninstall(change: Change) -> None:
     for file in change.files:
         Path(file.path).unlink(missing_ok=True)
     _run(["systemctl daemon-reload"])
+
+
+def active_state(unit: str) -> str:
+    """Return the ActiveState of a unit, or why it is not known; "" if no systemd runs here."""
+    if not _BOOTED.exists():
+        return ""
+    try:
+        ended = subprocess.run(
+            ["systemctl", "show", "--value", "--property=ActiveState", unit],
+            capture_output=True, text=True, timeout=_QUESTION_TIMEOUT_S, check=False,
+        )  # fmt: skip
+    except (OSError, subprocess.TimeoutExpired) as error:
+        return str(error)
+    return ended.stdout.strip() or ended.stderr.strip()
 
 
 def unit_words(words: Sequence[str]) -> str:

@@ -1,4 +1,4 @@
-"""Where no systemd can be run its tests say so at once; none runs the units as root instead."""
+"""Where no systemd can be run its tests say so at once; and none runs the units as root instead."""
 
 import os
 import subprocess

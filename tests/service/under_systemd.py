@@ -10,6 +10,7 @@ import contextlib
 import io
 import json
 import os
+import pty
 import pwd
 import subprocess
 import sys
@@ -29,6 +30,7 @@ from blimp.service.systemd import FLIGHT, UNIT_DIR, UNITS, plan_install
 from blimp.sim.remote import RemoteWorld
 from blimp.tasks.client import VehicleClient
 from ground_station.cli import run
+from tests.forked import forked
 
 ROOT = Path(__file__).parents[2]
 INSIDE = "BLIMP_TEST_INSIDE_SYSTEMD"
@@ -137,13 +139,15 @@ def check_readable(user: str) -> None:
 class System:
     """The units of one ship in this systemd, flown in a simulated world. Made inside only."""
 
-    def __init__(self, *, broker: str = LOCAL_BROKER) -> None:
+    def __init__(self, *, broker: str = LOCAL_BROKER, ceiling_m: float = 30.0) -> None:
         self.broker = broker
         CONFIG.parent.mkdir()
         self.airframe = str(CONFIG.with_name("ship.toml"))
         # A ship that a restart finds in the air would fly on, armed, to land: how soon its
         # sensors see it there is no matter of the units.
         twin = (resources.files("blimp.airframes") / "twin.toml").read_text("utf-8")
+        assert "max_altitude_m = 30.0" in twin
+        twin = twin.replace("max_altitude_m = 30.0", f"max_altitude_m = {ceiling_m}")
         lines = 'resume_after_crash = "never"\n' + twin
         write_whole(Path(self.airframe), lines, mode=0o644)
         self.configure()
@@ -180,13 +184,25 @@ class System:
 
     def blimp(self, *words: str) -> str:
         """Run a command as root; return what it says on standard error."""
-        return self.ran(*words).stderr
+        command = [sys.executable, "-m", "blimp", *words]
+        return subprocess.run(
+            command, capture_output=True, text=True, check=False, timeout=60.0
+        ).stderr
 
-    def ran(self, *words: str, user: str = "root") -> "subprocess.CompletedProcess[str]":
-        """Run a command as a user with its groups, as a login of that user has them."""
-        command = ["setpriv", f"--reuid={user}", f"--regid={user}", "--init-groups",
-                   sys.executable, "-m", "blimp", *words]  # fmt: skip
-        return subprocess.run(command, capture_output=True, text=True, check=False, timeout=60.0)
+    def ran(self, *words: str, user: str) -> tuple[int, str]:
+        """Run a command as a user with its groups, at a terminal on which nobody types.
+
+        Returns its exit status, and what it says.
+        """
+        person, terminal = pty.openpty()
+        try:
+            status, said, why = forked(
+                "blimp", *words, environment=os.environ, user=user, typed=terminal
+            )
+        finally:
+            os.close(person)
+            os.close(terminal)
+        return status, said + why
 
     def install(self) -> None:
         assert self.blimp("install-service") == ""
@@ -194,7 +210,9 @@ class System:
 
     def examined(self) -> list[dict[str, str]]:
         """Return what `blimp doctor` finds."""
-        return list(json.loads(self.ran("doctor", "--sim", "--json").stdout)["findings"])
+        words = ["doctor", "--sim", "--json"]
+        report = json.loads(_output([sys.executable, "-m", "blimp", *words], check=False))
+        return list(report["findings"])
 
     def ground(self, *words: str) -> dict[str, Any]:
         """Run a command of the ground station, in this process: its start is not under test."""
@@ -260,19 +278,19 @@ class System:
     def world(self) -> RemoteWorld:
         return RemoteWorld(RUN / "world.sock")
 
-    def take_off(self) -> None:
+    def take_off(self, altitude_m: float = 2.0) -> None:
         """Have the motors turn in the air."""
         self.wait_until(lambda: self.ground("arm")["state"] == "SUCCESS", within_s=60.0)
         with self.world() as world, VehicleClient(self.broker, "ship") as client:
             # Refused as long as no position is known, which may be a moment after the start.
-            self.wait_until(partial(_is_heard, client), within_s=60.0)
+            self.wait_until(partial(_is_heard, client, altitude_m), within_s=60.0)
             self.wait_until(lambda: world.truth().altitude_m > 0.5, within_s=90.0)
             assert not at_rest(world)
 
 
-def _is_heard(client: VehicleClient) -> bool:
+def _is_heard(client: VehicleClient, altitude_m: float) -> bool:
     """Whether a takeoff is not refused at once: it takes longer than that."""
-    return client.send("takeoff", {"altitude_m": 2.0}).wait(timeout_s=2.0).state != "REFUSED"
+    return client.send("takeoff", {"altitude_m": altitude_m}).wait(timeout_s=2.0).state != "REFUSED"
 
 
 def at_rest(world: RemoteWorld) -> bool:

@@ -5,10 +5,11 @@ from pathlib import Path
 from blimp import airframe as airframes
 from blimp.clock import SystemClock
 from blimp.errors import BlimpError
+from blimp.link.mailbox import is_served
 from blimp.link.paths import ON_BOARD_DIR, RuntimePaths
 from blimp.service.airframes.trim import Trim, trim
 from blimp.service.compose import flown_airframe
-from blimp.service.doctor.computer import running_snapshot
+from blimp.service.in_flight import running_snapshot
 
 
 def trimmed(
@@ -23,6 +24,9 @@ def trimmed(
     Raises BlimpError if neither tells.
     """
     paths = RuntimePaths(runtime_dir or ON_BOARD_DIR)
+    paths.check()
+    if airframe is None:
+        is_served(paths.flight)  # raises if this user may not know
     ship = airframes.load(airframe) if airframe is not None else flown_airframe(paths)
     if ship is None:
         raise BlimpError(f"no flight process runs in {paths.directory}: say which --airframe")
@@ -33,7 +37,6 @@ def trimmed(
 
 
 def _weighed_g(paths: RuntimePaths) -> float:
-    paths.check()
     snapshot = running_snapshot(paths, clock=SystemClock())
     if snapshot is None:
         raise BlimpError(f"no flight process runs in {paths.directory}: give its --heaviness-g")

@@ -1,5 +1,6 @@
 """`blimp init|doctor|install-service|uninstall-service`: the computer that flies a ship."""
 
+import os
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -14,6 +15,12 @@ if TYPE_CHECKING:
     from blimp.service.systemd import Change
 
 app = typer.Typer(rich_markup_mode=None)
+
+Force = Annotated[
+    bool,
+    typer.Option("--force", help="Go on with a ship that cannot be asked. Asks on a terminal."),
+]
+Yes = Annotated[bool, typer.Option("--yes", help="Do not ask.")]
 
 
 @app.command("install-service")
@@ -31,6 +38,8 @@ def install_service(
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Print what would be done, and do nothing.")
     ] = False,
+    force: Force = False,
+    yes: Yes = False,
     json_output: Json = False,
 ) -> None:
     """Install and start the systemd units of this ship.
@@ -45,6 +54,7 @@ def install_service(
     """
     from blimp.service import systemd
     from blimp.service.configuration import Configuration, read_configuration
+    from blimp.service.visible import check_visible
 
     path = config.absolute()
     if dry_run and not path.exists():
@@ -53,8 +63,15 @@ def install_service(
     else:
         configuration = read_configuration(path)
     change = systemd.plan_install(configuration, config_path=path, user=user)
+    try:
+        check_visible(configuration, config_path=path, user=user)
+    except BlimpError as error:
+        if not dry_run:
+            raise
+        say(f"blimp: would be refused: {error}")
     if not dry_run:
-        _refuse_in_flight()
+        _demand_root("install-service")
+        _demand_on_ground(force=force, yes=yes)
         systemd.install(change)
     _show(change, json_output=json_output)
 
@@ -65,6 +82,8 @@ def uninstall_service(
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Print what would be done, and do nothing.")
     ] = False,
+    force: Force = False,
+    yes: Yes = False,
     json_output: Json = False,
 ) -> None:
     """Stop the units of this ship and remove them.
@@ -77,7 +96,8 @@ def uninstall_service(
 
     change = systemd.plan_uninstall()
     if not dry_run:
-        _refuse_in_flight()
+        _demand_root("uninstall-service")
+        _demand_on_ground(force=force, yes=yes)
         systemd.uninstall(change)
     _show(change, json_output=json_output)
 
@@ -175,19 +195,19 @@ def doctor(
         raise typer.Exit(1)
 
 
-def _refuse_in_flight() -> None:
-    """Raise BlimpError if a ship flies on this computer: a restart would stop its motors."""
+def _demand_root(command: str) -> None:
+    """Raise BlimpError before anything is half done."""
+    if os.geteuid() != 0:
+        raise BlimpError(f"{command}: needs root: sudo blimp {command}")
+
+
+def _demand_on_ground(*, force: bool, yes: bool) -> None:
+    """Raise BlimpError if a ship may fly on this computer: a restart would stop its motors."""
     from blimp.clock import SystemClock
     from blimp.link.paths import ON_BOARD_DIR, RuntimePaths
-    from blimp.service.doctor.computer import running_snapshot
+    from blimp.service.in_flight import demand_on_ground
 
-    try:
-        snapshot = running_snapshot(RuntimePaths(ON_BOARD_DIR), clock=SystemClock())
-    except BlimpError as error:
-        say(f"blimp: {error}")  # one that hangs must not keep its cure from being installed
-        return
-    if snapshot is not None and snapshot.armed:
-        raise BlimpError(f"{snapshot.vehicle} is armed: land it and disarm it first")
+    demand_on_ground(RuntimePaths(ON_BOARD_DIR), clock=SystemClock(), force=force, yes=yes)
 
 
 def _show(change: "Change", *, json_output: bool) -> None:

@@ -118,7 +118,7 @@ def bench(
     Example: sudo blimp bench /etc/blimp/mine.toml
     """
     from blimp.clock import SystemClock
-    from blimp.link.mailbox import MailboxClient
+    from blimp.link.mailbox import MailboxClient, is_served
     from blimp.link.paths import ON_BOARD_DIR, RuntimePaths
     from blimp.service.bench import adjust
     from blimp.service.bench.person import Person
@@ -128,6 +128,8 @@ def bench(
     if not sys.stdin.isatty():
         raise BlimpError("bench: needs a person at a terminal")
     paths, clock = RuntimePaths(runtime_dir or ON_BOARD_DIR), SystemClock()
+    if not is_served(paths.flight):
+        raise BlimpError(f"no flight process runs in {paths.directory}: start it with --bench")
     with MailboxClient(server_path=paths.flight, clock=clock) as mailbox:
         ship = MailboxShip(mailbox, clock=clock)
         adjust(airframe, ship=ship, person=Person(ask_until_usable(prompt, say=say)), say=say)

@@ -74,7 +74,7 @@ def auto(
     from blimp.config import log_directory
     from blimp.control.mixer import Mixer
     from blimp.errors import BlimpError
-    from blimp.link.mailbox import MailboxClient
+    from blimp.link.mailbox import MailboxClient, is_served
     from blimp.link.paths import ON_BOARD_DIR, RuntimePaths
     from blimp.service import autotune
     from blimp.service.bench.ship import MailboxShip
@@ -83,7 +83,7 @@ def auto(
     paths, clock = RuntimePaths(runtime_dir or ON_BOARD_DIR), SystemClock()
     paths.check()
     airframe, logs = flown_airframe(paths), log_dir or log_directory()
-    if airframe is None:
+    if not is_served(paths.flight) or airframe is None:
         raise BlimpError(f"no flight process runs in {paths.directory}")
     with MailboxClient(server_path=paths.flight, clock=clock) as mailbox:
         found = autotune.tune(

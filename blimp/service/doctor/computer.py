@@ -13,17 +13,15 @@ import msgspec
 
 from blimp.airframe import Airframe, Device
 from blimp.clock import Clock
-from blimp.errors import BlimpError
-from blimp.link.mailbox import MailboxClient, is_served
 from blimp.link.paths import RuntimePaths
 from blimp.service.configuration import Configuration
+from blimp.service.in_flight import running_snapshot
 from blimp.service.systemd import FLIGHT, UNIT_DIR
 from blimp.types import Snapshot
 
 State = Literal["ok", "warning", "error"]
 
 FLIGHT_UNIT = str(UNIT_DIR / FLIGHT)
-SNAPSHOT_S = 0.5  # the flight process sends 20 a second
 _TIME_ERROR = 5  # adjtimex(2): the clock is not synchronised
 
 
@@ -130,18 +128,3 @@ class Computer:
         Raises BlimpError if one may run and cannot be asked: it owns the buses.
         """
         return running_snapshot(self.paths, clock=self.clock)
-
-
-def running_snapshot(paths: RuntimePaths, *, clock: Clock) -> Snapshot | None:
-    """Return what the running flight process sees; None if none runs.
-
-    Raises BlimpError if one may run and cannot be asked.
-    """
-    if not is_served(paths.flight):
-        return None
-    with MailboxClient(server_path=paths.flight, clock=clock) as mailbox:
-        mailbox.greet(link=False)  # if its queue is full, it is asked and does not answer
-        answer = mailbox.next_snapshot(None, timeout_s=SNAPSHOT_S)
-    if answer is None:
-        raise BlimpError(f"the flight process in {paths.directory} does not answer")
-    return answer[0]

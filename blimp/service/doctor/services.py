@@ -1,7 +1,6 @@
 """Checks of what the ship works with: broker, keys, units."""
 
 import stat
-import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -11,11 +10,10 @@ from blimp.queue.redis.client import open_redis
 from blimp.queue.redis.urls import SCHEMES, hide_password, link_errors
 from blimp.service.broker import MINIMUM_SERVER_MAJOR
 from blimp.service.doctor.computer import FLIGHT_UNIT, Computer, Finding, error, ok, warning
-from blimp.service.systemd import FLIGHT, RELAY, WORKER, plan_install
+from blimp.service.systemd import FLIGHT, RELAY, WORKER, active_state, plan_install
 
 BROKER_TIMEOUT_S = 0.5
 KEY_LENGTH = 32  # characters
-_SYSTEMCTL_TIMEOUT_S = 2.0
 
 
 def broker(computer: Computer) -> Iterator[Finding]:
@@ -123,17 +121,9 @@ def units(computer: Computer) -> Iterator[Finding]:
         yield warning("systemd does not run here", "boot the Pi")
         return
     for name in (FLIGHT, WORKER, RELAY):
-        state = _active_state(name)
+        state = active_state(name)
         if state == "active":
             yield ok(f"{name}: active")
         else:
             finding = error if state == "failed" else warning
             yield finding(f"{name}: {state}", f"journalctl -u {name}; systemctl restart {name}")
-
-
-def _active_state(name: str) -> str:
-    ended = subprocess.run(
-        ["systemctl", "show", "--value", "--property=ActiveState", name],
-        capture_output=True, text=True, timeout=_SYSTEMCTL_TIMEOUT_S, check=False,
-    )  # fmt: skip
-    return ended.stdout.strip() or ended.stderr.strip()
