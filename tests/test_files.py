@@ -84,3 +84,15 @@ def test_a_writer_killed_at_any_moment_leaves_a_whole_file(tmp_path: Path) -> No
         writer.kill()
         writer.communicate()
         assert path.read_bytes() in (OLD, NEW)
+
+
+@pytest.mark.skipif(os.getuid() != 0, reason="gives files to other users: run as root")
+def test_a_file_that_others_read_stays_theirs_if_that_is_asked(tmp_path: Path) -> None:
+    path = tmp_path / "file"
+    write_atomically(path, b"1", mode=0o640, keep_owner=True)
+    os.chown(path, 61_001, 61_002)
+    write_atomically(path, b"2", keep_owner=True)
+    about = path.stat()
+    assert (about.st_uid, about.st_gid, about.st_mode & 0o777) == (61_001, 61_002, 0o640)
+    write_atomically(path, b"3")
+    assert (path.stat().st_uid, path.stat().st_gid) == (os.getuid(), os.getgid())

@@ -435,7 +435,13 @@ def _bind(path: Path, *, mode: int) -> socket.socket:
             f"mailbox socket {path}: {len(os.fsencode(path))} bytes, "
             f"the kernel's limit is {MAX_SOCKET_PATH_BYTES}: use a shorter --runtime-dir"
         )
-    if is_served(path):
+    try:
+        is_taken = is_served(path)
+    except MailboxError:
+        is_taken = (
+            False  # what another user has left in this one's directory keeps no ship from starting
+        )
+    if is_taken:
         raise MailboxError(f"mailbox socket {path}: another process serves it; end that first")
     channel = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
     try:

@@ -334,7 +334,7 @@ def chaos_of(runtime_dir: Path | None) -> Chaos:
     None: the only stack that this user runs. Raises ConfigError if there is none, if there are
     several, or if what runs there is not simulated.
     """
-    directory = runtime_dir or only_stack()
+    directory = runtime_dir or Path(only_stack().runtime_dir)
     stacks = running_stacks(registry_dir())
     stack = next((one for one in stacks if one.runtime_dir == str(directory)), None)
     if stack is None:

@@ -27,6 +27,7 @@ from blimp.suggest import with_suggestion
 
 CONFIG_PATH = Path("/etc/blimp/blimp.toml")
 BROKER_DIR = Path("/var/lib/blimp/broker")  # of blimp-broker.service, if the ship has one
+LOG_DIR = Path("/var/lib/blimp/logs")  # of blimp-recorder.service
 LOCAL_BROKER = socket_url(BROKER_DIR)
 _SCHEMES = BROKERS["streams"][0] + BROKERS["amqp"][0]
 

@@ -87,7 +87,10 @@ def initialise(path: Path, wishes: Wishes, *, ask: Ask, force: bool) -> Configur
         make_directory(path.parent)
     if configuration.signing_key_file is not None:
         _write_key(Path(configuration.signing_key_file), new=wishes.new_key)
-    write_whole(path, text, mode=0o600)  # the broker's URL may hold a password
+    # For its owner alone: the broker's URL may hold a password. But a file that the units' user may
+    # read stays so: a flight process that is restarted in the air could not read the new one.
+    mode = path.stat().st_mode & 0o640 if path.exists() else 0o600
+    write_whole(path, text, mode=mode, keep_owner=True)
     return configuration
 
 

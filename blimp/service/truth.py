@@ -8,6 +8,7 @@ from typing import Any
 from blimp.config import registry_dir
 from blimp.errors import ConfigError
 from blimp.link.paths import RuntimePaths
+from blimp.link.registry import Registration
 from blimp.rotation import euler
 from blimp.sim.remote import RemoteWorld
 from ground_station.discover import running_stacks
@@ -42,7 +43,7 @@ def hold(runtime_dir: Path | None, *, held: bool) -> None:
 
 @contextmanager
 def _world(runtime_dir: Path | None) -> Iterator[RemoteWorld]:
-    paths = RuntimePaths(runtime_dir or only_stack())
+    paths = RuntimePaths(runtime_dir or Path(only_stack().runtime_dir))
     paths.check()
     try:
         with RemoteWorld(paths.world) as world:
@@ -51,11 +52,16 @@ def _world(runtime_dir: Path | None) -> Iterator[RemoteWorld]:
         raise ConfigError(f"no simulated world answers at {paths.world}") from error
 
 
-def only_stack() -> Path:
-    """Return the runtime directory of the only stack that this user runs. Raises ConfigError."""
+def only_stack(runtime_dir: Path | None = None) -> Registration:
+    """Return the only stack that this user runs, in `runtime_dir` if it is given.
+
+    Raises ConfigError if there is none, or if there are several.
+    """
     stacks = running_stacks(registry_dir())
+    if runtime_dir is not None:
+        stacks = [stack for stack in stacks if Path(stack.runtime_dir) == runtime_dir.absolute()]
     if len(stacks) == 1:
-        return Path(stacks[0].runtime_dir)
+        return stacks[0]
     if not stacks:
         raise ConfigError("no simulated ship runs on this machine: start one with blimp up --sim")
     known = ", ".join(f"{stack.vehicle} in {stack.runtime_dir}" for stack in stacks)

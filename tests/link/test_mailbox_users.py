@@ -110,3 +110,21 @@ def test_a_group_commands_no_ship_in_a_directory_that_everybody_may_read(run: Pa
             os.chown(run / name, OWNER, OWNER)
         pid = as_user(lambda: is_kept_out(run / "flight.sock"), user=MEMBER, groups=[OWNER])
         assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 0
+
+
+def test_what_root_has_left_there_keeps_no_flight_process_from_starting(run: Path) -> None:
+    """As of a `sudo blimp doctor` that was killed: its user may not even ask whether it is used."""
+    with MailboxServer(path=run / "flight.sock", clock=SystemClock()):
+        for name in ("flight.sock", "estop.sock"):
+            os.link(run / name, run / f"{name}.left")
+    for name in ("flight.sock", "estop.sock"):
+        os.rename(run / f"{name}.left", run / name)
+        os.chown(run / name, 0, 0)
+        (run / name).chmod(0o600)
+
+    def starts() -> bool:
+        with MailboxServer(path=run / "flight.sock", clock=SystemClock()):
+            return {path.stat().st_uid for path in run.iterdir()} == {OWNER}
+
+    pid = as_user(starts, user=OWNER, groups=[])
+    assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 0

@@ -49,6 +49,20 @@ def test_the_defaults_are_a_ship_with_its_own_broker(
         assert above.startswith("# "), f"{key} has no comment"
 
 
+@pytest.mark.skipif(os.getuid() != 0, reason="gives a file to another group: run as root")
+def test_a_file_that_the_units_read_is_replaced_by_one_that_they_read(tmp_path: Path) -> None:
+    """A flight process that died in the air is restarted, and reads it."""
+    path = tmp_path / "blimp.toml"
+    written(path)
+    os.chown(path, 0, 61_001)  # as install-service does it
+    path.chmod(0o640)
+    written(path, force=True, vehicle="other")
+    assert (path.stat().st_gid, mode(path)) == (61_001, 0o640)
+    path.chmod(0o666)
+    written(path, force=True)
+    assert mode(path) == 0o640  # no stranger reads a password, also of a file that one could read
+
+
 def test_a_broker_on_the_network_gets_a_key(tmp_path: Path) -> None:
     path = tmp_path / "blimp.toml"
     configuration = written(path, broker=REMOTE, airframe="gtmab", vehicle="red")

@@ -111,7 +111,7 @@ class AirframeFile:
         """Replace the file, in one step. Raises ConfigError if the result is no airframe."""
         text = self._after()
         check(parse(text, where=f"{self.path} (new)"))
-        write_whole(self.path, text, mode=self.path.stat().st_mode & 0o777)
+        write_whole(self.path, text, mode=None, keep_owner=True)  # the units read it
 
     def _after(self) -> str:
         return str(self._document.as_string())

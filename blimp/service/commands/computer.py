@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from blimp.errors import BlimpError
+from blimp.errors import BlimpError, ConfigError
 from blimp.service.commands.options import Json, RuntimeDir, Sim, Vehicle, complete_airframe
 from blimp.service.commands.terminal import builtins, print_json, prompt, say
 
@@ -176,13 +176,24 @@ def doctor(
     """
     from blimp.link.paths import ON_BOARD_DIR, RuntimePaths
     from blimp.queue.log import printable
+    from blimp.service.configuration import CONFIG_PATH
     from blimp.service.doctor import diagnose
     from blimp.service.truth import only_stack
 
-    if runtime_dir is None:
-        on_board = not sim or RuntimePaths(ON_BOARD_DIR).world.exists()
-        runtime_dir = ON_BOARD_DIR if on_board else only_stack()
-    findings = diagnose(config_path=config.absolute(), runtime_dir=runtime_dir, simulated=sim)
+    stack, path = None, config.absolute()
+    on_board = not sim or (runtime_dir is None and RuntimePaths(ON_BOARD_DIR).world.exists())
+    if not on_board:
+        try:
+            stack = only_stack(runtime_dir)
+        except ConfigError:
+            if runtime_dir is None:
+                raise
+    findings = diagnose(
+        config_path=path,
+        runtime_dir=runtime_dir or (Path(stack.runtime_dir) if stack else ON_BOARD_DIR),
+        simulated=sim,
+        stack=None if path != CONFIG_PATH or path.exists() else stack,
+    )
     ok = all(finding.state != "error" for finding in findings)
     if json_output:
         print_json({"ok": ok, "findings": builtins(findings)})

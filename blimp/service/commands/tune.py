@@ -1,5 +1,6 @@
 """`blimp tune`: what a flight says about the ship."""
 
+import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -58,7 +59,9 @@ def auto(
     runtime_dir: RuntimeDir = None,
     log_dir: Annotated[
         Path | None,
-        typer.Option("--log-dir", metavar="DIR", help="Where logs are; else BLIMP_LOG_DIR."),
+        typer.Option(
+            "--log-dir", metavar="DIR", help="Where logs are; else BLIMP_LOG_DIR, or the units'."
+        ),
     ] = None,
     json_output: Json = False,
 ) -> None:
@@ -79,10 +82,15 @@ def auto(
     from blimp.service import autotune
     from blimp.service.bench.ship import MailboxShip
     from blimp.service.compose import flown_airframe
+    from blimp.service.configuration import LOG_DIR
 
     paths, clock = RuntimePaths(runtime_dir or ON_BOARD_DIR), SystemClock()
     paths.check()
     airframe, logs = flown_airframe(paths), log_dir or log_directory()
+    # Beside the units, but where the environment says otherwise, the log is the recorder's.
+    is_of_units = paths.directory == ON_BOARD_DIR and LOG_DIR.is_dir()
+    if is_of_units and log_dir is None and not os.environ.get("BLIMP_LOG_DIR"):
+        logs = LOG_DIR
     if not is_served(paths.flight) or airframe is None:
         raise BlimpError(f"no flight process runs in {paths.directory}")
     with MailboxClient(server_path=paths.flight, clock=clock) as mailbox:

@@ -66,8 +66,8 @@ def clock_is_synchronised() -> bool:
 class Computer:
     """The ship's computer.
 
-    root: where its files are; tests give a directory of their own. config_problem: why the
-    configuration could not be read, "" if it was.
+    is_of_a_stack: its ship is one of `blimp up`. root: where its files are; tests give a directory
+    of their own. config_problem: why the configuration could not be read, "" if it was.
     """
 
     def __init__(
@@ -80,6 +80,7 @@ class Computer:
         paths: RuntimePaths,
         clock: Clock,
         simulated: bool = False,
+        is_of_a_stack: bool = False,
         root: Path = Path("/"),
         version_of: Callable[[str], str | None] = package_version,
         synchronised: Callable[[], bool] = clock_is_synchronised,
@@ -91,6 +92,7 @@ class Computer:
         self.paths = paths
         self.clock = clock
         self.simulated = simulated
+        self.is_of_a_stack = is_of_a_stack
         self.version_of = version_of
         self.synchronised = synchronised
         self._root = root

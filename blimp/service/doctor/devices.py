@@ -7,6 +7,7 @@ buses are in use here.
 import contextlib
 import os
 from collections.abc import Iterator
+from pathlib import Path
 
 from blimp.airframe import Device
 from blimp.control.arming import where
@@ -171,8 +172,30 @@ def ownership(computer: Computer) -> Iterator[None]:
     if not computer.paths.directory.exists():
         yield
         return
-    with MailboxServer(path=computer.paths.flight, clock=computer.clock):
+    with contextlib.ExitStack() as stack:
+        with _as_owner_of(computer.paths.directory):
+            stack.enter_context(MailboxServer(path=computer.paths.flight, clock=computer.clock))
         yield
+
+
+@contextlib.contextmanager
+def _as_owner_of(directory: Path) -> Iterator[None]:
+    """Make files as the owner of `directory` does, if this is root.
+
+    The flight process must be able to see that they are in use, and root follows no link there.
+    """
+    about = directory.stat()
+    if os.geteuid() != 0:
+        yield
+        return
+    group = os.getegid()
+    os.setegid(about.st_gid)
+    os.seteuid(about.st_uid)
+    try:
+        yield
+    finally:
+        os.seteuid(0)
+        os.setegid(group)
 
 
 def _problem(row: Device, why: str, cure: str) -> Finding:

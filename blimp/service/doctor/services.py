@@ -10,10 +10,19 @@ from blimp.queue.redis.client import open_redis
 from blimp.queue.redis.urls import SCHEMES, hide_password, link_errors
 from blimp.service.broker import MINIMUM_SERVER_MAJOR
 from blimp.service.doctor.computer import FLIGHT_UNIT, Computer, Finding, error, ok, warning
-from blimp.service.systemd import FLIGHT, RELAY, WORKER, active_state, plan_install
+from blimp.service.systemd import (
+    BROKER,
+    FLIGHT,
+    RELAY,
+    UNIT_DIR,
+    WORKER,
+    active_state,
+    plan_install,
+)
 
 BROKER_TIMEOUT_S = 0.5
 KEY_LENGTH = 32  # characters
+INSTALL = "sudo blimp install-service"
 
 
 def broker(computer: Computer) -> Iterator[Finding]:
@@ -26,11 +35,10 @@ def broker(computer: Computer) -> Iterator[Finding]:
         with link_errors(url), open_redis(url, timeout_s=BROKER_TIMEOUT_S) as client:
             info = client.info()
     except BlimpError as failed:
-        start = (
-            "sudo systemctl start blimp-broker"
-            if computer.configuration.has_local_broker
-            else ("start it, and check the URL and the network")
-        )
+        start = "start it, and check the URL and the network"
+        if computer.configuration.has_local_broker:
+            is_there = computer.text(str(UNIT_DIR / BROKER))
+            start = f"sudo systemctl start {BROKER}" if is_there else INSTALL
         yield error(str(failed), start)
         return
     version = str(info.get("valkey_version") or info.get("redis_version", "?"))
@@ -102,7 +110,7 @@ def keys(computer: Computer) -> Iterator[Finding]:
 def units(computer: Computer) -> Iterator[Finding]:
     """Whether the units are installed, as this version writes them, and how they are."""
     if not computer.text(FLIGHT_UNIT):
-        yield warning("not installed", "sudo blimp install-service")
+        yield warning("not installed", INSTALL)
         return
     wanted = plan_install(
         computer.configuration, config_path=computer.config_path, user=computer.user
@@ -115,7 +123,7 @@ def units(computer: Computer) -> Iterator[Finding]:
     if stale:
         yield warning(
             f"not as this version and configuration write them: {', '.join(stale)}",
-            "sudo blimp install-service",
+            INSTALL,
         )
     if not computer.path("/run/systemd/system").exists():
         yield warning("systemd does not run here", "boot the Pi")

@@ -1,5 +1,6 @@
 """The bus against the airframe's table, on the simulated chips below the unchanged drivers."""
 
+import os
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -216,3 +217,14 @@ def test_no_simulated_ship_is_said_so(pi: Pi) -> None:
         (finding,) = check(computer)
         assert (finding.state, finding.found) == ("error", "no simulated ship runs")
         assert finding.cure == "start one with: blimp up --sim"
+
+
+@pytest.mark.skipif(os.getuid() != 0, reason="needs a second user: run as root")
+def test_root_keeps_a_flight_process_of_another_user_from_starting_as_that_user(pi: Pi) -> None:
+    """With sockets of root's, that user could not see whether they are in use."""
+    with socket_directory() as directory:
+        os.chown(directory, 61_001, 61_001)
+        with devices.ownership(pi.computer(paths=RuntimePaths(directory))):
+            assert os.geteuid() == 0
+            assert {path.stat().st_uid for path in directory.iterdir()} == {61_001}
+        assert list(directory.iterdir()) == []

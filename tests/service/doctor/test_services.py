@@ -38,7 +38,10 @@ def test_the_broker_keeps_what_it_is_given(
 
 def test_a_broker_that_is_not_there_or_is_no_redis(pi: Pi) -> None:
     (finding,) = services.broker(pi.computer())
-    assert (finding.state, finding.cure) == ("error", "sudo systemctl start blimp-broker")
+    assert (finding.state, finding.cure) == ("error", "sudo blimp install-service")
+    pi.install_units(Configuration())
+    (finding,) = services.broker(pi.computer())
+    assert (finding.state, finding.cure) == ("error", "sudo systemctl start blimp-broker.service")
     rabbit = Configuration(broker="amqp://guest:guest@localhost//")
     (finding,) = services.broker(pi.computer(configuration=rabbit))
     assert (finding.state, "guest:guest" in finding.found) == ("warning", False)
