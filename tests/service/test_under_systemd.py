@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.service.under_systemd import ROOT, check_readable, seen_inside
+from tests.service.under_systemd import ROOT, check_readable, no_systemd, seen_inside
 
 ONE_TEST = (
     "tests/service/test_units.py::test_a_boot_without_the_broker_waits_for_it_and_keeps_its_key"
@@ -31,6 +31,11 @@ def test_without_the_right_to_make_namespaces_it_is_not_run_and_under_ci_fails(
     assert said in ended.stdout
     assert "the units under systemd: unshare: " in ended.stdout
     assert "Operation not permitted" in ended.stdout
+
+
+def test_without_root_it_is_not_run(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(os, "getuid", lambda: 1000)
+    assert no_systemd() == "the units under systemd: needs root"
 
 
 def test_an_interpreter_that_the_user_cannot_read_fails_with_these_words(

@@ -14,6 +14,7 @@ from typing import NamedTuple
 
 import pytest
 
+from blimp.service.configuration import LOG_DIR
 from blimp.service.systemd import FLIGHT, TARGET, WORKER
 from tests.service.under_systemd import INSIDE, RUN, USER, System, at_rest, under_systemd
 
@@ -56,6 +57,7 @@ CASES = (
     Case(TUNE, ASKS, (1, r"disarmed: let it hover in HOLD first"),
          (1, r"the ship (hovers at|is in) .*: (tuning takes|let it hover)")),
     Case(TUNE, (STRANGER,), CLOSED, CLOSED),
+    Case(("log", "list", str(LOG_DIR)), ASKS, *[(0, r"ship-\d+-\w+\.mcap")] * 2),
     Case(("safe-state", "--sim"), ASKS, RUNS, ARMED),
     Case(("safe-state", "--sim"), (STRANGER,), *[(1, "cannot be asked, so it may be flying")] * 2),
     Case(("safe-state", "--sim", "--force", "--yes"), ("root",), RUNS, ARMED),

@@ -86,13 +86,14 @@ def auto(
 
     paths, clock = RuntimePaths(runtime_dir or ON_BOARD_DIR), SystemClock()
     paths.check()
+    runs = is_served(paths.flight)  # raises if this user may not know
     airframe, logs = flown_airframe(paths), log_dir or log_directory()
+    if not runs or airframe is None:
+        raise BlimpError(f"no flight process runs in {paths.directory}")
     # Beside the units, but where the environment says otherwise, the log is the recorder's.
     is_of_units = paths.directory == ON_BOARD_DIR and LOG_DIR.is_dir()
     if is_of_units and log_dir is None and not os.environ.get("BLIMP_LOG_DIR"):
         logs = LOG_DIR
-    if not is_served(paths.flight) or airframe is None:
-        raise BlimpError(f"no flight process runs in {paths.directory}")
     with MailboxClient(server_path=paths.flight, clock=clock) as mailbox:
         found = autotune.tune(
             MailboxShip(mailbox, clock=clock),
