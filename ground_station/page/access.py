@@ -10,6 +10,7 @@ included. A cookie would be sent to every port of this host, so there is none. W
 in it, the page's files, is served without a token.
 """
 
+import asyncio
 import hmac
 import ipaddress
 import re
@@ -40,7 +41,7 @@ HEADERS = {
 }
 # Browsers take it of this machine alone, as there is no TLS; of others they call it an error.
 OPENER = {"cross-origin-opener-policy": "same-origin"}
-CURE = "open the address that `ground page` or `blimp demo` has printed"
+CURE = "open the address that ground page or blimp demo has printed"
 LOOPBACK = ("127.0.0.1", "localhost", "::1")
 _OPEN = re.compile(r"/|/static/.*|/api/sign-in")  # no secret in it, or a check of its own
 PROTOCOL = "blimp"  # of a WebSocket; a browser's cannot send other headers, so
@@ -87,7 +88,7 @@ class Access:
     """ASGI middleware: refuses what may not pass, and leaves the role in the scope's state.
 
     is_open: it listens on the network, where it is called by any address of this machine.
-    rate: of the requests of strangers, all together.
+    rate: of the requests of strangers, all together. Who has a token does not wait.
     """
 
     def __init__(self, app: ASGIApp, *, tokens: Tokens, is_open: bool, rate: Rate) -> None:
@@ -108,8 +109,10 @@ class Access:
         is_known = token is not None and self._tokens.are_in(token.encode(errors="replace"))
         if is_known:
             scope["state"]["visit"].known()
-        elif not self._rate.take():
+        elif (delay_s := self._rate.take()) is None:
             refusal = (429, "too many requests without a token")
+        elif delay_s > 0.0:
+            await asyncio.sleep(delay_s)
         is_free = scope["type"] == "http" and _OPEN.fullmatch(scope["path"])
         if refusal is None and role is None and not is_free:
             missing = token is None

@@ -23,6 +23,9 @@ from blimp.clock import Clock
 MAX_HEAD_BYTES = 16 * 1024  # browsers send under 2 KiB, and servers take 8 to 64
 BATCH = 16  # accepted in one turn of the loop: under 1 ms, so that no press waits longer for it
 SWEEP_S = 0.5
+# Between two batches of strangers who push each other out: some 4,000 a second are accepted then,
+# for a fourth of the processor, and who is there already is served in between.
+CROWDED_S = 0.003
 DEAF_S = 0.1  # for which nobody is accepted when the system is out of files
 
 
@@ -39,14 +42,16 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True):
     known: int = 384
     head_s: float = 5.0  # until the head of a request is there
     stranger_s: float = 60.0  # until a stranger's answer is read, or a token is seen
-    # Of strangers, each some 1 ms: the page's files, some 40 for a browser, and what is refused.
+    # Requests of strangers, each some 1 ms: the page's files, some 40 for a browser, and what is
+    # refused. More wait for their turn.
     requests_hz: float = 100.0
-    requests_at_once: int = 150
+    requests_at_once: int = 50
+    requests_wait_s: float = 2.0
 
 
 OPERATORS = Limits()
-# In the process of the room nobody waits for a stop: 48 phones may load the page in one instant.
-ROOMS = Limits(requests_hz=500.0, requests_at_once=2000)
+# In the room's process nobody waits for a stop, and 48 phones may load the page in one instant.
+ROOMS = Limits(requests_hz=500.0, requests_at_once=500, requests_wait_s=4.0)
 
 
 class Visit:
@@ -129,8 +134,11 @@ class Crowds:
         self._known = Crowd(most=limits.known, most_of_an_address=limits.known)
         self._end = end
 
-    def enter(self, visit: Visit) -> None:
-        self._let_end(self.strangers.add(visit))
+    def enter(self, visit: Visit) -> bool:
+        """Return whether another had to end for it."""
+        ended = self.strangers.add(visit)
+        self._let_end(ended)
+        return ended is not None
 
     def known(self, visit: Visit) -> None:
         if visit in self.strangers:
@@ -148,25 +156,31 @@ class Crowds:
 
 
 class Rate:
-    """So many a second, and so many at once after a pause."""
+    """So many a second, so many at once after a pause; more wait for their turn, up to `wait_s`.
 
-    def __init__(self, *, per_s: float, at_once: int, clock: Clock) -> None:
-        self._per_s, self._at_once, self._clock = per_s, at_once, clock
-        self._left, self._seen_s = float(at_once), clock.now_s()
+    Honest browsers that load the page at the same time come a little later then, not in vain.
+    """
 
-    @property
+    def __init__(self, *, per_s: float, at_once: int, wait_s: float, clock: Clock) -> None:
+        self._every_s, self._at_once, self._wait_s = 1.0 / per_s, at_once, wait_s
+        self._clock = clock
+        self._last_s = -float("inf")  # the turn of the newest, at an even pace
+
     def is_over(self) -> bool:
-        now_s = self._clock.now_s()
-        self._left = min(self._at_once, self._left + (now_s - self._seen_s) * self._per_s)
-        self._seen_s = now_s
-        return self._left < 1.0
+        return self._delay_s() > self._wait_s
 
-    def take(self) -> bool:
-        """Count one; return whether it is within the rate."""
-        if self.is_over:
-            return False
-        self._left -= 1.0
-        return True
+    def take(self) -> float | None:
+        """Take a turn; return in how many seconds it comes, None if that is too late."""
+        delay_s = self._delay_s()
+        if delay_s > self._wait_s:
+            return None
+        self._last_s += self._every_s
+        return delay_s
+
+    def _delay_s(self) -> float:
+        now_s = self._clock.now_s()
+        self._last_s = max(self._last_s, now_s - self._at_once * self._every_s)
+        return max(0.0, self._last_s + self._every_s - now_s)
 
 
 class Admission:
@@ -219,23 +233,29 @@ class Admission:
             self._loop.add_reader(self._listening, self._accept)
 
     def _accept(self) -> None:
+        is_crowded = False
         for _ in range(BATCH):
             try:
                 sock, peer = self._listening.accept()
             except (BlockingIOError, ConnectionAbortedError):
                 return
             except OSError:  # out of files, which strangers cannot cause: their number is limited
-                self._loop.remove_reader(self._listening)
-                self._loop.call_later(DEAF_S, self._listen)
+                self._pause(DEAF_S)
                 if (oldest := self._crowds.strangers.oldest()) is not None:
                     self._crowds.forget(oldest)
                     self._end(oldest)
                 return
             sock.setblocking(False)
             visit = Visit(sock, network_of(peer[0]), self._clock.now_s(), self._crowds)
-            self._crowds.enter(visit)
+            is_crowded |= self._crowds.enter(visit)
             if not self._read(visit):
                 self._loop.add_reader(sock, self._read, visit)
+        if is_crowded:
+            self._pause(CROWDED_S)
+
+    def _pause(self, seconds: float) -> None:
+        self._loop.remove_reader(self._listening)
+        self._loop.call_later(seconds, self._listen)
 
     def _read(self, visit: Visit) -> bool:
         """Read what is there of a head; return whether the visit is over or the server's by now."""
@@ -262,7 +282,7 @@ class Admission:
         self._loop.remove_reader(sock)
         if self._has_token(visit.head):
             visit.known()
-        elif self._rate.is_over:
+        elif self._rate.is_over():
             visit.left()
             self._end(visit)
             return

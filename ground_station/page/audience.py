@@ -43,7 +43,7 @@ MOST_KEPT = 64
 
 
 class Upstream(msgspec.Struct, frozen=True, kw_only=True):
-    """What the audience's process is told on its standard input."""
+    """What the audience's process reads from its standard input."""
 
     host: str
     port: int

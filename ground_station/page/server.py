@@ -227,7 +227,12 @@ class Page(Closing):
 
     def _make_server(self) -> Server:
         limits = ROOMS if self.tokens.is_audience else OPERATORS
-        rate = Rate(per_s=limits.requests_hz, at_once=limits.requests_at_once, clock=self._clock)
+        rate = Rate(
+            per_s=limits.requests_hz,
+            at_once=limits.requests_at_once,
+            wait_s=limits.requests_wait_s,
+            clock=self._clock,
+        )
         app = Starlette(
             routes=[
                 Route("/", self._index),

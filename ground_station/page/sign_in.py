@@ -65,7 +65,7 @@ class SignIn:
 
 
 def user_of(client: tuple[str, int], server: tuple[str, int]) -> int | None:
-    """Return the user whose program holds a connection of this machine; None if it cannot be told.
+    """Return the user whose program holds a connection of this machine; None if unknown.
 
     client, server: address and port of its two ends.
     """

@@ -68,14 +68,16 @@ def test_a_crowd_counts_right_after_any_order() -> None:
     assert crowd.oldest() is None
 
 
-def test_a_rate_allows_so_many_at_once_and_so_many_a_second() -> None:
+def test_a_rate_allows_so_many_at_once_and_lets_few_more_wait() -> None:
     clock = ManualClock()
-    rate = Rate(per_s=2.0, at_once=3, clock=clock)
-    assert [rate.take() for _ in range(5)] == [True, True, True, False, False]
+    rate = Rate(per_s=2.0, at_once=3, wait_s=1.0, clock=clock)
+    assert [rate.take() for _ in range(6)] == [0.0, 0.0, 0.0, 0.5, 1.0, None]
+    assert rate.is_over()
     clock.advance(1.0)
-    assert [rate.take() for _ in range(3)] == [True, True, False]
+    assert not rate.is_over()
+    assert [rate.take() for _ in range(3)] == [0.5, 1.0, None]
     clock.advance(3600.0)
-    assert sum(rate.take() for _ in range(10)) == 3
+    assert [rate.take() for _ in range(4)] == [0.0, 0.0, 0.0, 0.5]
 
 
 def test_a_network_of_64_bits_is_one_address() -> None:
