@@ -23,7 +23,7 @@ from starlette.datastructures import Headers, MutableHeaders
 from starlette.responses import JSONResponse
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from ground_station.page.admission import Rate
+from ground_station.page.admission import Rate, Visit
 from ground_station.report import Outcome
 
 Role = Literal["operator", "viewer"]
@@ -107,8 +107,11 @@ class Access:
         token = _token_of(scope, headers)
         role = self._tokens.role(token)
         is_known = token is not None and self._tokens.are_in(token.encode(errors="replace"))
+        visit: Visit = scope["state"]["visit"]
         if is_known:
-            scope["state"]["visit"].known()
+            visit.known()
+        elif visit.has_turn:
+            visit.has_turn = False
         elif (delay_s := self._rate.take()) is None:
             refusal = (429, "too many requests without a token")
         elif delay_s > 0.0:

@@ -57,7 +57,16 @@ ROOMS = Limits(requests_hz=500.0, requests_at_once=500, requests_wait_s=4.0)
 class Visit:
     """One connection. `head` is what came before the server has it."""
 
-    __slots__ = ("_crowds", "address", "began_s", "head", "is_over", "sock", "transport")
+    __slots__ = (
+        "_crowds",
+        "address",
+        "began_s",
+        "has_turn",
+        "head",
+        "is_over",
+        "sock",
+        "transport",
+    )
 
     def __init__(self, sock: socket.socket, address: str, began_s: float, crowds: "Crowds") -> None:
         self.sock: socket.socket | None = sock
@@ -65,6 +74,7 @@ class Visit:
         self.address = address
         self.began_s = began_s
         self.head = b""
+        self.has_turn = False  # at the rate of strangers' requests, for its first one
         self.is_over = False
         self._crowds = crowds
 
@@ -165,9 +175,6 @@ class Rate:
         self._every_s, self._at_once, self._wait_s = 1.0 / per_s, at_once, wait_s
         self._clock = clock
         self._last_s = -float("inf")  # the turn of the newest, at an even pace
-
-    def is_over(self) -> bool:
-        return self._delay_s() > self._wait_s
 
     def take(self) -> float | None:
         """Take a turn; return in how many seconds it comes, None if that is too late."""
@@ -279,13 +286,24 @@ class Admission:
         return True
 
     def _pass_on(self, visit: Visit, sock: socket.socket) -> None:
+        """Pass a whole head to the server; a stranger's when its turn comes."""
         self._loop.remove_reader(sock)
         if self._has_token(visit.head):
             visit.known()
-        elif self._rate.is_over():
+            self._serve_now(visit)
+            return
+        delay_s = self._rate.take()
+        if delay_s is None:
             visit.left()
             self._end(visit)
             return
+        visit.has_turn = True
+        self._loop.call_later(delay_s, self._serve_now, visit)
+
+    def _serve_now(self, visit: Visit) -> None:
+        sock = visit.sock
+        if sock is None:
+            return  # it was ended meanwhile
         visit.sock = None
         visit.began_s = self._clock.now_s()
         task = self._loop.create_task(self._connect(visit, sock))

@@ -217,6 +217,7 @@ class Page(Closing):
             self._loop.run_until_complete(self._server.serve())
         finally:
             self._loop.close()
+            self._server.close()
 
     def _upstream(self) -> Upstream:
         local = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(self._host, self._host)

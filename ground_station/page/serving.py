@@ -67,6 +67,9 @@ class Server(uvicorn.Server):
     async def shutdown(self, sockets: Sequence[socket.socket] | None = None) -> None:  # noqa: ARG002
         self._admission.close()
         await super().shutdown([])
+
+    def close(self) -> None:
+        """Let the loggers write again: of its last requests the loop tells while it is closed."""
         for name in LOGGERS:
             logging.getLogger(name).removeFilter(self._few_lines)
 
