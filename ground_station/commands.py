@@ -4,6 +4,7 @@
 """
 
 from contextlib import ExitStack
+from functools import partial
 from pathlib import Path
 from typing import Annotated
 
@@ -118,7 +119,7 @@ def watch(
     """Show the ship live until Ctrl-C. Lines of text, or JSON, if there is no terminal.
 
     Control of the ship that you took before is renewed meanwhile, and the ship comes down if
-    your link dies.
+    your link dies. In a terminal ! stops every motor at once, as ground estop does.
 
     \b
     Examples:
@@ -126,6 +127,7 @@ def watch(
       ground watch --look-only
       ground --json --timeout 10 watch > flight.jsonl
     """
+    from ground_station.watch import StopKey
     from ground_station.watch import watch as run
 
     this = session(context)
@@ -135,12 +137,15 @@ def watch(
             check_known(this.ship)
         if not look_only:
             stack.enter_context(this.heartbeat(stack.enter_context(this.kept_control())))
+        stops = stack.enter_context(this.client())
+        stops.ready_to_stop()
         found = run(
             reader=reader,
             vehicle=this.ship.vehicle,
             report=this.report,
             clock=this.clock,
             timeout_s=this.options.timeout_s,
+            stop_key=StopKey(partial(stops.estop, hear_all_s=ALL_ROADS_S)),
         )
     return report.DONE if found else report.NO_LINK
 

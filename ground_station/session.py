@@ -30,6 +30,7 @@ from ground_station.report import NOT_AUTHORISED, Outcome, ProgressLine, Report
 from ground_station.traced import root_span, traced
 
 if TYPE_CHECKING:
+    from blimp.link.stop_socket import StopSocket
     from blimp.link.telemetry import TelemetryReader
     from blimp.queue.resources import Grant
     from blimp.tasks.client import Reply, VehicleClient
@@ -114,11 +115,9 @@ class Session:
     @contextmanager
     def client(self, *, ship: Ship | None = None) -> Iterator["VehicleClient"]:
         """A client for commands that anybody may send. ship: another one than the options name."""
-        from blimp.link.stop_socket import StopSocket
         from blimp.tasks.client import VehicleClient
 
         ship = ship or self.ship
-        flight = flight_socket(ship, registry=self.registry)
         with (
             traced(report=self.report) as tracer,
             VehicleClient(
@@ -126,10 +125,17 @@ class Session:
                 vehicle=ship.vehicle,
                 signing_key=self.signing_keys,
                 tracer=tracer,
-                stop_road=None if flight is None else StopSocket(flight, clock=self.clock),
+                stop_road=self.stop_road(ship),
             ) as client,
         ):
             yield client
+
+    def stop_road(self, ship: Ship) -> "StopSocket | None":
+        """Return the way to a ship's flight process, None if that is not on this machine."""
+        from blimp.link.stop_socket import StopSocket
+
+        flight = flight_socket(ship, registry=self.registry)
+        return None if flight is None else StopSocket(flight, clock=self.clock)
 
     @contextmanager
     def pilots_client(self) -> Iterator["VehicleClient"]:

@@ -116,6 +116,8 @@ class FlightView(msgspec.Struct, frozen=True, kw_only=True):
         return _cut(Text(" " + (self.progress or ship.active_command), "bold"), width)
 
     def _message(self, ship: Snapshot, width: int) -> Text:
+        if ship.deaf:
+            return _cut(Text(f" A STOP MAY NOT ARRIVE: {ship.deaf} ", "bold white on red"), width)
         return _cut(Text(" " + (ship.messages[-1] if ship.messages else ""), "yellow"), width)
 
     # --- left: the map --------------------------------------------------------------------

@@ -1,19 +1,24 @@
 """`ground watch`: the live view in a terminal, lines of text or JSON elsewhere."""
 
+import os
 import signal
+import sys
+import threading
 from collections import deque
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, nullcontext, suppress
 from typing import Any
 
 from blimp.clock import Clock
-from blimp.errors import LinkError
+from blimp.errors import BlimpError, LinkError
 from blimp.link.telemetry import TelemetryReader
+from blimp.tasks.client import Reply
 from blimp.types import Snapshot
 from ground_station.map import Point
 from ground_station.report import Report, status_object
 from ground_station.view import FlightView, flight_line
 
+STOP_KEY = "!"  # with shift on most keyboards: nobody leans on it
 REDRAW_S = 0.2
 RETRY_S = 0.5
 TEXT_PERIOD_S = 1.0
@@ -49,12 +54,64 @@ class Watch:
             self.trail.append((north, east))
 
 
+class StopKey:
+    """Stops the ship when STOP_KEY is pressed in a terminal. `words` says what became of it.
+
+    stop: sends the stop and waits for its reply. It has a connection of its own, which is there
+    before the press.
+    """
+
+    def __init__(self, stop: Callable[[], Reply]) -> None:
+        self._stop = stop
+        self.words = f"{STOP_KEY} stops every motor at once"
+
+    @contextmanager
+    def listening(self) -> Iterator[None]:
+        """Take keys as they are pressed, without an echo."""
+        if not sys.stdin.isatty():
+            yield
+            return
+        import termios
+        import tty
+
+        terminal = sys.stdin.fileno()
+        before = termios.tcgetattr(terminal)
+        tty.setcbreak(terminal)
+        threading.Thread(target=self._listen, args=(terminal,), daemon=True).start()
+        try:
+            yield
+        finally:
+            termios.tcsetattr(terminal, termios.TCSADRAIN, before)
+
+    def _listen(self, terminal: int) -> None:
+        with suppress(OSError):  # the terminal is gone
+            while key := os.read(terminal, 1):
+                if key == STOP_KEY.encode():
+                    threading.Thread(target=self._press, daemon=True).start()
+
+    def _press(self) -> None:
+        self.words = "emergency stop: on its way"
+        try:
+            reply = self._stop()
+        except BlimpError as error:
+            self.words = f"emergency stop: {error}"
+            return
+        roads = ", ".join(f"{road} {ms:.0f} ms" for road, ms in reply.roads_ms.items())
+        self.words = f"emergency stop: {reply.state} {reply.reason} {roads}"
+
+
 def watch(
-    *, reader: TelemetryReader, vehicle: str, report: Report, clock: Clock, timeout_s: float | None
+    *,
+    reader: TelemetryReader,
+    vehicle: str,
+    report: Report,
+    clock: Clock,
+    timeout_s: float | None,
+    stop_key: StopKey | None = None,
 ) -> bool:
     """Show the ship until Ctrl-C, SIGTERM or `timeout_s`. Returns whether it ever published.
 
-    Waits for a broker that becomes unreachable. Raises LinkError if there is none at first.
+    stop_key: listened to in a terminal. Waits for a broker that becomes unreachable. Raises LinkError if there is none at first.
     """
     reader.latest()
     state = Watch(clock=clock)
@@ -65,7 +122,7 @@ def watch(
             if report.as_json or not report.out_is_terminal:
                 _print(news, state, report, clock, end_s)
             else:
-                _draw(news, state, vehicle, clock, end_s)
+                _draw(news, state, vehicle, clock, end_s, stop_key)
         except KeyboardInterrupt:
             pass
     return state.snapshot is not None
@@ -102,21 +159,26 @@ def _draw(
     vehicle: str,
     clock: Clock,
     end_s: float | None,
+    stop_key: StopKey | None,
 ) -> None:
     from rich.console import Console
     from rich.live import Live
 
     # The alternate screen: leaving it, however that comes, gives the terminal back as it was.
-    with Live(console=Console(), screen=True, auto_refresh=False) as live:
+    with (
+        nullcontext() if stop_key is None else stop_key.listening(),
+        Live(console=Console(), screen=True, auto_refresh=False) as live,
+    ):
         for found in news:
             if isinstance(found, tuple):
                 state.take(*found)
+            words = "" if stop_key is None else stop_key.words
             view = FlightView(
                 vehicle=vehicle,
                 snapshot=state.snapshot,
                 age_s=state.age_s,
                 trail=list(state.trail),
-                progress=found if isinstance(found, str) else "",
+                progress=found if isinstance(found, str) else words,
             )
             live.update(view, refresh=True)
             if end_s is not None and clock.now_s() >= end_s:

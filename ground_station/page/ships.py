@@ -32,7 +32,6 @@ from ground_station.report import Outcome, Report
 from ground_station.session import Session, outcome_of
 
 STOP_S = 5.0
-READY = "ready"  # the id of no command
 MAX_SHIPS = 64
 LINK_LOSS = (
     (LINK_HOLD_S, "holds its place"),
@@ -107,8 +106,8 @@ class BrokerShips(Closing):
         )
 
     def ready(self, vehicle: str) -> None:
-        """Connect a ship's client. Raises LinkError."""
-        self._client(vehicle).result(READY)  # a question is what connects all that it has
+        """Connect a ship's stops, and keep them connected. Does not wait."""
+        self._client(vehicle).ready_to_stop()
 
     def stop(self, vehicle: str) -> dict[str, Any]:
         """Stop on a connection that is kept: the first press must not wait for one."""
@@ -148,8 +147,12 @@ class BrokerShips(Closing):
             if vehicle not in self._clients:
                 if len(self._clients) >= MAX_SHIPS:
                     raise ConfigError(f"{vehicle}: {MAX_SHIPS} ships are known already")
+                session, broker = self._session, self._ship.broker
                 self._clients[vehicle] = VehicleClient(
-                    self._ship.broker, vehicle, signing_key=self._session.signing_keys
+                    broker,
+                    vehicle,
+                    signing_key=session.signing_keys,
+                    stop_road=session.stop_road(Ship(vehicle=vehicle, broker=broker)),
                 )
             return self._clients[vehicle]
 

@@ -31,7 +31,8 @@ export const panel = {
       if (ageS >= OLD_S) trip.root.hidden = true;
     };
     const failsafe = element("p", { class: "failsafe", role: "status", hidden: true });
-    box.append(element("div", { class: "numbers-grid" }, ...all.map((one) => one.root)), failsafe);
+    const deaf = element("p", { class: "failsafe", role: "alert", hidden: true, "data-testid": "deaf" });
+    box.append(element("div", { class: "numbers-grid" }, ...all.map((one) => one.root)), failsafe, deaf);
     return {
       hear(kind, content) {
         const known_ms = kind === "latency" ? content.ms : kind === "command" ? content.stages.flight : null;
@@ -60,6 +61,8 @@ export const panel = {
         else wind.set(windWords(content.wind_ned_mps), ages.wind_ned_mps);
         failsafe.hidden = !content.failsafe;
         say(failsafe, content.failsafe ? `FAILSAFE: ${content.failsafe}` : NO_WORDS);
+        deaf.hidden = !content.deaf; // a recording of an older version has none
+        say(deaf, content.deaf ? `A STOP MAY NOT ARRIVE: ${content.deaf}` : NO_WORDS);
       },
     };
   },
