@@ -111,7 +111,8 @@ def watch(
 ) -> bool:
     """Show the ship until Ctrl-C, SIGTERM or `timeout_s`. Returns whether it ever published.
 
-    stop_key: listened to in a terminal. Waits for a broker that becomes unreachable. Raises LinkError if there is none at first.
+    stop_key: listened to in a terminal. Waits for a broker that becomes unreachable. Raises
+    LinkError if there is none at first.
     """
     reader.latest()
     state = Watch(clock=clock)
