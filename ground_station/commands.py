@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
+from msgspec import structs
 
 from blimp.errors import LinkError
 from blimp.suggest import suggestion
@@ -455,6 +456,8 @@ def estop(context: typer.Context) -> int:
         reply = client.estop(
             timeout_s=this.options.timeout_s, on_silence=say_why, hear_all_s=ALL_ROADS_S
         )
+    if reply.roads_ms and this.report.as_json:
+        reply = structs.replace(reply, result={**reply.result, "roads_ms": reply.roads_ms})
     status = this.reply(reply, line)
     if reply.roads_ms and not this.report.as_json:
         roads = sorted(reply.roads_ms.items(), key=lambda road: road[1])

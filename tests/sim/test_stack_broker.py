@@ -1,5 +1,6 @@
 """The broker of a ship in flight dies with damaged files and comes back; the ship flies on."""
 
+import json
 import shutil
 import signal
 import tempfile
@@ -9,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from blimp.service.broker_files import DATA
+from blimp.tasks.client import VehicleClient
 from tests.disk import small_disk
 from tests.sim.running import RunningStack
 from tests.sim.test_stack import climb
@@ -132,6 +134,14 @@ def test_a_disk_that_is_full_under_all_of_it_and_the_ship_flies_on(
                 assert stack.pid("flight") == flight
                 assert world.truth().altitude_m > 0.3
                 assert not world.report().outputs_safe
+                disk.fill()
+                # As from another machine: it is published, and stored nowhere.
+                with VehicleClient(stack.ready["broker"], "twin") as far:
+                    reply = far.estop(timeout_s=10.0)
+                    assert (reply.state, set(reply.roads_ms)) == ("SUCCESS", {"broadcast"})
+                assert world.report().outputs_safe
+                here = stack.ground("estop")  # its socket needs no broker at all
+                assert "socket" in json.loads(here.stdout)["result"]["roads_ms"]
                 disk.free()
                 stack.wait_until(
                     lambda: stack.ground("--timeout", "5", "ping").status == 0, within_s=60.0
