@@ -15,7 +15,7 @@ FUZZ ?= 1000000
 
 .DEFAULT_GOAL := help
 .PHONY: help demo quick test show pictures coverage guests check docs format bench
-.PHONY: faults boundaries kills server-kills flight-kills soak canvas releases events fuzz celery platforms clean
+.PHONY: faults boundaries kills server-kills stop-kills flight-kills soak canvas releases events fuzz celery platforms clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):[^#]*## /  make \1\t/' | expand -t 22
@@ -83,6 +83,9 @@ kills: $(VENV)/dev.installed ## KILLS (1000) kills under load, aimed at the bodi
 
 server-kills: $(VENV)/dev.installed ## kill the server with each appendfsync, and cut its power
 	$(BIN)/python -m tests.faults.server_kills
+
+stop-kills: $(VENV)/dev.installed ## press 1000 stops as a killed broker comes back, its streams harmed
+	$(BIN)/python -m benchmarks.estop --deaths 1000
 
 flight-kills: $(VENV)/demo.installed ## kill worker, flight process and supervisor in flight
 	$(BIN)/python -m benchmarks.flight_kills

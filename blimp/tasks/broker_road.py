@@ -86,7 +86,7 @@ class BrokerRoad(Closing):
             try:
                 self._take_new()
                 self._travel()
-            except (OSError, ValueError, hiredis.ProtocolError) as error:
+            except Exception as error:  # whatever an answer was: the stop must go out
                 self.trouble = self._named(error)
                 self._failures += 1
                 self._link.close()
@@ -137,7 +137,11 @@ class BrokerRoad(Closing):
         return [stop for stop in self._stops.values() if not stop.roads_ms]
 
     def _salvo(self) -> list[Command]:
-        """Return what is to be sent of the stops under way."""
+        """Return what is to be sent of the stops under way.
+
+        One that nobody waits for any more is sent no more: the ship may have been armed since.
+        """
+        self._forget_ended()
         now_s, found = self._clock.now_s(), list[Any]()
         for stop in self._stops.values():
             for id, road in ((stop.id, "broadcast"), (stop.task_id, "queue")):
@@ -200,7 +204,7 @@ class BrokerRoad(Closing):
             del self._stops[stop.id]
             self._queued.discard(stop.id)
             for id in (stop.id, stop.task_id):
-                if self._watched.pop(result_key(id), None) is not None:
+                if self._watched.pop(result_key(id), None) is not None and self._link.is_open:
                     self._link.send(("watched", ("UNSUBSCRIBE", result_key(id))))
 
     def _sleep(self, timeout_s: float) -> None:

@@ -150,8 +150,8 @@ class StopSender(Closing):
         return 2 + (self._local is not None)
 
     def patience_s(self) -> float:
-        """Return for how long a stop may still be on its way, by the best of the links."""
-        return min((road.patience_s() for road in self._all_roads()), default=0.0)
+        """Return for how long after the press a stop may still be on its way."""
+        return max((road.patience_s() for road in self._all_roads()), default=0.0)
 
     def trouble(self, *, is_over: bool = False) -> Exception | None:
         """Return why no broker is there; None if one is, or if one may still answer.
@@ -177,7 +177,9 @@ class StopSender(Closing):
     def broadcast(self, stop: Stop, *, now_s: float, database: int) -> list[Command]:
         """Return the commands of the road `broadcast`. now_s: the broker's time."""
         plain = {"id": stop.id, "name": "estop", "payload": {"source": self._source}}
-        document = sealed(plain, self._signer, exchange=self.exchange, now_s=lambda: now_s)
+        # Dated without a key, too: TCP delivers what it has whenever the link is back.
+        document = {"sent_s": now_s}
+        document |= sealed(plain, self._signer, exchange=self.exchange, now_s=lambda: now_s)
         body, keys = to_json(document), Keys()
         stream, channel = keys.fanout(self.exchange), keys.channel(self.exchange, database=database)
         head = pack_broadcast(body, exchange=self.exchange).head

@@ -17,10 +17,12 @@ from blimp.link.mailbox import MailboxClient
 from blimp.link.stop_socket import StopSocket
 from blimp.queue import TaskApp
 from blimp.queue.protocol.message import EMERGENCY, TaskMessage
+from blimp.queue.protocol.signing import FRESH_S
 from blimp.tasks.app import build_ship_app
 from blimp.tasks.client import STOP_ID, VehicleClient
-from blimp.tasks.stop import KEPT_S
-from tests.queue.conftest import DEADLINE_S, working
+from blimp.tasks.stop import KEPT_S, Stop, StopSender
+from tests.broker import EmbeddedBroker
+from tests.queue.conftest import DEADLINE_S, Silence, wait_until, working
 from tests.tasks.ship import FlightSide
 from tests.tcp_link import TcpLink
 
@@ -124,6 +126,47 @@ def test_a_stop_that_waited_for_long_in_the_queue_stops_nothing(
         assert app.result("old.queue").wait(DEADLINE_S).state == "EXPIRED"
         reply = ground.estop(timeout_s=DEADLINE_S)
     assert {command.id for command in ship.named("estop")} == {reply.id}
+
+
+def test_a_stop_that_was_given_up_is_not_sent_when_the_broker_is_back(
+    ship: FlightSide, mailbox: MailboxClient, own_broker: EmbeddedBroker
+) -> None:
+    """The ship may have been armed since, and fly."""
+    url = own_broker.url
+    with (
+        build_ship_app(vehicle="twin", broker=url, mailbox=mailbox) as app,
+        working(app, name="twin"),
+        VehicleClient(url, "twin") as ground,
+    ):
+        first = ground.estop(timeout_s=DEADLINE_S)
+        own_broker.stop()
+        with pytest.raises(LinkError):
+            ground.estop(timeout_s=0.5)
+        own_broker.start()
+        second = ground.estop(timeout_s=DEADLINE_S)
+        assert {command.id for command in ship.named("estop")} == {first.id, second.id}
+
+
+@pytest.mark.parametrize("key", [None, KEY], ids=["plain", "signed"])
+def test_a_stop_that_a_link_delivers_late_stops_nothing(
+    ship: FlightSide, mailbox: MailboxClient, server: redis.Redis, url: str, key: str | None
+) -> None:
+    """TCP keeps what it has for minutes, and delivers it when the link is back."""
+    with build_ship_app(vehicle="twin", broker=url, mailbox=mailbox, signing_key=key) as app:
+        sender = StopSender(
+            brokers=app.brokers, vehicle="twin", queue=app.queue, source="late",
+            signer=app.signer, clock=SystemClock(),
+        )  # fmt: skip
+        late = Stop(id="late", clock=SystemClock())
+        log = Silence()
+        with working(app, name="twin", log=log), VehicleClient(url, "twin", signing_key=key) as now:
+            assert now.estop(timeout_s=DEADLINE_S).state == "SUCCESS"
+            sent_s = app.broker_clock.now_s() - FRESH_S - 1.0
+            for _, words in sender.broadcast(late, now_s=sent_s, database=0):
+                server.execute_command(*words)
+            wait_until(lambda: log.events("broadcast unreadable"), "it did not arrive")
+            assert now.estop(timeout_s=DEADLINE_S).state == "SUCCESS"
+    assert "late" not in {command.id for command in ship.named("estop")}
 
 
 # --- slow links ----------------------------------------------------------------------------------

@@ -91,7 +91,7 @@ class BroadcastReceiver:
         self._started_s = app.clock.now_s()
         self._links: list[RedisServer] = []
         self._clocks: dict[str, BrokerClock] = {}
-        if app.signer is not None and app.capabilities.on_redis:
+        if app.capabilities.on_redis:
             for url in app.brokers.urls:
                 # As patient as the connection: else a slow link is one that no stop passes.
                 self._links.append(RedisServer(url, timeout_s=app.timeout_s))
@@ -168,6 +168,8 @@ class BroadcastReceiver:
                         del document[name]
                 self.app.signer.check_document(document, broadcast.signature, place=place)
                 self._check_fresh(broadcast, url)
+            elif broadcast.sent_s is not None:
+                self._check_age(broadcast.sent_s, url)
             if broadcast.name == REVOKE and not isinstance(broadcast.payload.get("id"), str):
                 raise MessageError("payload: must name the id of a task")
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError, MessageError) as error:
@@ -200,12 +202,17 @@ class BroadcastReceiver:
             raise NotGenuine("seal or sent_s is missing: its sender is of an older version")
         self._window.admit(broadcast.seal)
         up_s = self.app.clock.now_s() - self._started_s
-        clock = self._clocks.get(url, self.app.broker_clock)
-        age_s = clock.age_s(broadcast.sent_s, limit_s=min(FRESH_S, up_s))
-        if not abs(age_s) <= FRESH_S:
-            raise NotGenuine(f"{age_s:.0f} s old by the broker's clock: the limit is {FRESH_S:g}")
+        age_s = self._check_age(broadcast.sent_s, url, limit_s=min(FRESH_S, up_s))
         if age_s > up_s:  # the window knows nothing of that time
             raise NotGenuine("it was sent before this worker started")
+
+    def _check_age(self, sent_s: float, url: str, *, limit_s: float = FRESH_S) -> float:
+        """Return the age of a broadcast. Raises NotGenuine if it is too old, or of the future."""
+        clock = self._clocks.get(url, self.app.broker_clock)
+        age_s = clock.age_s(sent_s, limit_s=limit_s)
+        if not abs(age_s) <= FRESH_S:
+            raise NotGenuine(f"{age_s:.0f} s old by the broker's clock: the limit is {FRESH_S:g}")
+        return age_s
 
     def unreadable(self, error: Exception) -> None:
         if isinstance(error, NotGenuine):
