@@ -37,13 +37,12 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-import redis
-
 from benchmarks.figures import print_figures, print_progress
 from blimp.config import signing_keys_from_environment
 from blimp.link.paths import RuntimePaths, emergency_socket
 from blimp.service.stack_process import StackProcess
 from blimp.tasks.client import VehicleClient
+from tests.faults.harm import HARMS, harm
 from tests.faults.stepped import stepped_server
 from tests.tcp_link import TcpLink
 
@@ -237,35 +236,9 @@ def measure_links(*, times: int) -> bool:
 # --- deaths of the broker ------------------------------------------------------------------------
 
 STREAMS = (f"blimp:fanout:blimp.{VEHICLE}.emergency", f"blimp:queue:blimp.{VEHICLE}:level:0")
-LAST_ID = "18446744073709551615-18446744073709551615"
 DAY_S = 86_400.0
 BACK_S = 1.0
 ALL_ROADS_S = 5.0
-
-
-def harm(client: Any, what: str, stream: str, ahead_s: float) -> None:
-    """Do to `stream` what a hostile or broken program could."""
-    entry = {"h": "x", "b": "y"}
-    ahead = f"{int((time.time() + ahead_s) * 1000)}-0"
-    with contextlib.suppress(redis.ResponseError):  # it is in such a state already
-        if what in ("emptied", "ahead and emptied", "of another type"):
-            if what == "ahead and emptied":
-                client.xadd(stream, entry, id=ahead)
-            client.delete(stream)
-        if what in ("ahead", "ahead and deleted"):
-            client.xadd(stream, entry, id=ahead)
-        if what == "ahead and deleted":
-            client.xdel(stream, ahead)
-        if what == "filled":
-            client.xadd(stream, entry, id=LAST_ID)
-        if what == "of another type":
-            client.set(stream, "x")
-
-
-HARMS = (
-    "none", "emptied", "ahead", "ahead and deleted", "ahead and emptied", "filled",
-    "of another type",
-)  # fmt: skip
 
 
 def measure_deaths(*, times: int, seed: int) -> bool:
@@ -281,7 +254,7 @@ def measure_deaths(*, times: int, seed: int) -> bool:
                 answers_s = time.monotonic()
                 what = chance.choice(HARMS)
                 for stream in STREAMS[: chance.choice((1, 1, 2))]:
-                    harm(server.client, what, stream, offset_s + chance.uniform(1.0, DAY_S))
+                    harm(server.client, what, stream, ahead_s=offset_s + chance.uniform(1.0, DAY_S))
                 with contextlib.ExitStack() as ends:
                     fresh = VehicleClient(server.url, VEHICLE)
                     client = ends.enter_context(fresh) if number % 2 else warm

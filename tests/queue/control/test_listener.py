@@ -3,7 +3,6 @@
 import os
 import signal
 import time
-from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -14,67 +13,26 @@ from blimp.queue.control.extension import ControlExtension
 from blimp.queue.control.listener import DEAF_S
 from blimp.queue.extensions import Broadcast
 from tests.broker import EmbeddedBroker
+from tests.faults.harm import HARMS, REFUSING, harm
 from tests.queue.conftest import DEADLINE_S, Silence, wait_until, working
 
 STREAM = "blimp:fanout:tests.emergency"
-LAST_ID = "18446744073709551615-18446744073709551615"
 
 
-def hour_ahead() -> str:
-    return f"{int((time.time() + 3600) * 1000)}-0"
-
-
-def read_ahead(server: redis.Redis) -> None:
-    server.xadd(STREAM, {"h": "x", "b": "y"}, id=hour_ahead())
-
-
-def emptied(server: redis.Redis) -> None:
-    server.delete(STREAM)
-
-
-def an_entry_ahead(server: redis.Redis) -> None:
-    id = server.xadd(STREAM, {"h": "x", "b": "y"}, id=hour_ahead())
-    server.xdel(STREAM, id)
-
-
-def ahead_then_emptied(server: redis.Redis) -> None:
-    an_entry_ahead(server)
-    server.delete(STREAM)
-
-
-def filled(server: redis.Redis) -> None:
-    server.xadd(STREAM, {"h": "x", "b": "y"}, id=LAST_ID)
-
-
-def of_another_type(server: redis.Redis) -> None:
-    server.delete(STREAM)
-    server.set(STREAM, "x")
-
-
-def moved(server: redis.Redis) -> None:
-    server.delete(STREAM)
-    server.xadd(STREAM, {"h": "x", "b": "y"}, id="1-1")
-
-
-HARMS: list[Callable[[Any], None]] = [
-    emptied, read_ahead, an_entry_ahead, ahead_then_emptied, filled, of_another_type, moved,
-]  # fmt: skip
-
-
-@pytest.mark.parametrize("harm", HARMS, ids=lambda harm: harm.__name__)
+@pytest.mark.parametrize("what", HARMS)
 @pytest.mark.parametrize("is_published", [True, False], ids=["published", "kept"])
 def test_a_stop_is_heard_after_the_stream_was_harmed(
-    app: TaskApp, server: redis.Redis, harm: Callable[[Any], None], is_published: bool
+    app: TaskApp, server: redis.Redis, what: str, is_published: bool
 ) -> None:
     """kept: by the stream alone, as a sender of an older version sends it."""
     app.on_broadcast("stop")(lambda broadcast: {})
     with working(app):
         assert app.broadcast("stop").get(DEADLINE_S) == {}
-        harm(server)
+        harm(server, what, STREAM)
         if is_published:
             for _ in range(2):
                 assert app.broadcast("stop").get(DEADLINE_S) == {}
-        elif harm not in (filled, of_another_type):  # such a sender cannot write there
+        elif what not in REFUSING:  # such a sender cannot write there
             body = b'{"id": "kept", "name": "stop"}'
             head = b'{"headers": {}, "properties": {"delivery_info": {}}}'
             server.xadd(STREAM, {"h": head, "b": body})

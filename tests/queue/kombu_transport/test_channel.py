@@ -15,6 +15,7 @@ from blimp.queue.brokers.base import Found
 from blimp.queue.brokers.streams.store import DONE, LOST, Counts, DeadLetters
 from blimp.queue.brokers.streams.visibility import StreamsSession
 from blimp.queue.redis.client import Link
+from tests.faults.harm import HARMS, harm
 from tests.queue.brokers.streams.completions import complete
 from tests.queue.conftest import wait_until
 from tests.queue.kombu_transport.conftest import (
@@ -311,6 +312,22 @@ def test_a_fanout_exchange_reaches_every_listener(connect: Connect) -> None:
         assert basket.take_bodies(1) == [0]
     send(connect(), "task")
     assert tasks.take_bodies(1) == ["task"]
+
+
+@pytest.mark.parametrize("what", HARMS)
+def test_a_listener_outlives_what_happens_to_the_stream_of_its_exchange(
+    connect: Connect, server: redis.Redis, what: str
+) -> None:
+    """Celery's pidbox and events are such listeners."""
+    exchange = kombu.Exchange("all", type="fanout")
+    basket = Basket(connect(), kombu.Queue("l", exchange))
+    producer = connect().Producer(exchange=exchange)
+    producer.publish("before", routing_key="")
+    assert basket.take_bodies(1) == ["before"]
+    harm(server, what, "blimp:fanout:all")
+    basket.is_empty()  # what the harm put there is no message
+    producer.publish("after", routing_key="")
+    assert basket.take_bodies(1) == ["after"]
 
 
 def test_a_broadcast_wakes_a_consumer_whose_prefetch_is_full(connect: Connect) -> None:
