@@ -325,7 +325,9 @@ def test_a_listener_outlives_what_happens_to_the_stream_of_its_exchange(
     producer.publish("before", routing_key="")
     assert basket.take_bodies(1) == ["before"]
     harm(server, what, "blimp:fanout:all")
-    basket.is_empty()  # what the harm put there is no message
+    basket.is_empty()  # what the harm put there is no message, but it is read
+    if what == "an entry ahead":
+        server.delete("blimp:fanout:all")
     producer.publish("after", routing_key="")
     assert basket.take_bodies(1) == ["after"]
 
