@@ -95,7 +95,8 @@ def _vehicle(name: str) -> str:
         *(f"blimp:{part}:*celery.pidbox*" for part in ("exchange", "fanout", "queue")),
     ]  # fmt: skip
     rules = f"{_CONNECT} {_DATA} +@pubsub +info {_NEVER} +client|unblock"
-    return f"{rules} {_keys('~', own)} &{_RESULTS} &blimp:pool:* &blimp:fanout:{queue}.*"
+    channels = [_RESULTS, "blimp:pool:*", f"blimp:fanout:{queue}.*", "blimp:fanout:*celery.pidbox*"]
+    return f"{rules} {_keys('~', own)} {_keys('&', channels)}"
 
 
 def _keys(kind: str, patterns: Sequence[str]) -> str:

@@ -12,14 +12,18 @@ import selectors
 import socket
 import threading
 from collections import Counter, deque
+from hashlib import sha1
 from pathlib import Path
 from typing import Protocol
 
 import msgspec
 
 from blimp.queue.brokers.streams.store import SCRIPTS
+from blimp.queue.control.listener import LOOK
 from blimp.queue.results.redis_backend import STORE
 from tests.faults import resp
+
+SUBSCRIBED = b">3\r\n$9\r\nsubscribe\r\n"  # what answers SUBSCRIBE in RESP3
 
 
 class Command(msgspec.Struct, frozen=True, kw_only=True):
@@ -172,7 +176,8 @@ class Proxy:
         return self.fault is None or self.fault.before(command)
 
     def _answer(self, pair: _Pair, reply: bytes) -> bool | None:
-        if reply[0] == resp.PUSH or not pair.asked:
+        is_push = reply[0] == resp.PUSH and not reply.startswith(SUBSCRIBED)
+        if is_push or not pair.asked:
             return True
         command = pair.asked.popleft()
         return self.fault is None or self.fault.after(command)
@@ -181,6 +186,8 @@ class Proxy:
         name = asked[0].decode().upper()
         if name == "EVALSHA":
             return self._names.get(asked[1].decode(), name)
+        if name == "EVAL":
+            return self._names.get(sha1(asked[1], usedforsecurity=False).hexdigest(), name)
         if name in ("CLIENT", "SCRIPT", "XGROUP", "CONFIG"):
             return f"{name} {asked[1].decode().upper()}"
         return name
@@ -195,4 +202,6 @@ class Proxy:
 
 def _script_names() -> dict[str, str]:
     """Return the name of each script by its hash."""
-    return {script.digest: name for name, script in {**SCRIPTS, "store": STORE}.items()}
+    return {
+        script.digest: name for name, script in {**SCRIPTS, "store": STORE, "look": LOOK}.items()
+    }

@@ -33,7 +33,16 @@ BASELINES = 3
 TRIES = 4
 # How many of these there are depends on the clock, or on how many connections are open at once:
 # numbered last, in this order.
-TIMED = ("take", "XREAD", "XREADGROUP", "renew", "CLIENT SETINFO", "CLIENT ID", "CLIENT UNBLOCK")
+TIMED = (
+    "take",
+    "look",
+    "PUBLISH",
+    "XREADGROUP",
+    "renew",
+    "CLIENT SETINFO",
+    "CLIENT ID",
+    "CLIENT UNBLOCK",
+)
 NEVER = "never reached"
 
 

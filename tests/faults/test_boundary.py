@@ -8,7 +8,7 @@ from tests.faults.shot import CLIENT_TARGETS, WORKER_TARGETS, Point, Target
 
 SERVER_EVERY = 3  # of the boundaries; each costs a start of the server
 # What a worker must be killed at, whatever else it asks of its server.
-WORKERS = {"take", "complete", "renew", "release", "dead_letter", "XREADGROUP", "XREAD"}
+WORKERS = {"take", "complete", "renew", "release", "dead_letter", "XREADGROUP", "look"}
 CLIENTS = {"put", "put_many", "broadcast"}
 
 

@@ -35,12 +35,12 @@ QUIET_PROBE_S = 5.0  # of one that only hears of revocations, which it also load
 POLL_S = 0.2  # between two looks, if the server does not let this user subscribe
 DEAF_S = 2 * PROBE_S + 0.5  # one probe may be late, and a round trip takes a moment
 CLOSE_S = 2.0
-MOST_LOOKED_AT = 64  # entries at one look, the newest
+MOSTLOOKED_AT = 64  # entries at one look, the newest
 MOST_REMEMBERED = 4096
 PROBE = b"probe "  # begins one: no JSON does
 
 # Returns the newest entries of each stream that are not older than ARGV[1] ms, at most ARGV[2].
-_LOOK = Script("""#!lua flags=no-writes
+LOOK = Script("""#!lua flags=no-writes
 local time = redis.call('TIME')
 local now_ms = time[1] * 1000 + math.floor(time[2] / 1000)
 local oldest = string.format('%.0f', math.max(0, now_ms - ARGV[1]))
@@ -157,7 +157,7 @@ class StreamsListener:
     def _look(self) -> None:
         """Ask for what the streams have kept."""
         streams = [self._keys.fanout(exchange) for exchange in self._routes]
-        words = (_LOOK.text, len(streams), *streams, int(KEPT_S * 1000), MOST_LOOKED_AT)
+        words = (LOOK.text, len(streams), *streams, int(KEPT_S * 1000), MOSTLOOKED_AT)
         self._link.send(("kept", ("EVAL", *words)))
 
     def _read(self, timeout_s: float) -> None:
@@ -194,7 +194,7 @@ class StreamsListener:
                     continue
                 self._remember(entry)
                 # What is of before the start is another's; what was published is done.
-                if not is_first and not self._knows(SEPARATOR.join(fields[1::2])):
+                if not is_first and not self._took(SEPARATOR.join(fields[1::2])):
                     self._receive(receive, fields)
 
     def _receive(self, receive: OnBroadcast, fields: list[bytes]) -> None:
@@ -207,6 +207,11 @@ class StreamsListener:
 
     def _knows(self, data: bytes) -> bool:
         return hashlib.blake2b(data, digest_size=16).digest() in self._heard
+
+    def _took(self, published: bytes) -> bool:
+        """Return whether an entry was published, too; further entries with it are copies."""
+        key = hashlib.blake2b(published, digest_size=16).digest()
+        return self._heard.pop(key, self) is not self
 
     def _remember(self, data: bytes) -> None:
         self._heard[hashlib.blake2b(data, digest_size=16).digest()] = None

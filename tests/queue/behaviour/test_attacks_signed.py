@@ -242,8 +242,12 @@ def test_a_recorded_emergency_stop_does_nothing_after_a_restart(
             latest: Any = server.xrange(fanout)
             server.xadd(fanout, latest[-1][1])
             after.broadcast("estop", id="again").get(DEADLINE_S)
-            assert worker.counts["copied"] == 1
-            assert worker.counts["not_genuine"] == len(copies)
+            wait_until(
+                lambda: (
+                    worker.counts["copied"] == 1 and worker.counts["not_genuine"] == len(copies)
+                ),
+                "the copies are not refused",
+            )
     assert heard == ["genuine", "again"]
     reasons = [line["reason"] for line in log.events("broadcast unreadable")]
     assert reasons[0] == "it was sent before this worker started"
