@@ -186,7 +186,7 @@ def test_the_sender_of_a_bad_message_hears_of_it(
     def add(a: int, b: int) -> int:
         return a + b
 
-    own = server.config_get("proto-max-bulk-len")
+    own: Any = server.config_get("proto-max-bulk-len")
     server.config_set("proto-max-bulk-len", 2**29)  # as a server has it that is not ours
     try:
         look.push("tests", raw)
