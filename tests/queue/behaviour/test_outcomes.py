@@ -1,6 +1,7 @@
 """How a task ends, and what is stored and reported of it."""
 
 import threading
+from typing import Any
 
 import pytest
 import redis
