@@ -11,7 +11,7 @@ from typing import Annotated
 import typer
 from msgspec import structs
 
-from blimp.errors import LinkError
+from blimp.errors import BlimpError, LinkError
 from blimp.suggest import suggestion
 from blimp.types import Mode
 from blimp.usage import number
@@ -449,7 +449,7 @@ def estop(context: typer.Context) -> int:
             return
         try:
             check_known(this.ship)
-        except LinkError as error:  # it may be there and send no telemetry: the stop goes on
+        except BlimpError as error:  # it may be there and send no telemetry: the stop goes on
             this.report.say(f"ground: {error}")
 
     with this.client() as client:

@@ -12,7 +12,7 @@ from blimp.config import GroundConfig, vehicle_name
 from blimp.errors import ConfigError, LinkError, NotAuthorised
 from blimp.link.paths import ON_BOARD_DIR, RuntimePaths, distrust
 from blimp.link.registry import Registration, read
-from blimp.queue.redis.urls import hide_password
+from blimp.queue.redis.urls import address_of, hide_password
 
 HEARD_LATELY_S = 30.0
 
@@ -48,11 +48,14 @@ def flight_socket(ship: Ship, *, registry: Path) -> Path | None:
     for stack in _stacks_or_none(registry):
         if (stack.vehicle, stack.broker) == (ship.vehicle, ship.broker):
             return RuntimePaths(Path(stack.runtime_dir)).flight
+    # A ship of the same name on another machine's broker is another ship.
     on_board = RuntimePaths(ON_BOARD_DIR)
     try:
-        return on_board.flight if on_board.vehicle.read_text() == ship.vehicle else None
-    except (OSError, ValueError):
+        is_here = address_of(ship.broker).is_of_this_machine
+        is_it = is_here and on_board.vehicle.read_text() == ship.vehicle
+    except (OSError, ValueError, ConfigError):
         return None
+    return on_board.flight if is_it else None
 
 
 def find_broker(*, config: GroundConfig, broker: str | None) -> str:

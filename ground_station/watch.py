@@ -10,7 +10,7 @@ from contextlib import contextmanager, nullcontext, suppress
 from typing import Any
 
 from blimp.clock import Clock
-from blimp.errors import BlimpError, LinkError
+from blimp.errors import LinkError
 from blimp.link.telemetry import TelemetryReader
 from blimp.tasks.client import Reply
 from blimp.types import Snapshot
@@ -63,7 +63,10 @@ class StopKey:
 
     def __init__(self, stop: Callable[[], Reply]) -> None:
         self._stop = stop
-        self.words = f"{STOP_KEY} stops every motor at once"
+        self.words = ""
+        self._pressed = (
+            threading.Lock()
+        )  # while a stop is under way, a key that is held does nothing
 
     @contextmanager
     def listening(self) -> Iterator[None]:
@@ -76,6 +79,7 @@ class StopKey:
 
         terminal = sys.stdin.fileno()
         before = termios.tcgetattr(terminal)
+        self.words = f"{STOP_KEY} stops every motor at once"
         tty.setcbreak(terminal)
         threading.Thread(target=self._listen, args=(terminal,), daemon=True).start()
         try:
@@ -90,12 +94,16 @@ class StopKey:
                     threading.Thread(target=self._press, daemon=True).start()
 
     def _press(self) -> None:
+        if not self._pressed.acquire(blocking=False):
+            return
         self.words = "emergency stop: on its way"
         try:
             reply = self._stop()
-        except BlimpError as error:
+        except Exception as error:
             self.words = f"emergency stop: {error}"
             return
+        finally:
+            self._pressed.release()
         roads = ", ".join(f"{road} {ms:.0f} ms" for road, ms in reply.roads_ms.items())
         self.words = f"emergency stop: {reply.state} {reply.reason} {roads}"
 

@@ -85,7 +85,7 @@ def _ground(vehicles: Sequence[str]) -> str:
 def _vehicle(name: str) -> str:
     queue = vehicle_queue(name)
     own = [
-        f"blimp:queue:{queue}[:.]*", f"blimp:exchange:{queue}*", f"blimp:fanout:{queue}*",
+        f"blimp:queue:{queue}[:.]*", f"blimp:exchange:{queue}*", f"blimp:fanout:{queue}.*",
         f"blimp:coalesce:{queue}:*", f"blimp:revoked:{queue}*", "blimp:queue::*",
         f"blimp.worker.{queue}.*",
         "blimp:ended:*", "blimp:sender:*", "blimp:published:*", "blimp-began-*",

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
 import select
 import threading
@@ -12,7 +11,7 @@ import hiredis
 
 from blimp.closing import Closing
 from blimp.errors import LinkError, NotAuthorised
-from blimp.queue.redis.eager import EagerConnection
+from blimp.queue.redis.eager import FIRST_ANSWER_S, ROUND_TRIPS, EagerConnection
 from blimp.queue.redis.keys import Keys, result_key
 from blimp.queue.redis.urls import hide_password, link_error
 
@@ -22,12 +21,10 @@ if TYPE_CHECKING:
     from blimp.tasks.stop import Stop, StopSender
 
 REPEAT_S = 0.2  # until a stop is confirmed; a slower link's round trip instead
-CONNECT_S = 30.0  # TCP tries longer; another attempt costs nothing then
-RETRY_S = 0.1  # after a broker that refused, or was lost
+RETRY_S = 0.1  # after a broker that refused, or was lost, while a stop waits
+MOST_RETRY_S = 5.0  # doubled up to it while none does
 ALIVE_S = 1.0  # between two questions on a connection on which nothing happens
-SILENCE_S = 0.5  # of a broker that has answered, until another connection is tried; then doubled
-FIRST_ANSWER_S = 60.0  # of one that has not: TCP sends again for as long on a link that loses
-ROUND_TRIPS = 4  # that an answer may take, before a lost packet is the better explanation
+SILENCE_S = 0.5  # of a broker that has answered, until another connection is tried
 GUESS_S = 1.0  # this machine's clock may be wrong by so much before a stop is dated again
 
 
@@ -41,7 +38,7 @@ class BrokerRoad(Closing):
         self._url = url
         self._sender = sender
         self._clock = clock
-        self._link = EagerConnection(url, timeout_s=CONNECT_S)
+        self._link = EagerConnection(url)
         self._lock = threading.Lock()
         self._new: list[Stop] = []
         self._stops: dict[str, Stop] = {}
@@ -50,8 +47,8 @@ class BrokerRoad(Closing):
         self._repeat_s = 0.0
         self._ahead_s: float | None = None  # the broker's clock of our monotonic one, at least
         self._failures = 0  # connections since the last answer
-        self._has_made_room = self._has_answered = False
-        self._is_connecting = self._closed = False
+        self._refused: dict[str, str] = {}  # what the broker said of a command, by its kind
+        self._has_made_room = self._closed = False
         self._wake_out, self._wake_in = os.pipe()
         self._thread: threading.Thread | None = None
         self.trouble: Exception | None = None
@@ -59,9 +56,10 @@ class BrokerRoad(Closing):
     def start(self) -> None:
         """Connect, and stay connected."""
         with self._lock:
-            if self._thread is None and not self._closed:
-                self._thread = threading.Thread(target=self._serve, name="stop", daemon=True)
-                self._thread.start()
+            if not self._closed and (self._thread is None or not self._thread.is_alive()):
+                thread = threading.Thread(target=self._serve, name="stop", daemon=True)
+                thread.start()
+                self._thread = thread
 
     def fire(self, stop: Stop) -> None:
         """Send `stop` now, and again until it is confirmed. Does not wait."""
@@ -73,13 +71,17 @@ class BrokerRoad(Closing):
 
     def patience_s(self) -> float:
         """Return for how long after the press this link may need for a confirmation."""
-        if self._is_connecting or not (self.trouble or self._has_answered):
+        if self.trouble is not None:
+            return 0.0
+        if not self._link.has_answered:
             return FIRST_ANSWER_S
-        return 0.0 if self.trouble else 2 * ROUND_TRIPS * (self._link.round_trip_s or 0.0)
+        return 2 * ROUND_TRIPS * (self._link.round_trip_s or 0.0)
 
     def silence(self) -> Exception | None:
         """Return what it means that this connection had no answer yet; None if it had one."""
-        return None if self._has_answered else link_error(self._url, TimeoutError("no answer yet"))
+        if self._link.has_answered:
+            return None
+        return link_error(self._url, TimeoutError("no answer yet"))
 
     def _serve(self) -> None:
         while not self._closed:
@@ -90,8 +92,10 @@ class BrokerRoad(Closing):
                 self.trouble = self._named(error)
                 self._failures += 1
                 self._link.close()
-                self._sleep(RETRY_S)
+            if not self._closed:
+                self._sleep()
         self._link.close()
+        os.close(self._wake_out)
 
     def _named(self, error: Exception) -> LinkError:
         if isinstance(error, PermissionError) and error.errno is None:  # the server's own words
@@ -100,14 +104,12 @@ class BrokerRoad(Closing):
 
     def _travel(self) -> None:
         """Connect, and send what there is to send, until the connection is lost."""
-        self._is_connecting = self.trouble is None
         self._queued.clear()
         self._watched.clear()
-        self._has_made_room = self._has_answered = False
-        try:
-            self._link.open(lambda: [("time", ("TIME",)), *self._salvo()])
-        finally:
-            self._is_connecting = False
+        self._refused.clear()
+        self._has_made_room = False
+        self._ahead_s = None  # this machine may have slept, and this may be another server
+        self._link.open(lambda: [("time", ("TIME",)), *self._salvo()])
         while not self._closed:
             until_s = self._repeat_s if self._unconfirmed() else self._clock.now_s() + ALIVE_S
             ready = self._link.wait(until_s - self._clock.now_s(), self._wake_out)
@@ -117,21 +119,14 @@ class BrokerRoad(Closing):
                 self._link.send(*self._salvo())
             if self._link.fileno() in ready:
                 for tag, answer in self._link.read():
-                    self._failures, self.trouble, self._has_answered = 0, None, True
                     self._answered(tag, answer)
+                if self._link.has_answered:
+                    self._failures, self.trouble = 0, self._refusal()
                 self._forget_ended()
+            if self._link.is_overdue(SILENCE_S * 2.0 ** min(self._failures, 6)):
+                raise TimeoutError(f"no answer for {self._link.silent_s:.1f} s")
             if not ready:
-                self._check_answers()
                 self._link.send(("time", ("TIME",)), *self._salvo())
-
-    def _check_answers(self) -> None:
-        """Raise TimeoutError if the broker has been silent for longer than its link explains."""
-        slow_s = ROUND_TRIPS * (self._link.round_trip_s or 0.0)
-        patience_s = min(FIRST_ANSWER_S, max(slow_s, SILENCE_S) * 2.0 ** min(self._failures, 8))
-        if not self._has_answered:
-            patience_s = FIRST_ANSWER_S
-        if self._link.silent_s > patience_s:
-            raise TimeoutError(f"no answer for {self._link.silent_s:.1f} s")
 
     def _unconfirmed(self) -> list[Stop]:
         return [stop for stop in self._stops.values() if not stop.roads_ms]
@@ -174,8 +169,26 @@ class BrokerRoad(Closing):
             self._sender.read(stop, road, answer)
         elif tag == "time" and not isinstance(answer, hiredis.ReplyError):
             self._learn_time(int(answer[0]) + int(answer[1]) / 1e6)
-        elif tag == "kept" and isinstance(answer, hiredis.ReplyError):
-            self._make_room(str(answer))
+        elif isinstance(answer, hiredis.ReplyError):
+            self._was_refused(tag, str(answer))
+        else:
+            self._refused.pop(tag, None)
+
+    def _was_refused(self, tag: str, reason: str) -> None:
+        kind, _, id = tag.partition(" ")
+        self._refused[kind] = reason
+        self._queued.discard(id)  # the next repeat tries it again
+        if reason.startswith(("READONLY", "MASTERDOWN", "MOVED")):
+            raise ConnectionError(reason)  # who listens is elsewhere: ask for the master again
+        if kind == "kept":
+            self._make_room(reason)
+
+    def _refusal(self) -> LinkError | None:
+        """Return that this user may not stop the ship, if no road through this broker is open."""
+        roads = [self._refused.get(kind, "") for kind in ("published", "kept", "queued")]
+        if all(reason.startswith("NOPERM") for reason in roads):
+            return NotAuthorised(f"broker at {hide_password(self._url)}: {roads[0]}")
+        return None
 
     def _learn_time(self, theirs_s: float) -> None:
         """Note the broker's time; send again what was dated by a guess that is wrong."""
@@ -207,8 +220,13 @@ class BrokerRoad(Closing):
                 if self._watched.pop(result_key(id), None) is not None and self._link.is_open:
                     self._link.send(("watched", ("UNSUBSCRIBE", result_key(id))))
 
-    def _sleep(self, timeout_s: float) -> None:
-        if select.select([self._wake_out], [], [], timeout_s)[0]:
+    def _sleep(self) -> None:
+        """Wait before the next connection; a new stop ends it."""
+        quiet_s = min(MOST_RETRY_S, RETRY_S * 2.0 ** min(self._failures, 8))
+        waits_s = RETRY_S if self._stops or self._new else quiet_s
+        poll = select.poll()  # `select` takes no descriptor above 1023
+        poll.register(self._wake_out, select.POLLIN)
+        if poll.poll(waits_s * 1000.0):
             os.read(self._wake_out, 1024)
 
     def close(self) -> None:
@@ -217,10 +235,8 @@ class BrokerRoad(Closing):
                 return
             self._closed = True
             os.write(self._wake_in, b"x")
-        if self._thread is not None:
-            self._thread.join(timeout=1.0)
-            if self._thread.is_alive():  # it is connecting: its socket must go, not its pipe
-                return
-        for number in (self._wake_in, self._wake_out):
-            with contextlib.suppress(OSError):
-                os.close(number)
+            os.close(self._wake_in)
+        if self._thread is None:
+            os.close(self._wake_out)
+        else:
+            self._thread.join(timeout=1.0)  # one that is connecting ends later

@@ -18,7 +18,7 @@ import msgspec
 
 from blimp.clock import Clock, SystemClock
 from blimp.closing import Closing
-from blimp.errors import LinkError, NotAuthorised, ResultError
+from blimp.errors import LinkError, ResultError
 from blimp.queue.protocol.message import NORMAL, TaskMessage
 from blimp.tasks.authority import HEADER
 from blimp.tasks.reply import Pending, Progress, Reply, reply_of
@@ -189,9 +189,8 @@ class VehicleClient(Closing):
                 if waited_s >= SILENT_S and not (is_silent or pending.is_heard):
                     is_silent = True
                     on_silence(stops.patience_s() < waited_s)
-                trouble = stops.trouble()
-                if isinstance(trouble, NotAuthorised) and waited_s >= LOCAL_S:
-                    raise trouble
+                if stops.closed or (waited_s >= LOCAL_S and stops.is_refused()):
+                    break
                 pending.wait(min(left_s, STEP_S))
             if pending.reply is None:
                 if (trouble := stops.trouble(is_over=True)) is not None:

@@ -23,11 +23,12 @@ from typing import TYPE_CHECKING, Protocol
 import msgspec
 
 from blimp.closing import Closing
-from blimp.errors import NotGenuine, ResultError
+from blimp.errors import LinkError, NotAuthorised, NotGenuine, ResultError
 from blimp.queue.brokers.streams.envelope import SEPARATOR, pack_broadcast, pack_task
 from blimp.queue.protocol.message import EMERGENCY, TaskMessage, to_json, write_message
 from blimp.queue.protocol.record import Record, State, open_record
 from blimp.queue.protocol.signing import sealed
+from blimp.queue.redis.client import reset_after_fork
 from blimp.queue.redis.keys import Keys
 from blimp.queue.results.backend import ResultWatch
 from blimp.tasks.broker_road import BrokerRoad
@@ -130,6 +131,12 @@ class StopSender(Closing):
         self._local = local
         self._lock = threading.Lock()
         self._roads: list[BrokerRoad] = []
+        self.closed = False
+        reset_after_fork(self)
+
+    def after_fork(self) -> None:
+        """Have roads of its own: the parent's threads are not there."""
+        self._lock, self._roads = threading.Lock(), []
 
     def warm(self) -> None:
         """Connect, and keep the connections: the next stop needs half a round trip."""
@@ -139,10 +146,11 @@ class StopSender(Closing):
     def fire(self) -> Stop:
         """Send a stop by every road; return what follows it. Waits for nothing."""
         stop = Stop(id=str(uuid.uuid4()), clock=self._clock)
-        if self._local is not None:
-            self._local.fire(id=stop.id, source=self._source, on_outcome=stop.outcome)
         for road in self._all_roads():
             road.fire(stop)
+        if self._local is not None:
+            with contextlib.suppress(OSError, RuntimeError):  # no descriptor, no thread to be had
+                self._local.fire(id=stop.id, source=self._source, on_outcome=stop.outcome)
         return stop
 
     @property
@@ -151,7 +159,11 @@ class StopSender(Closing):
 
     def patience_s(self) -> float:
         """Return for how long after the press a stop may still be on its way."""
-        return max((road.patience_s() for road in self._all_roads()), default=0.0)
+        return max((road.patience_s() for road in self._roads), default=0.0)
+
+    def is_refused(self) -> bool:
+        """Return whether no broker lets this user in: to wait cannot help."""
+        return all(isinstance(road.trouble, NotAuthorised) for road in self._roads)
 
     def trouble(self, *, is_over: bool = False) -> Exception | None:
         """Return why no broker is there; None if one is, or if one may still answer.
@@ -163,6 +175,8 @@ class StopSender(Closing):
 
     def _all_roads(self) -> list[BrokerRoad]:
         with self._lock:
+            if self.closed:
+                raise LinkError("the connections for emergency stops are closed")
             if not self._roads:
                 self._roads = [
                     BrokerRoad(url, sender=self, clock=self._clock) for url in self._brokers.urls
@@ -206,7 +220,7 @@ class StopSender(Closing):
         headers, body = write_message(message, signer=self._signer)
         one = pack_task(body, headers=headers, queue=self._queue, priority=EMERGENCY)
         level = Keys().queue(self._queue).levels[one.level]
-        return ("queued", ("XADD", level, "*", "h", one.head, "b", one.body))
+        return (f"queued {stop.id}", ("XADD", level, "*", "h", one.head, "b", one.body))
 
     def read(self, stop: Stop, road: str, data: bytes) -> None:
         """Take a published or stored record of `stop`."""
@@ -222,7 +236,8 @@ class StopSender(Closing):
 
     def close(self) -> None:
         with self._lock:
-            roads, self._roads = self._roads, []
+            self.closed = True
+            roads = self._roads
         for road in roads:
             road.close()
         if self._local is not None:

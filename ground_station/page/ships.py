@@ -31,7 +31,6 @@ from ground_station.parameter_command import flown_airframe
 from ground_station.report import Outcome, Report
 from ground_station.session import Session, outcome_of
 
-STOP_S = 5.0
 MAX_SHIPS = 64
 LINK_LOSS = (
     (LINK_HOLD_S, "holds its place"),
@@ -112,7 +111,7 @@ class BrokerShips(Closing):
     def stop(self, vehicle: str) -> dict[str, Any]:
         """Stop on a connection that is kept: the first press must not wait for one."""
         try:
-            reply = self._client(vehicle).estop(timeout_s=STOP_S)
+            reply = self._client(vehicle).estop()
             outcome = outcome_of(reply)
         except BlimpError as error:
             outcome = Outcome(id=None, task="blimp.estop", state="FAILURE", reason=str(error))

@@ -11,7 +11,7 @@ import pytest
 
 from blimp.config import GroundConfig, ground_config, registry_dir, vehicle_name
 from blimp.errors import ConfigError, LinkError
-from ground_station.discover import Ship, find_ship, running_stacks
+from ground_station.discover import Ship, find_ship, flight_socket, running_stacks
 from tests.broker import EmbeddedBroker
 from tests.ground_station.ship import FlyingShip
 
@@ -170,3 +170,20 @@ def test_environment(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="BLIMP_VEHICLE"):
         ground_config({"BLIMP_VEHICLE": "Not a name"})
     assert vehicle_name("ship-1", where="x") == "ship-1"
+
+
+def test_a_ship_on_board_is_reached_by_its_socket_only_through_a_broker_of_this_machine(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One of the same name on another machine's broker is another ship."""
+    monkeypatch.setattr("ground_station.discover.ON_BOARD_DIR", tmp_path)
+    (tmp_path / "vehicle").write_text("twin")
+
+    def found(vehicle: str, broker: str) -> Path | None:
+        return flight_socket(Ship(vehicle=vehicle, broker=broker), registry=tmp_path / "none")
+
+    assert found("twin", "redis://localhost/0") == tmp_path / "flight.sock"
+    assert found("twin", "unix:///run/broker.sock") == tmp_path / "flight.sock"
+    assert found("twin", "rediss://far.example/0") is None
+    assert found("twin", "nonsense") is None
+    assert found("other", "redis://localhost/0") is None

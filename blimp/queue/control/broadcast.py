@@ -17,6 +17,7 @@ import uuid
 from collections import Counter, OrderedDict
 from collections.abc import Callable, Iterator
 from functools import partial
+from math import inf
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -26,7 +27,7 @@ from blimp.errors import Copied, LinkError, MessageError, NotGenuine, Refused, R
 from blimp.nesting import shallow
 from blimp.queue.brokers.kombu_consumer import guard_channel
 from blimp.queue.control.command import EXCHANGE, MAX_COMMAND_BYTES, CommandMailbox, connected
-from blimp.queue.control.listener import OnBroadcast, StreamsListener
+from blimp.queue.control.listener import KEPT_S, OnBroadcast, StreamsListener
 from blimp.queue.extensions import Broadcast, BroadcastHandler
 from blimp.queue.protocol.message import MAX_NAME_LENGTH
 from blimp.queue.protocol.record import Record, State, fault_of
@@ -115,7 +116,7 @@ class BroadcastReceiver:
             url=url,
             routes=routes,
             unreadable=self.unreadable,
-            before=partial(self.ask_clock, url),
+            on_time=partial(self._learn_time, url),
             log=self.log,
         )
 
@@ -169,7 +170,7 @@ class BroadcastReceiver:
                 self.app.signer.check_document(document, broadcast.signature, place=place)
                 self._check_fresh(broadcast, url)
             elif broadcast.sent_s is not None:
-                self._check_age(broadcast.sent_s, url)
+                self._check_age(broadcast.sent_s, url, limit_s=KEPT_S)
             if broadcast.name == REVOKE and not isinstance(broadcast.payload.get("id"), str):
                 raise MessageError("payload: must name the id of a task")
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError, MessageError) as error:
@@ -196,22 +197,26 @@ class BroadcastReceiver:
         if url in self._clocks:
             self._clocks[url].now_s()
 
+    def _learn_time(self, url: str, theirs_s: float, sent_s: float) -> None:
+        if url in self._clocks:
+            self._clocks[url].learn(theirs_s, sent_s=sent_s)
+
     def _check_fresh(self, broadcast: Broadcast, url: str) -> None:
         """Raise NotGenuine for a copy, and for what is too old or was sent before the start."""
         if broadcast.seal is None or broadcast.sent_s is None:
             raise NotGenuine("seal or sent_s is missing: its sender is of an older version")
         self._window.admit(broadcast.seal)
         up_s = self.app.clock.now_s() - self._started_s
-        age_s = self._check_age(broadcast.sent_s, url, limit_s=min(FRESH_S, up_s))
+        age_s = self._check_age(broadcast.sent_s, url, limit_s=FRESH_S, up_s=up_s)
         if age_s > up_s:  # the window knows nothing of that time
             raise NotGenuine("it was sent before this worker started")
 
-    def _check_age(self, sent_s: float, url: str, *, limit_s: float = FRESH_S) -> float:
+    def _check_age(self, sent_s: float, url: str, *, limit_s: float, up_s: float = inf) -> float:
         """Return the age of a broadcast. Raises NotGenuine if it is too old, or of the future."""
         clock = self._clocks.get(url, self.app.broker_clock)
-        age_s = clock.age_s(sent_s, limit_s=limit_s)
-        if not abs(age_s) <= FRESH_S:
-            raise NotGenuine(f"{age_s:.0f} s old by the broker's clock: the limit is {FRESH_S:g}")
+        age_s = clock.age_s(sent_s, limit_s=min(limit_s, up_s))
+        if not abs(age_s) <= limit_s:
+            raise NotGenuine(f"{age_s:.0f} s old by the broker's clock: the limit is {limit_s:g}")
         return age_s
 
     def unreadable(self, error: Exception) -> None:

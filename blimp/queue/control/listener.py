@@ -20,7 +20,8 @@ from typing import TYPE_CHECKING, Any
 import hiredis
 
 from blimp.queue.brokers.streams.envelope import BODY, HEAD, SEPARATOR, unpack
-from blimp.queue.redis.eager import EagerConnection
+from blimp.queue.control.command import MAX_COMMAND_BYTES
+from blimp.queue.redis.eager import FIRST_ANSWER_S, Command, EagerConnection
 from blimp.queue.redis.keys import Keys
 from blimp.queue.redis.scripts import Script
 from blimp.queue.redis.urls import hide_password
@@ -32,24 +33,42 @@ if TYPE_CHECKING:
 KEPT_S = 10.0  # no sender waits longer; an older stop would reach a ship that flies again
 PROBE_S = 1.5  # between two probes, of a worker that handles broadcasts
 QUIET_PROBE_S = 5.0  # of one that only hears of revocations, which it also loads by itself
+LOOK_AGAIN_S = 0.5  # whether an answer is overdue
 POLL_S = 0.2  # between two looks, if the server does not let this user subscribe
 DEAF_S = 2 * PROBE_S + 0.5  # one probe may be late, and a round trip takes a moment
 CLOSE_S = 2.0
-MOSTLOOKED_AT = 64  # entries at one look, the newest
+MOST_LOOKED_AT = 64  # entries at one look, the newest
+MOST_ENTRY_BYTES = MAX_COMMAND_BYTES + 4096  # the largest there may be, with its head
+MOST_LOOK_BYTES = 2 * 2**20  # of a stream; a server of ours ends a connection at 32 MB
 MOST_REMEMBERED = 4096
 PROBE = b"probe "  # begins one: no JSON does
 
-# Returns the newest entries of each stream that are not older than ARGV[1] ms, at most ARGV[2].
+# Returns the newest entries of each stream that are not older than ARGV[1] ms: at most ARGV[2], and
+# none above ARGV[3] bytes. It looks at ARGV[4] bytes of a stream: more than that is no broadcast,
+# and an answer above the server's limit would end the connection.
 LOOK = Script("""#!lua flags=no-writes
 local time = redis.call('TIME')
 local now_ms = time[1] * 1000 + math.floor(time[2] / 1000)
 local oldest = string.format('%.0f', math.max(0, now_ms - ARGV[1]))
+local most, largest, room = tonumber(ARGV[2]), tonumber(ARGV[3]), tonumber(ARGV[4])
 local found = {}
 for n, key in ipairs(KEYS) do
-  found[n] = {}
-  if redis.call('TYPE', key).ok == 'stream' then
-    found[n] = redis.call('XREVRANGE', key, '+', oldest, 'COUNT', ARGV[2])
+  local kept, left, newest = {}, room, '+'
+  while redis.call('TYPE', key).ok == 'stream' and newest and left > 0 and #kept < most do
+    local page = redis.call('XREVRANGE', key, newest, oldest, 'COUNT', 8)
+    newest = page[8] and '(' .. page[8][1]
+    for _, entry in ipairs(page) do
+      local size = 0
+      for _, field in ipairs(entry[2]) do
+        size = size + #field
+      end
+      left = left - size
+      if size <= largest and left >= 0 and #kept < most then
+        kept[#kept + 1] = entry
+      end
+    end
   end
+  found[n] = kept
 end
 return found
 """)
@@ -62,7 +81,8 @@ class StreamsListener:
 
     It connects again after any error: a worker that hears no broadcast cannot be stopped.
     routes: what is called with each broadcast, by fanout exchange; the most urgent first.
-    unreadable: called with what is wrong with one. before: called before it listens.
+    unreadable: called with what is wrong with one. on_time: called with the server's time, and when
+        it was asked for it, on the app's clock: before the first broadcast, and with each probe.
     listening: set while broadcasts arrive.
     """
 
@@ -73,7 +93,7 @@ class StreamsListener:
         url: str,
         routes: Mapping[str, OnBroadcast],
         unreadable: Callable[[Exception], None],
-        before: Callable[[], None],
+        on_time: Callable[[float, float], object],
         log: Any,
     ) -> None:
         self._app = app
@@ -81,12 +101,14 @@ class StreamsListener:
         self._routes = dict(routes)
         self._keys = Keys()
         self._unreadable = unreadable
-        self._before = before
+        self._on_time = on_time
         self._log = log
-        self._link = EagerConnection(url, timeout_s=app.timeout_s)
+        self._link = EagerConnection(url)
         self._probe = PROBE + uuid.uuid4().hex.encode()
         self._probe_s = PROBE_S if app.broadcasts else QUIET_PROBE_S
-        self._polls = False  # the server does not let this user subscribe
+        self._refused: set[str] = set()  # channels to which this user may not subscribe
+        self._has_said = False
+        self._asked_s = 0.0
         self._heard: OrderedDict[bytes, None] = OrderedDict()  # digests of bodies
         self._looked = False
         self._channels: dict[str, OnBroadcast] = {}
@@ -112,7 +134,9 @@ class StreamsListener:
         if self._proved_s is None:
             return 0.0
         silent_s = self._app.clock.now_s() - self._proved_s
-        return silent_s if silent_s > DEAF_S else 0.0
+        # A probe on a slow link is late, not lost.
+        most_s = DEAF_S + 2.0 * (self._link.round_trip_s or 0.0)
+        return silent_s if silent_s > most_s else 0.0
 
     def _serve(self) -> None:
         self._proved_s = self._app.clock.now_s()
@@ -129,50 +153,68 @@ class StreamsListener:
     def _listen(self, outage: Outage) -> None:
         """Hear until the server is lost."""
         link, clock = self._link, self._app.clock
-        link.open()
-        if self._closed.is_set():
-            return
-        self._before()
-        self._channels = {
-            self._keys.channel(exchange, database=link.database): receive
-            for exchange, receive in self._routes.items()
-        }
-        if not self._polls:
-            link.send(*(("subscribe", ("SUBSCRIBE", channel)) for channel in self._channels))
-        self._look()
-        while link.silent_s:  # subscribed, and what was missed is known
-            self._read(self._app.timeout_s)
+        self._refused.clear()
+        link.open(self._first)
+        while (
+            link.silent_s and not self._closed.is_set()
+        ):  # subscribed, and what was missed is known
+            self._read(FIRST_ANSWER_S)
         self.listening.set()
         outage.over()
-        next_s = clock.now_s()
+        next_s = clock.now_s() + self._period_s
         while not self._closed.is_set():
             now_s = clock.now_s()
             if now_s >= next_s:
-                next_s = now_s + (POLL_S if self._polls else self._probe_s)
-                if not self._polls:
-                    link.send(("probe", ("PUBLISH", next(iter(self._channels)), self._probe)))
-                self._look()
-            self._read(max(0.0, next_s - now_s))
+                next_s = now_s + self._period_s
+                link.send(*self._look())
+            self._read(next_s - now_s)
 
-    def _look(self) -> None:
-        """Ask for what the streams have kept."""
+    def _first(self) -> list[Command]:
+        """Return what is sent with the greeting, when the database is known."""
+        self._channels = {
+            self._keys.channel(exchange, database=self._link.database): receive
+            for exchange, receive in self._routes.items()
+        }
+        subscribe = [(channel, ("SUBSCRIBE", channel)) for channel in self._channels]
+        time, *rest = self._look()
+        return [time, *subscribe, *rest]
+
+    @property
+    def _urgent(self) -> str:
+        """The channel of the most urgent exchange: its probes prove that it is heard."""
+        return next(iter(self._channels))
+
+    @property
+    def _period_s(self) -> float:
+        return POLL_S if self._urgent in self._refused else self._probe_s
+
+    def _look(self) -> list[Command]:
+        """Return what asks for the time, for what the streams have kept, and for the probe."""
         streams = [self._keys.fanout(exchange) for exchange in self._routes]
-        words = (LOOK.text, len(streams), *streams, int(KEPT_S * 1000), MOSTLOOKED_AT)
-        self._link.send(("kept", ("EVAL", *words)))
+        limits = (int(KEPT_S * 1000), MOST_LOOKED_AT, MOST_ENTRY_BYTES, MOST_LOOK_BYTES)
+        self._asked_s = self._app.clock.now_s()
+        found: list[Command] = [
+            ("time", ("TIME",)),
+            ("kept", ("EVAL", LOOK.text, len(streams), *streams, *limits)),
+        ]
+        if self._urgent not in self._refused:
+            found.append(("probe", ("PUBLISH", self._urgent, self._probe)))
+        return found
 
     def _read(self, timeout_s: float) -> None:
         """Act on what comes within `timeout_s`, the first of it."""
         link = self._link
-        patience_s = self._app.timeout_s - link.silent_s if link.silent_s else timeout_s
-        if not link.wait(min(timeout_s, max(0.0, patience_s))):
-            if link.silent_s > self._app.timeout_s:
+        if not link.wait(min(timeout_s, LOOK_AGAIN_S) if link.silent_s else timeout_s):
+            if link.is_overdue(self._app.timeout_s):
                 raise TimeoutError(f"no answer for {link.silent_s:.1f} s")
             return
         for tag, answer in link.read():
-            if tag == "kept":
+            if isinstance(answer, hiredis.ReplyError):
+                self._was_refused(tag, answer)
+            elif tag == "time":
+                self._on_time(int(answer[0]) + int(answer[1]) / 1e6, self._asked_s)
+            elif tag == "kept":
                 self._take_kept(answer)
-            elif isinstance(answer, hiredis.ReplyError):
-                self._poll_from_now_on(answer)
             elif answer == self._probe:
                 self._proved_s = self._app.clock.now_s()
             elif tag in self._channels and not answer.startswith(PROBE):
@@ -180,11 +222,26 @@ class StreamsListener:
                 head, _, body = answer.partition(SEPARATOR)
                 self._receive(self._channels[tag], [HEAD, head, BODY, body])
 
+    def _was_refused(self, tag: str, error: Exception) -> None:
+        """Live without a channel that this user may not use; any other error is a lost server."""
+        channel = self._urgent if tag == "probe" else tag
+        if not str(error).startswith("NOPERM") or channel not in self._channels:
+            raise ConnectionError(str(error))
+        self._refused.add(channel)
+        if not self._has_said:
+            self._has_said = True
+            self._log.warning(
+                "broadcasts are looked for, not heard",
+                broker=hide_password(self._url),
+                channel=channel,
+                every_s=self._period_s,
+                reason=str(error),
+                cure="let this user subscribe: write its users again: blimp broker acl",
+            )
+
     def _take_kept(self, answer: Any) -> None:
         """Act on the entries that nobody published to this listener."""
-        if isinstance(answer, hiredis.ReplyError):
-            raise ConnectionError(str(answer))
-        if self._polls:
+        if self._urgent in self._refused:
             self._proved_s = self._app.clock.now_s()
         is_first, self._looked = not self._looked, True
         for receive, entries in zip(self._routes.values(), answer, strict=True):
@@ -217,15 +274,3 @@ class StreamsListener:
         self._heard[hashlib.blake2b(data, digest_size=16).digest()] = None
         while len(self._heard) > MOST_REMEMBERED:
             self._heard.popitem(last=False)
-
-    def _poll_from_now_on(self, error: Exception) -> None:
-        """Live without the channel: its users are of an older `blimp broker acl`."""
-        if not self._polls:
-            self._polls = True
-            self._log.warning(
-                "broadcasts are looked for, not heard",
-                broker=hide_password(self._url),
-                every_s=POLL_S,
-                reason=str(error),
-                cure="let this user subscribe: write its users again: blimp broker acl",
-            )

@@ -208,9 +208,13 @@ class BrokerClock:
             if self._last is None:
                 raise
             return self._last
-        theirs_s, came_s = int(seconds) + int(microseconds) / 1e6, self._clock.now_s()
-        url = self._link.brokers.current
-        last, answer = self._last, _Answer(came_s, theirs_s - came_s, theirs_s - sent[-1], url)
+        return self.learn(int(seconds) + int(microseconds) / 1e6, sent_s=sent[-1])
+
+    def learn(self, theirs_s: float, *, sent_s: float) -> _Answer:
+        """Note what the broker in use has just answered to a question of `sent_s`."""
+        came_s = self._clock.now_s()
+        url = "" if self._link is None else self._link.brokers.current
+        last, answer = self._last, _Answer(came_s, theirs_s - came_s, theirs_s - sent_s, url)
         if last is not None and last.url == url:
             drift_s = NO_STEP_S + (came_s - last.came_s) / 1000.0
             back_s = last.most_s - answer.least_s
