@@ -36,8 +36,13 @@ from msgspec import structs
 
 from blimp.clock import Clock
 from blimp.closing import Closing
-from blimp.errors import MailboxError
-from blimp.link.paths import MAX_SOCKET_PATH_BYTES, emergency_socket, is_of_group
+from blimp.errors import ConfigError, MailboxError
+from blimp.link.paths import (
+    MAX_SOCKET_PATH_BYTES,
+    emergency_socket,
+    is_of_group,
+    make_directory,
+)
 from blimp.link.sender import Sender, receive, with_socket
 from blimp.nesting import shallow
 from blimp.types import Command, Heartbeat, Outcome, OutcomeState, Snapshot
@@ -83,13 +88,15 @@ class MailboxServer(Closing):
     def __init__(self, *, path: Path, clock: Clock) -> None:
         self._clock = clock
         self._path, self._emergency_path = path, emergency_socket(path)
-        mode = 0o660 if is_of_group(path.parent) else 0o600
-        self._socket = _bind(self._path, mode=mode)
+        self._mode = 0o660 if is_of_group(path.parent) else 0o600
+        self._socket = _bind(self._path, mode=self._mode)
         try:
-            self._emergency = _bind(self._emergency_path, mode=mode)
+            self._emergency = _bind(self._emergency_path, mode=self._mode)
         except MailboxError:
             _close(self._socket, self._path)
             raise
+        self._files = {one: _identity(one) for one in (self._path, self._emergency_path)}
+        self._left: list[socket.socket] = []  # sockets without a file: the loop may still read one
         self._subscribers: dict[
             int | str, tuple[Sender, float]
         ] = {}  # with its last datagram's time
@@ -100,6 +107,27 @@ class MailboxServer(Closing):
         self.tap: Callable[[bytes], object] | None = None  # has a copy of each message; never waits
         self.malformed = 0
         self.last_malformed = ""
+
+    def renew(self) -> bool:
+        """Bind a socket again whose file somebody has removed; return whether one was bound.
+
+        Without its file nobody reaches the ship, not even a stop. For a thread beside the loop's:
+        files are no matter of the loop, which reads the new sockets from its next cycle on.
+        """
+        gone = [path for path, file in self._files.items() if _identity(path) != file]
+        for path in gone:
+            try:
+                make_directory(path.parent)
+                bound = _bind(path, mode=self._mode)
+            except (ConfigError, MailboxError):
+                return False
+            self._files[path] = _identity(path)
+            if path == self._path:
+                self._socket, bound = bound, self._socket
+            else:
+                self._emergency, bound = bound, self._emergency
+            self._left.append(bound)
+        return bool(gone)
 
     def emergencies(self) -> list[Command]:
         """Return every emergency stop that waits; count everything else as malformed."""
@@ -234,6 +262,8 @@ class MailboxServer(Closing):
     def close(self) -> None:
         for key in list(self._subscribers):
             self._forget(key)
+        for left in self._left:
+            left.close()
         _close(self._socket, self._path)
         _close(self._emergency, self._emergency_path)
 
@@ -254,14 +284,12 @@ class MailboxClient(Closing):
         self._path = path
         self._passed: socket.socket | None = None
         if path is None:
-            self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
+            self._socket = _with_room(socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM))
             self._answers, self._passed = socket.socketpair(socket.AF_UNIX, socket.SOCK_DGRAM)
         else:
-            self._socket = self._answers = _bind(path, mode=0o600)
-            self._socket.setblocking(True)
+            self._socket = self._answers = _with_room(_bind(path, mode=0o600))
+            self._file = _identity(path)
         self._extras = [] if self._passed is None else with_socket(self._passed)
-        room = struct.pack("ll", 0, int(EMERGENCY_ROOM_S * 1e6))
-        self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_SNDTIMEO, room)
         self._changed = threading.Condition()
         self._outcomes: OrderedDict[str, tuple[int, Outcome]] = OrderedDict()
         self._returned: dict[str, int] = {}  # the sequence that a caller has had, by id
@@ -307,6 +335,7 @@ class MailboxClient(Closing):
 
         Returns whether the flight process is there to receive it.
         """
+        self._renew()
         return self._send(_encoder.encode(Hello(link=link, deaf=deaf)))
 
     def relay(self, heartbeat: Heartbeat) -> bool:
@@ -374,12 +403,28 @@ class MailboxClient(Closing):
             return False
         return True
 
+    def _renew(self) -> None:
+        """Bind this client's socket again if its file was removed: no answer would come."""
+        if self._path is None or self._closed or _identity(self._path) == self._file:
+            return
+        with contextlib.suppress(ConfigError, MailboxError):  # tried with the next greeting
+            make_directory(self._path.parent)
+            bound = _with_room(_bind(self._path, mode=0o600))
+            self._file = _identity(self._path)
+            left, self._socket, self._answers = self._answers, bound, bound
+            with contextlib.suppress(OSError):
+                left.shutdown(socket.SHUT_RDWR)  # wakes the receiving thread
+            left.close()
+
     def _receive(self) -> None:
         while not self._closed:
+            answers = self._answers
             try:
-                data = self._answers.recv(MAX_DATAGRAM_BYTES)
+                data = answers.recv(MAX_DATAGRAM_BYTES)
             except OSError:
-                return
+                if answers is self._answers:
+                    return
+                continue  # renewed
             with contextlib.suppress(msgspec.DecodeError, UnicodeDecodeError, RecursionError):
                 self._take(_to_worker.decode(data))
 
@@ -414,6 +459,14 @@ class MailboxClient(Closing):
 
 def _is_near(at_s: float, now_s: float) -> bool:
     return now_s - at_s <= SUBSCRIPTION_S
+
+
+def _with_room(channel: socket.socket) -> socket.socket:
+    """Have `channel` wait for room, but not for long."""
+    channel.setblocking(True)
+    room = struct.pack("ll", 0, int(EMERGENCY_ROOM_S * 1e6))
+    channel.setsockopt(socket.SOL_SOCKET, socket.SO_SNDTIMEO, room)
+    return channel
 
 
 def _encode_command(command: Command) -> bytes:
@@ -453,6 +506,15 @@ def _bind(path: Path, *, mode: int) -> socket.socket:
         channel.close()
         raise MailboxError(f"mailbox socket {path}: {error}") from error
     return channel
+
+
+def _identity(path: Path) -> tuple[int, int] | None:
+    """Return what tells the file at `path` from another there, None for none."""
+    try:
+        found = path.lstat()
+    except OSError:
+        return None
+    return found.st_dev, found.st_ino
 
 
 def is_served(path: Path) -> bool:

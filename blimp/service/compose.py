@@ -53,6 +53,7 @@ from blimp.types import FlightRecord
 OnStop = Callable[[Callable[[], None]], None]  # given what to call when the process must end
 
 START_S = 1.0  # a device that has not started so long after its time is logged
+RENEW_S = 0.5  # between two looks at its sockets' files: a stop must not miss them for a second
 ORPHAN_GRACE_S = 2.0  # a world outlives its supervisor by this, until the ship's outputs are safe
 
 
@@ -236,7 +237,8 @@ def _fly(
     with (
         MailboxServer(path=paths.flight, clock=clock) as mailbox,
         RecordFile(paths.record) as record,
-        _left(airframe, vehicle=vehicle, paths=paths),
+        _left(airframe, vehicle=vehicle, paths=paths) as leave,
+        _reachable(mailbox, leave, log),
         machine(simulated=options.simulated, paths=paths, clock=clock),
         assemble(
             airframe,
@@ -433,17 +435,47 @@ def _stop_when_orphaned(stop: Callable[[], None], *, parent: int | None) -> None
 
 
 @contextlib.contextmanager
-def _left(airframe: Airframe, *, vehicle: str, paths: RuntimePaths) -> Iterator[None]:
+def _left(
+    airframe: Airframe, *, vehicle: str, paths: RuntimePaths
+) -> Iterator[Callable[[], object]]:
     """Leave the airframe for `make_safe`, and the ship's name, until this process ends in order.
 
     Its file may change in the meantime, and then name other pins than those that drive now.
+    Yields what leaves both again.
     """
-    mode = 0o640 if is_of_group(paths.directory) else 0o600
-    write_whole(paths.airframe, msgspec.json.encode(airframe).decode(), mode=mode)
-    write_whole(paths.vehicle, vehicle, mode=mode)
-    yield
+
+    def leave() -> None:
+        mode = 0o640 if is_of_group(paths.directory) else 0o600
+        write_whole(paths.airframe, msgspec.json.encode(airframe).decode(), mode=mode)
+        write_whole(paths.vehicle, vehicle, mode=mode)
+
+    leave()
+    yield leave
     paths.airframe.unlink(missing_ok=True)
     paths.vehicle.unlink(missing_ok=True)
+
+
+@contextlib.contextmanager
+def _reachable(
+    mailbox: MailboxServer, leave: Callable[[], object], log: Callable[..., object]
+) -> Iterator[None]:
+    """Look whether somebody has removed the files of the runtime directory, and put them back."""
+    ended = threading.Event()
+
+    def look() -> None:
+        while not ended.wait(RENEW_S):
+            if mailbox.renew():
+                with contextlib.suppress(OSError, BlimpError):
+                    leave()
+                log("runtime directory", level="error", error="its files were gone: put back")
+
+    thread = threading.Thread(target=look, name="files", daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        ended.set()
+        thread.join()
 
 
 def flown_airframe(paths: RuntimePaths) -> Airframe | None:

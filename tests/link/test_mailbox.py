@@ -1,6 +1,7 @@
 """The mailbox: what crosses, what is lost and asked again, what is refused."""
 
 import contextlib
+import shutil
 import socket
 import struct
 import threading
@@ -372,6 +373,31 @@ def test_a_second_flight_process_is_refused_and_leaves_the_first_alone(
         MailboxServer(path=tmp_path / "flight.sock", clock=clock)
     with Answering(server, OutcomeState.DONE):
         assert client.call(Command(id="1", name="ping"), timeout_s=5.0) is not None
+
+
+def test_sockets_whose_files_were_removed_are_bound_again(
+    server: MailboxServer, client: MailboxClient, tmp_path: Path
+) -> None:
+    """Else no command and no stop would reach the ship until it lands for its lost link."""
+    assert not server.renew()
+    for path in tmp_path.iterdir():
+        path.unlink()
+    with Answering(server, OutcomeState.DONE) as flight:
+        assert client.call(Command(id="1", name="estop"), timeout_s=0.1) is None
+        assert server.renew()
+        assert client.greet(link=True)
+        for name in ("estop", "ping"):
+            assert client.call(Command(id=f"2 {name}", name=name), timeout_s=20.0) is not None
+        assert not server.renew()
+    assert [command.name for command in flight.received] == ["estop", "ping"]
+    shutil.rmtree(tmp_path)
+    assert server.renew()
+    with Answering(server, OutcomeState.DONE):
+        assert client.greet(link=True)
+        assert client.call(Command(id="3", name="ping"), timeout_s=20.0) is not None
+    server.close()
+    client.close()
+    assert not list(tmp_path.iterdir())
 
 
 def test_closing_leaves_a_successors_socket_alone(tmp_path: Path, clock: ManualClock) -> None:
