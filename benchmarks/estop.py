@@ -103,14 +103,14 @@ class Ship:
 
 
 @contextlib.contextmanager
-def running() -> Iterator[Ship]:
+def running(*arguments: str) -> Iterator[Ship]:
     with (
         tempfile.TemporaryDirectory(prefix="blimp-bench-") as directory,
         tempfile.TemporaryFile() as log,
     ):
         paths = RuntimePaths(Path(directory) / "run")
         stack = StackProcess(
-            arguments=["--vehicle", VEHICLE, "--runtime-dir", str(paths.directory)],
+            arguments=["--vehicle", VEHICLE, "--runtime-dir", str(paths.directory), *arguments],
             paths=paths,
             vehicles=[VEHICLE],
             log=log,

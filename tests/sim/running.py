@@ -12,7 +12,7 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from itertools import chain
 from pathlib import Path
 from typing import Any, TypeVar
@@ -60,9 +60,18 @@ class PatientWorld(RemoteWorld):
 
 
 class RunningStack:
-    """`blimp up --sim --json`, in a short directory of its own. logs: where it is recorded."""
+    """`blimp up --sim --json`, in a short directory of its own. logs: where it is recorded.
 
-    def __init__(self, *arguments: str, logs: Path | None = None) -> None:
+    environment: beside the ordinary one. before: words before its command line.
+    """
+
+    def __init__(
+        self,
+        *arguments: str,
+        logs: Path | None = None,
+        environment: Mapping[str, str] | None = None,
+        before: Sequence[str] = (),
+    ) -> None:
         # Not pytest's tmp_path: a Unix socket's path has 107 bytes.
         self.home = Path(tempfile.mkdtemp(prefix="blimp-test-"))
         self.paths = RuntimePaths(self.home / "run")
@@ -71,6 +80,7 @@ class RunningStack:
             "XDG_RUNTIME_DIR": str(self.home),
             "BLIMP_LOG_MB": "1000" if logs else "0",
             "BLIMP_LOG_DIR": str(logs or ""),
+            **(environment or {}),
         }
         self.events: list[dict[str, Any]] = []
         self._started: list[subprocess.Popen[str]] = []
@@ -78,7 +88,7 @@ class RunningStack:
         self._log = (self.home / "up.log").open("w+")
         self.process = subprocess.Popen(
             [*_shim(signal.SIGTERM),  # a killed run of the tests leaves no ship in the air
-             sys.executable, "-m", "blimp", "up", "--sim", "--json",
+             *before, sys.executable, "-m", "blimp", "up", "--sim", "--json",
              "--runtime-dir", str(self.paths.directory), *arguments],
             stdout=subprocess.PIPE, stderr=self._log, text=True, env=self.environment,
         )  # fmt: skip

@@ -60,7 +60,8 @@ class Table:
             self._plain.send_task("blimp.estop", queue=queue).get(DEADLINE_S)
             return True
         outcomes: list[object] = []
-        self._socket.fire(id=f"press {time.monotonic()}", source="table", on_outcome=outcomes.append)
+        id = f"press {time.monotonic()}"
+        self._socket.fire(id=id, source="table", on_outcome=outcomes.append)
         self.stack.wait_until(lambda: outcomes, within_s=DEADLINE_S)
         return True
 
