@@ -15,7 +15,7 @@ FUZZ ?= 1000000
 
 .DEFAULT_GOAL := help
 .PHONY: help demo quick test show pictures coverage guests check docs format bench
-.PHONY: faults boundaries kills server-kills stop-kills flight-kills soak canvas releases events fuzz celery platforms clean
+.PHONY: troubles faults boundaries kills server-kills stop-kills flight-kills soak canvas releases events fuzz celery platforms clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):[^#]*## /  make \1\t/' | expand -t 22
@@ -89,6 +89,10 @@ stop-kills: $(VENV)/dev.installed ## press 1000 stops as a killed broker comes b
 
 flight-kills: $(VENV)/demo.installed ## kill worker, flight process and supervisor in flight
 	$(BIN)/python -m benchmarks.flight_kills
+
+troubles: $(VENV)/dev.installed ## as root: stops in every state, pilots, clocks, and a flood of commands: 4 minutes
+	$(BIN)/pytest -q -s tests/sim/whole_troubles.py
+	$(BIN)/python -m benchmarks.stop_in_a_flood
 
 soak: $(VENV)/dev.installed ## SOAK (200000) tasks with kills, and memory that must not grow
 	$(BIN)/python -m benchmarks.soak --json --tasks $(SOAK)

@@ -3,8 +3,8 @@
 `python -m benchmarks.stop_in_a_flood`. A program that has control of the ship sends RATE commands a
 second, each as any program does: a task in the ship's queue. Before each press a motor turns; the
 press goes by the broker alone, as from another machine, and the simulated world is asked all the
-time whether its motors are off. One JSON line; exit status 1 if a stop took longer than a second, or
-was not confirmed.
+time whether its motors are off. One JSON line; exit status 1 if a stop took longer than a second,
+or was not confirmed.
 """
 
 from __future__ import annotations

@@ -7,7 +7,8 @@ import http.client
 import json
 import signal
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
@@ -162,18 +163,26 @@ def test_of_two_pilots_who_take_control_from_each_other_one_acts_at_a_time(
 
     No command of the loser acts after the change, and none acts twice.
     """
+    rounds = iter(range(2 * CHANGES))
+    fight(stack, tmp_path, is_over=lambda: next(rounds, None) is None)
+
+
+def fight(stack: RunningStack, state: Path, *, is_over: Callable[[], bool]) -> int:
+    """Let two pilots take control from each other, and command; return how often it changed."""
     url = stack.ready["broker"]
     acted: list[tuple[float, int, str]] = []
     refused: list[str] = []
-    over, lock = threading.Event(), threading.Lock()
+    lock = threading.Lock()
 
-    def fight(name: str) -> None:
+    def command(name: str) -> None:
         ship = Ship(vehicle="twin", broker=url)
         with (
-            Control(ship=ship, state=tmp_path / name, clock=SystemClock(), say=str) as control,
+            Control(
+                ship=ship, state=state / name, clock=SystemClock(), say=lambda _: None
+            ) as control,
             VehicleClient(url, "twin", source=name) as client,
         ):
-            for _ in range(CHANGES):
+            while not is_over():
                 try:
                     if not control.is_mine(control.who()):
                         control.take_away()
@@ -190,16 +199,14 @@ def test_of_two_pilots_who_take_control_from_each_other_one_acts_at_a_time(
                             acted.append((reply.result["accepted_s"], grant.token, sent.id))
                         else:
                             refused.append(reply.kind)
-        over.set()
 
-    threads = [threading.Thread(target=fight, args=(name,)) for name in ("alice", "bob")]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+    with ThreadPoolExecutor(2) as threads:
+        for pilot in [threads.submit(command, name) for name in ("alice", "bob")]:
+            pilot.result()
     # Commands of one cycle of the loop have one time: the ship took them in the order of control.
     tokens = [token for _, token, _ in sorted(acted)]
     assert tokens == sorted(tokens)
     assert len({id for _, _, id in acted}) == len(acted)
     assert len(set(tokens)) > 2, (acted, refused)
     assert set(refused) <= {"NotInControl"}
+    return len(set(tokens))
