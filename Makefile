@@ -90,7 +90,7 @@ stop-kills: $(VENV)/dev.installed ## press 1000 stops as a killed broker comes b
 flight-kills: $(VENV)/demo.installed ## kill worker, flight process and supervisor in flight
 	$(BIN)/python -m benchmarks.flight_kills
 
-troubles: $(VENV)/dev.installed ## as root: stops in every state, pilots, clocks, and a flood of commands: 4 minutes
+troubles: $(VENV)/dev.installed ## as root: stops in every state, pilots, clocks, and a flood of commands: 3 minutes
 	$(BIN)/pytest -q -s tests/sim/whole_troubles.py
 	$(BIN)/python -m benchmarks.stop_in_a_flood
 

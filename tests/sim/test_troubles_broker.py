@@ -53,7 +53,7 @@ def with_mount(mount: str) -> tuple[str, ...]:
     return ("unshare", "-m", "sh", "-c", f'{mount} && exec "$@"', "sh")
 
 
-class Ear:
+class Snapshots:
     """What the flight process says, straight from its mailbox, whatever its broker does."""
 
     def __init__(self, stack: RunningStack, using: contextlib.ExitStack) -> None:
@@ -107,17 +107,17 @@ def test_a_link_that_is_half_open_a_name_that_is_gone_and_results_that_are_refus
         )  # fmt: skip
         using.callback(stack.close)
         client = using.enter_context(VehicleClient(broker.url, "twin"))
-        world, ear = using.enter_context(stack.world()), Ear(stack, using)
+        world, snapshots = using.enter_context(stack.world()), Snapshots(stack, using)
         takes_off(client)
         flight = stack.pid("flight")
 
         link.freeze()
-        lost = ear.until(LOST, deaf=True)
+        lost = snapshots.until(LOST, deaf=True)
         assert "hears no broadcast: none of its own came back for" in lost.deaf
         assert not world.report().outputs_safe
         watch = Stopwatch()
         link.mend()
-        ear.until("", deaf=False)
+        snapshots.until("", deaf=False)
         assert client.send("ping", ttl_s=30.0).wait(DEADLINE_S).state == "SUCCESS"
         assert watch.undisturbed_s() < BACK_S
 
@@ -125,7 +125,7 @@ def test_a_link_that_is_half_open_a_name_that_is_gone_and_results_that_are_refus
         assert client.send("ping").wait(DEADLINE_S).state == "SUCCESS"  # it is connected
         link.cut()
         link.mend()
-        ear.until(LOST, deaf=True)
+        snapshots.until(LOST, deaf=True)
         assert NO_NAME in stack.log()
         since, said = len(stack.events), len(stack.log())
         stack.kill("worker")
@@ -134,7 +134,7 @@ def test_a_link_that_is_half_open_a_name_that_is_gone_and_results_that_are_refus
         watch = Stopwatch()
         hosts.write_text("127.0.0.1 localhost\n")
         stack.wait_for_event(lambda e: e.get("process") == "worker", since=since)
-        ear.until("", deaf=False)
+        snapshots.until("", deaf=False)
         assert watch.undisturbed_s() < BACK_S
         assert client.send("hold", ttl_s=30.0).wait(DEADLINE_S).state == "SUCCESS"
 
@@ -145,8 +145,8 @@ def test_a_link_that_is_half_open_a_name_that_is_gone_and_results_that_are_refus
             assert world.report().outputs_safe
             waits = []
             for task, arguments, holds in (
-                ("arm", {"force": True}, lambda: (s := ear.now()) and s.armed),
-                ("mode", {"name": "MANUAL"}, lambda: (s := ear.now()) and s.mode == "MANUAL"),
+                ("arm", {"force": True}, lambda: (s := snapshots.now()) and s.armed),
+                ("mode", {"name": "MANUAL"}, lambda: (s := snapshots.now()) and s.mode == "MANUAL"),
                 ("servo", TURNED, lambda: world.outputs()["rudder"] > 0.1),
             ):
                 waits.append(client.send(task, arguments, ttl_s=30.0))
@@ -218,7 +218,7 @@ def step_clocks(directory: Path, *, key: str | None) -> None:
         )  # fmt: skip
         using.callback(stack.close)
         client = using.enter_context(VehicleClient(broker.url, "twin", signing_key=key))
-        world, ear = using.enter_context(stack.world()), Ear(stack, using)
+        world, snapshots = using.enter_context(stack.world()), Snapshots(stack, using)
         takes_off(client)
         for whose in ("broker", "ship", "ground"):
             for seconds in (HOURS_S, -HOURS_S, 0.0):
@@ -229,7 +229,7 @@ def step_clocks(directory: Path, *, key: str | None) -> None:
                     capture_output=True, text=True, check=False,
                 )  # fmt: skip
                 assert ground.returncode == 0, ground.stdout + ground.stderr
-                assert ear.until("", deaf=False).armed
+                assert snapshots.until("", deaf=False).armed
                 assert client.estop(timeout_s=DEADLINE_S).state == "SUCCESS"
                 assert world.report().outputs_safe
                 arm = client.send("arm", {"force": True})
