@@ -14,6 +14,7 @@ from uuid import UUID
 
 from blimp.closing import Closing
 from blimp.errors import ConfigError
+from blimp.link.paths import identity
 from blimp.types import FlightRecord
 
 _FORMAT = struct.Struct("<d???ddddd3d16s")  # then the CRC-32 of it
@@ -26,16 +27,32 @@ class RecordFile(Closing):
 
     def __init__(self, path: Path) -> None:
         self._boot = UUID(Path("/proc/sys/kernel/random/boot_id").read_text().strip()).bytes
+        self._path = path
+        self._memory = self._map()
+        self._file = identity(path)
+
+    def _map(self) -> mmap.mmap:
         try:
             flags = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
-            descriptor = os.open(path, flags, 0o600)
+            descriptor = os.open(self._path, flags, 0o600)
             try:
                 os.posix_fallocate(descriptor, 0, _SIZE)  # else a full tmpfs is a SIGBUS later
-                self._memory = mmap.mmap(descriptor, _SIZE)
+                return mmap.mmap(descriptor, _SIZE)
             finally:
                 os.close(descriptor)
         except OSError as error:
-            raise ConfigError(f"flight record {path}: {error.strerror}") from error
+            raise ConfigError(f"flight record {self._path}: {error.strerror}") from error
+
+    def renew(self) -> None:
+        """Make the file again if somebody has removed it. Raises ConfigError if that fails.
+
+        For a thread beside the loop's, which writes the new one from its next record on.
+        """
+        if identity(self._path) == self._file:
+            return
+        memory = self._map()
+        memory[:] = self._memory[:]
+        self._memory, self._file = memory, identity(self._path)
 
     def write(self, record: FlightRecord) -> None:
         """Replace what is there. Never waits."""

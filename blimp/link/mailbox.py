@@ -40,6 +40,7 @@ from blimp.errors import ConfigError, MailboxError
 from blimp.link.paths import (
     MAX_SOCKET_PATH_BYTES,
     emergency_socket,
+    identity,
     is_of_group,
     make_directory,
 )
@@ -95,7 +96,7 @@ class MailboxServer(Closing):
         except MailboxError:
             _close(self._socket, self._path)
             raise
-        self._files = {one: _identity(one) for one in (self._path, self._emergency_path)}
+        self._files = {one: identity(one) for one in (self._path, self._emergency_path)}
         self._left: list[socket.socket] = []  # sockets without a file: the loop may still read one
         self._subscribers: dict[
             int | str, tuple[Sender, float]
@@ -114,14 +115,14 @@ class MailboxServer(Closing):
         Without its file nobody reaches the ship, not even a stop. For a thread beside the loop's:
         files are no matter of the loop, which reads the new sockets from its next cycle on.
         """
-        gone = [path for path, file in self._files.items() if _identity(path) != file]
+        gone = [path for path, file in self._files.items() if identity(path) != file]
         for path in gone:
             try:
                 make_directory(path.parent)
                 bound = _bind(path, mode=self._mode)
             except (ConfigError, MailboxError):
                 return False
-            self._files[path] = _identity(path)
+            self._files[path] = identity(path)
             if path == self._path:
                 self._socket, bound = bound, self._socket
             else:
@@ -288,7 +289,7 @@ class MailboxClient(Closing):
             self._answers, self._passed = socket.socketpair(socket.AF_UNIX, socket.SOCK_DGRAM)
         else:
             self._socket = self._answers = _with_room(_bind(path, mode=0o600))
-            self._file = _identity(path)
+            self._file = identity(path)
         self._extras = [] if self._passed is None else with_socket(self._passed)
         self._changed = threading.Condition()
         self._outcomes: OrderedDict[str, tuple[int, Outcome]] = OrderedDict()
@@ -405,12 +406,12 @@ class MailboxClient(Closing):
 
     def _renew(self) -> None:
         """Bind this client's socket again if its file was removed: no answer would come."""
-        if self._path is None or self._closed or _identity(self._path) == self._file:
+        if self._path is None or self._closed or identity(self._path) == self._file:
             return
         with contextlib.suppress(ConfigError, MailboxError):  # tried with the next greeting
             make_directory(self._path.parent)
             bound = _with_room(_bind(self._path, mode=0o600))
-            self._file = _identity(self._path)
+            self._file = identity(self._path)
             left, self._socket, self._answers = self._answers, bound, bound
             with contextlib.suppress(OSError):
                 left.shutdown(socket.SHUT_RDWR)  # wakes the receiving thread
@@ -506,15 +507,6 @@ def _bind(path: Path, *, mode: int) -> socket.socket:
         channel.close()
         raise MailboxError(f"mailbox socket {path}: {error}") from error
     return channel
-
-
-def _identity(path: Path) -> tuple[int, int] | None:
-    """Return what tells the file at `path` from another there, None for none."""
-    try:
-        found = path.lstat()
-    except OSError:
-        return None
-    return found.st_dev, found.st_ino
 
 
 def is_served(path: Path) -> bool:

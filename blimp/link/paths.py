@@ -99,6 +99,15 @@ def emergency_socket(flight: Path) -> Path:
     return flight.with_name("estop.sock")
 
 
+def identity(path: Path) -> tuple[int, int] | None:
+    """Return what tells the file at `path` from another one there, None if there is none."""
+    try:
+        found = path.lstat()
+    except OSError:
+        return None
+    return found.st_dev, found.st_ino
+
+
 def is_of_group(directory: Path) -> bool:
     """Say whether a directory lets in its group and nobody else, as those of the units do.
 

@@ -238,7 +238,7 @@ def _fly(
         MailboxServer(path=paths.flight, clock=clock) as mailbox,
         RecordFile(paths.record) as record,
         _left(airframe, vehicle=vehicle, paths=paths) as leave,
-        _reachable(mailbox, leave, log),
+        _put_back(mailbox, record, leave, log),
         machine(simulated=options.simulated, paths=paths, clock=clock),
         assemble(
             airframe,
@@ -456,8 +456,11 @@ def _left(
 
 
 @contextlib.contextmanager
-def _reachable(
-    mailbox: MailboxServer, leave: Callable[[], object], log: Callable[..., object]
+def _put_back(
+    mailbox: MailboxServer,
+    record: RecordFile,
+    leave: Callable[[], object],
+    log: Callable[..., object],
 ) -> Iterator[None]:
     """Look whether somebody has removed the files of the runtime directory, and put them back."""
     ended = threading.Event()
@@ -466,6 +469,7 @@ def _reachable(
         while not ended.wait(RENEW_S):
             if mailbox.renew():
                 with contextlib.suppress(OSError, BlimpError):
+                    record.renew()
                     leave()
                 log("runtime directory", level="error", error="its files were gone: put back")
 

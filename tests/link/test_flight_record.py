@@ -49,6 +49,20 @@ def test_a_successor_reads_what_was_left(tmp_path: Path) -> None:
     assert (tmp_path / "record").stat().st_mode & 0o777 == 0o600
 
 
+def test_a_record_whose_file_was_removed_is_made_again(tmp_path: Path) -> None:
+    """Else a light ship whose flight process dies after that would not be landed."""
+    path = tmp_path / "record"
+    with RecordFile(path) as first:
+        first.write(RECORD)
+        path.unlink()
+        first.renew()
+        with RecordFile(path) as second:
+            assert second.read() == RECORD
+            first.renew()
+            first.write(structs.replace(RECORD, height_m=1.0))
+            assert second.read() == structs.replace(RECORD, height_m=1.0)
+
+
 @pytest.mark.parametrize("at", [0, 8, 20, 40, 60, 92])
 def test_a_record_that_was_cut_short_is_none(tmp_path: Path, at: int) -> None:
     path = tmp_path / "record"

@@ -154,6 +154,7 @@ def test_a_ship_whose_runtime_directory_was_emptied_hears_commands_and_stops_aga
     assert "its files were gone: put back" in stack.log()
     assert paths.vehicle.read_text() == "twin"
     assert paths.airframe.exists()
+    assert paths.record.exists()
 
 
 def test_of_two_pilots_who_take_control_from_each_other_one_acts_at_a_time(
