@@ -479,7 +479,7 @@ def _put_back(
         yield
     finally:
         ended.set()
-        thread.join()
+        thread.join(timeout=2 * RENEW_S)  # its log may block
 
 
 def flown_airframe(paths: RuntimePaths) -> Airframe | None:
