@@ -12,7 +12,7 @@ import pytest
 import redis
 
 from blimp.clock import SystemClock
-from blimp.errors import LinkError
+from blimp.errors import LinkError, NotAuthorised
 from blimp.link.mailbox import MailboxClient
 from blimp.link.stop_socket import StopSocket
 from blimp.queue import TaskApp
@@ -63,6 +63,32 @@ def test_a_stop_by_the_socket_alone(ship: FlightSide, directory: Path) -> None:
         reply = ground.estop(timeout_s=DEADLINE_S)
     assert (reply.state, set(reply.roads_ms)) == ("SUCCESS", {"socket"})
     assert reply.result["accepted_s"] == 12.5
+
+
+def test_a_socket_that_cannot_be_used_keeps_no_other_road(
+    ship: FlightSide, app: TaskApp, url: str
+) -> None:
+    class Full(StopSocket):
+        def fire(self, **_: Any) -> None:
+            raise OSError(24, "Too many open files")
+
+    road = Full(Path("/nonexistent/flight.sock"), clock=SystemClock())
+    with working(app, name="twin"), VehicleClient(url, "twin", stop_road=road) as ground:
+        assert ground.estop(timeout_s=DEADLINE_S).state == "SUCCESS"
+
+
+def test_a_user_who_may_not_stop_the_ship_hears_it_at_once(
+    ground: VehicleClient, server: redis.Redis, url: str
+) -> None:
+    server.acl_setuser("viewer", enabled=True, nopass=True, categories=["+@all"], keys=["nothing"])
+    try:
+        with (
+            VehicleClient(url.replace("://", "://viewer:x@"), "twin") as viewer,
+            pytest.raises(NotAuthorised, match="NOPERM"),
+        ):
+            viewer.estop(timeout_s=DEADLINE_S)
+    finally:
+        server.acl_deluser("viewer")
 
 
 def test_a_stop_without_any_road_is_an_error_that_names_the_broker(directory: Path) -> None:

@@ -10,7 +10,7 @@ import redis
 
 from blimp.queue import TaskApp
 from blimp.queue.control.extension import ControlExtension
-from blimp.queue.control.listener import DEAF_S
+from blimp.queue.control.listener import DEAF_S, PROBE_S
 from blimp.queue.extensions import Broadcast
 from tests.broker import EmbeddedBroker
 from tests.faults.harm import HARMS, REFUSING, harm
@@ -93,6 +93,21 @@ def test_a_worker_that_hears_no_probe_says_that_it_is_deaf(
         monkeypatch.undo()
         wait_until(lambda: broadcasts.deaf() == "", "it is deaf for good")
         assert DEAF_S < DEADLINE_S
+
+
+def test_large_entries_make_no_worker_deaf(app: TaskApp, server: redis.Redis) -> None:
+    """All of them in one answer are more than the server lets a subscriber have."""
+    app.on_broadcast("stop")(lambda broadcast: {})
+    log = Silence()
+    with working(app, log=log) as worker:
+        listener: Any = worker.extension(ControlExtension).broadcasts._parts[app.broker]
+        assert app.broadcast("stop").get(DEADLINE_S) == {}
+        for _ in range(40):
+            server.xadd(STREAM, {"h": "x", "b": b"y" * 1_000_000})
+        proved_s = listener._proved_s
+        wait_until(lambda: listener._proved_s > proved_s + PROBE_S, "no probe comes back")
+        assert app.broadcast("stop").get(DEADLINE_S) == {}
+    assert log.events("emergency broadcasts lost") == []
 
 
 def test_a_worker_hears_again_as_soon_as_its_server_is_back(own_broker: EmbeddedBroker) -> None:
