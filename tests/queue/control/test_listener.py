@@ -10,11 +10,12 @@ import redis
 
 from blimp.queue import TaskApp
 from blimp.queue.control.extension import ControlExtension
-from blimp.queue.control.listener import DEAF_S, PROBE_S
+from blimp.queue.control.listener import DEAF_S, PROBE_S, StreamsListener
 from blimp.queue.extensions import Broadcast
 from tests.broker import EmbeddedBroker
 from tests.faults.harm import HARMS, REFUSING, harm
 from tests.queue.conftest import DEADLINE_S, Silence, wait_until, working
+from tests.tcp_link import TcpLink
 
 STREAM = "blimp:fanout:tests.emergency"
 
@@ -93,6 +94,39 @@ def test_a_worker_that_hears_no_probe_says_that_it_is_deaf(
         monkeypatch.undo()
         wait_until(lambda: broadcasts.deaf() == "", "it is deaf for good")
         assert DEAF_S < DEADLINE_S
+
+
+def test_a_link_slower_than_the_timeout_is_not_taken_for_deafness(
+    app: TaskApp, server: redis.Redis
+) -> None:
+    """A round trip of 3 s; the app's timeout is 2 s."""
+    path = str(server.connection_pool.connection_kwargs["path"])
+    heard: list[Any] = []
+    with (
+        TcpLink(server=path, delay_s=1.5) as radio,
+        TaskApp("tests", broker=f"redis://127.0.0.1:{radio.port}/0") as far,
+    ):
+        far.on_broadcast("stop")(lambda broadcast: {})
+        log = Silence()
+        listener: Any = StreamsListener(
+            app=far, url=far.broker, routes={far.emergency_exchange: heard.append},
+            unreadable=heard.append, on_time=lambda *_: None, log=log,
+        )  # fmt: skip
+        listener.start()
+        try:
+            assert listener.listening.wait(DEADLINE_S)
+            app.broadcast("stop", id="far")
+            wait_until(lambda: len(heard) == 1, "not heard")
+            proved_s = listener._proved_s
+            wait_until(
+                lambda: listener.deaf_s() > 0.0 or listener._proved_s > proved_s + PROBE_S,
+                "no probe comes back",
+            )
+            assert listener.deaf_s() == 0.0
+            assert log.lines == []
+        finally:
+            listener.close()
+            listener.wait_closed()
 
 
 def test_large_entries_make_no_worker_deaf(app: TaskApp, server: redis.Redis) -> None:
