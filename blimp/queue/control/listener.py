@@ -82,7 +82,7 @@ class StreamsListener:
     It connects again after any error: a worker that hears no broadcast cannot be stopped.
     routes: what is called with each broadcast, by fanout exchange; the most urgent first.
     unreadable: called with what is wrong with one. on_time: called with the server's time, and when
-        it was asked for it, on the app's clock: before the first broadcast, and with each probe.
+        it was asked for it, on the app's clock: before the first broadcast.
     listening: set while broadcasts arrive.
     """
 
@@ -176,25 +176,23 @@ class StreamsListener:
             for exchange, receive in self._routes.items()
         }
         subscribe = [(channel, ("SUBSCRIBE", channel)) for channel in self._channels]
-        time, *rest = self._look()
-        return [time, *subscribe, *rest]
+        self._asked_s = self._app.clock.now_s()
+        return [("time", ("TIME",)), *subscribe, *self._look()]
 
     @property
     def _urgent(self) -> str:
         """The channel of the most urgent exchange: its probes prove that it is heard."""
-        return next(iter(self._channels))
+        return next(iter(self._channels), "")
 
     @property
     def _period_s(self) -> float:
         return POLL_S if self._urgent in self._refused else self._probe_s
 
     def _look(self) -> list[Command]:
-        """Return what asks for the time, for what the streams have kept, and for the probe."""
+        """Return what asks for what the streams have kept, and for the probe."""
         streams = [self._keys.fanout(exchange) for exchange in self._routes]
         limits = (int(KEPT_S * 1000), MOST_LOOKED_AT, MOST_ENTRY_BYTES, MOST_LOOK_BYTES)
-        self._asked_s = self._app.clock.now_s()
         found: list[Command] = [
-            ("time", ("TIME",)),
             ("kept", ("EVAL", LOOK.text, len(streams), *streams, *limits)),
         ]
         if self._urgent not in self._refused:
