@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import select
 import threading
@@ -234,7 +235,8 @@ class BrokerRoad(Closing):
             if self._closed:
                 return
             self._closed = True
-            os.write(self._wake_in, b"x")
+            with contextlib.suppress(BrokenPipeError):  # its thread has seen it already
+                os.write(self._wake_in, b"x")
             os.close(self._wake_in)
         if self._thread is None:
             os.close(self._wake_out)
