@@ -4,8 +4,9 @@ Each Debian is a root that debootstrap makes once, in a cache. In it an ordinary
 more than the packages below, gets a fresh clone of HEAD at a path with a space and an umlaut.
 What runs there has its own mounts and processes, which end with this program.
 
-    make platforms                          # needs root and debootstrap; an hour
+    make platforms                          # needs root, debootstrap, qemu-user-static; an hour
     make platforms PLATFORMS="--quick"      # demo hop and quick tests; minutes after the first time
+    make platforms PLATFORMS="--only sid"   # one row
 """
 
 import argparse
@@ -20,19 +21,20 @@ import tempfile
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
 PROJECT = Path(__file__).resolve().parent.parent
 RESULTS = PROJECT / "benchmarks" / "results" / "platforms.json"
 MIRROR = "http://deb.debian.org/debian"
-SUITES = {"bookworm": "3.11", "trixie": "3.13", "sid": "3.14"}  # Debian's Python in each
+BINFMT = Path("/proc/sys/fs/binfmt_misc")
 # What the README asks for, what pip builds with where there is no wheel, and what tests call.
 PACKAGES = (
     "ca-certificates", "gcc", "git", "iproute2", "libc6-dev", "make", "openssl", "procps",
     "python3", "python3-dev", "python3-venv",
 )  # fmt: skip
+MACHINES = {"x86_64": "amd64", "aarch64": "arm64"}  # Debian's name for what the kernel calls it
 USER, UID = "pilot", 1000
 HOME = Path("/home") / USER
 CLONE = HOME / "Größe und Luft" / "blimp"
@@ -41,18 +43,20 @@ STEP_S = 7200.0  # after which a step has failed: `make test` takes a tenth of i
 PASSED, FAILED, NOT_RUN = "passed", "FAILED", "NOT RUN"
 
 # Own mounts and processes; all end with the shell, which ends with this program. $1: the root,
-# $2: the user's home, $3: its /tmp, then directories to be seen at the same path, `--`, a command.
+# $2: the user's home, $3: its /tmp, $4: what pip keeps from run to run, then directories to be seen
+# at the same path, `--`, a command.
 INSIDE = """
 set -e
 mount --make-rprivate /
-root=$1 home=$2 tmp=$3
-shift 3
+root=$1 home=$2 tmp=$3 pip=$4
+shift 4
 mount -t proc proc "$root/proc"
 mount --rbind /dev "$root/dev"
 mount -t tmpfs -o mode=1777 shm "$root/dev/shm"
 mount -t tmpfs -o mode=755 run "$root/run"
 mount --bind "$home" "$root/home/pilot"
 mount --bind "$tmp" "$root/tmp"
+mount --bind "$pip" "$root/home/pilot/.cache/pip"
 while [ "$1" != -- ]; do
   mkdir -p "$root$1"
   mount --bind -o ro "$1" "$root$1"
@@ -70,17 +74,18 @@ venv/bin/pip install --quiet "$(echo blimp-*.whl)[demo,page]"
 venv/bin/blimp --help
 venv/bin/blimp demo --mission hop
 """
-QUICK_TESTS = (
-    "make .venv/dev.installed && .venv/bin/pytest -q -n 2 --dist worksteal "
-    '-m "not flight and not process and not slow"'
-)
-# Name, command in the clone; with --quick the second one.
-STEPS = {
-    "make demo": ("make demo", 'make demo DEMO="--mission hop"'),
-    "make test": ("make test", QUICK_TESTS),
-    "wheel alone": (f"bash -euc {shlex.quote(WHEEL)} wheel {shlex.quote(str(CLONE))}",) * 2,
-    "pip check": ('.venv/bin/pip check && ~/"wheel alone"/venv/bin/pip check',) * 2,
+HOP = 'make demo DEMO="--mission hop"'
+PYTEST = "make .venv/dev.installed && .venv/bin/pytest -q -n 2 --dist worksteal"
+QUICK_TESTS = f'{PYTEST} -m "not flight and not process and not slow"'
+LOCKSTEP = f"{PYTEST} tests/sim/test_lockstep.py"
+ALONE = {
+    "wheel alone": f"bash -euc {shlex.quote(WHEEL)} wheel {shlex.quote(str(CLONE))}",
+    "pip check": '.venv/bin/pip check && ~/"wheel alone"/venv/bin/pip check',
 }
+# Name and command in the clone.
+WHOLE = {"make demo": "make demo", "make test": "make test", **ALONE}
+QUICK = {"demo hop": HOP, "quick tests": QUICK_TESTS, **ALONE}
+EMULATED = {"demo hop": HOP, "lockstep": LOCKSTEP, "quick tests": QUICK_TESTS, **ALONE}
 
 
 class CannotRun(Exception):
@@ -95,31 +100,68 @@ class Step:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Root:
-    """One Debian on the disk. arch: Debian's name of it; None is this machine's own."""
+class Platform:
+    """One row of the table. arch: Debian's name of it; None is this machine's own."""
 
     suite: str
-    path: Path
+    python: str  # Debian's in this suite
     arch: str | None = None
+
+    @property
+    def is_emulated(self) -> bool:
+        return self.arch not in (None, MACHINES.get(os.uname().machine))
+
+    def steps(self, *, is_quick: bool) -> dict[str, str]:
+        if self.is_emulated:
+            return EMULATED
+        return QUICK if is_quick else WHOLE
+
+
+PLATFORMS = {
+    "bookworm": Platform(suite="bookworm", python="3.11"),
+    "trixie": Platform(suite="trixie", python="3.13"),
+    "sid": Platform(suite="sid", python="3.14"),
+    "trixie-arm64": Platform(suite="trixie", python="3.13", arch="arm64"),
+}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Root:
+    """The Debian of a platform on the disk."""
+
+    platform: Platform
+    path: Path
 
     def make(self, *, mirror: str, fresh: bool) -> None:
         """Make it, unless it is there. Raises CannotRun."""
+        suite, arch = self.platform.suite, self.platform.arch
+        if self.platform.is_emulated:
+            emulate(str(arch))
         if self.path.exists() and not fresh:
             return
         part = self.path.with_suffix(".part")
         for old in (part, self.path):
             shutil.rmtree(old, ignore_errors=True)
         part.parent.mkdir(parents=True, exist_ok=True)
-        arch = [] if self.arch is None else [f"--arch={self.arch}"]
-        include = ",".join(PACKAGES)
-        command = ["debootstrap", "--variant=minbase", f"--include={include}", *arch, self.suite]
+        # Debootstrap mounts /proc in the root; what it leaves behind ends with its own mounts.
+        command = [
+            "unshare",
+            "--mount",
+            "debootstrap",
+            "--variant=minbase",
+            f"--include={','.join(PACKAGES)}",
+        ]
+        command += [f"--arch={arch}"] if arch else []
         log = part.with_suffix(".log")
         with log.open("wb") as output:
             done = subprocess.run(
-                [*command, str(part), mirror], stdout=output, stderr=subprocess.STDOUT, check=False
+                [*command, suite, str(part), mirror],
+                stdout=output,
+                stderr=subprocess.STDOUT,
+                check=False,
             )
         if done.returncode != 0:
-            raise CannotRun(f"debootstrap of {self.suite} from {mirror} failed: see {log}")
+            raise CannotRun(f"debootstrap of {suite} from {mirror} failed: see {log}")
         add_user = ["useradd", "--uid", str(UID), "--create-home", "--shell", "/bin/bash", USER]
         subprocess.run(["chroot", str(part), *add_user], check=True)
         part.rename(self.path)
@@ -146,21 +188,24 @@ class Root:
     def clone(self) -> Iterator["Clone"]:
         """Yield a user's home with a clone of HEAD in it; it is removed afterwards."""
         directories = self.configure()
-        with tempfile.TemporaryDirectory(dir=self.path.parent, prefix=f"{self.suite}-") as name:
+        with tempfile.TemporaryDirectory(dir=self.path.parent, prefix=f"{self.path.name}-") as name:
             home, tmp = Path(name, "home"), Path(name, "tmp")
-            tmp.mkdir()
+            pip = self.path.with_suffix(".pip")
+            for directory in (tmp, pip, home / ".cache" / "pip"):
+                directory.mkdir(parents=True, exist_ok=True)
             tmp.chmod(0o1777)
             source = [*GIT, "clone", "--quiet", "--no-hardlinks", str(PROJECT)]
             subprocess.run([*source, str(home / CLONE.relative_to(HOME))], check=True)
-            subprocess.run(["chown", "--recursive", f"{UID}:{UID}", str(home)], check=True)
-            yield Clone(root=self, home=home, tmp=tmp, directories=directories)
+            subprocess.run(
+                ["chown", "--recursive", f"{UID}:{UID}", str(home), str(pip)], check=True
+            )
+            yield Clone(root=self, places=(self.path, home, tmp, pip), directories=directories)
 
 
 @dataclass(frozen=True, kw_only=True)
 class Clone:
     root: Root
-    home: Path
-    tmp: Path
+    places: tuple[Path, Path, Path, Path]
     directories: list[str]
 
     def run(self, command: str, *, log: Path) -> Step:
@@ -168,7 +213,7 @@ class Clone:
         environment = {"HOME": str(HOME), "USER": USER, "LANG": "C.UTF-8", "PATH": "/usr/bin:/bin"}
         assignments = [f"{name}={value}" for name, value in environment.items()]
         alone = ["setpriv", "--pdeathsig", "KILL", "unshare", "--mount", "--pid", "--fork"]
-        paths = [str(path) for path in (self.root.path, self.home, self.tmp)]
+        paths = [str(path) for path in self.places]
         inside = ["bash", "-c", INSIDE, "inside", *paths, *self.directories, "--"]
         shell = [
             "env",
@@ -223,14 +268,34 @@ def check_possible() -> None:
         raise CannotRun(f"no mounts of its own here: {done.stderr.strip()}")
 
 
+def emulate(arch: str) -> None:
+    """Have the kernel run programs of `arch` by qemu, in a root too. Raises CannotRun."""
+    machine = {debian: machine for machine, debian in MACHINES.items()}.get(arch, arch)
+    interpreter = f"qemu-{machine}"
+    if not (BINFMT / "register").exists():
+        command = ["mount", "-t", "binfmt_misc", "binfmt_misc", str(BINFMT)]
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
+        if done.returncode != 0:
+            raise CannotRun(f"no binfmt_misc to emulate {arch} by: {done.stderr.strip()}")
+    if (BINFMT / interpreter).exists():
+        return
+    rule = Path("/usr/lib/binfmt.d", f"{interpreter}.conf")  # as systemd would register it
+    if not rule.exists():
+        raise CannotRun(f"no {interpreter} here; try: apt-get install qemu-user-static")
+    try:
+        (BINFMT / "register").write_text(rule.read_text().strip())
+    except OSError as error:
+        raise CannotRun(f"the kernel does not take {rule}: {error}") from None
+
+
 def run_steps(root: Root, *, is_quick: bool, logs: Path) -> Iterator[tuple[str, Step]]:
     logs.mkdir(parents=True, exist_ok=True)
     with root.clone() as clone:
-        version = clone.run("python3 --version", log=logs / "python.log")
-        yield "python", version
-        for name, (whole, quick) in STEPS.items():
+        command = f"python3 --version | grep -F ' {root.platform.python}.' && uname -m"
+        yield "python", clone.run(command, log=logs / "python.log")
+        for name, command in root.platform.steps(is_quick=is_quick).items():
             log = logs / f"{name.replace(' ', '-')}.log"
-            yield name, clone.run(quick if is_quick else whole, log=log)
+            yield name, clone.run(command, log=log)
 
 
 def described(*command: str) -> str:
@@ -239,11 +304,22 @@ def described(*command: str) -> str:
     ).stdout.strip()
 
 
+def keep(path: Path, table: dict[str, dict[str, Step]], *, is_quick: bool) -> None:
+    """Put these rows into the file; rows of platforms that did not run stay as they are."""
+    kept = json.loads(path.read_text()) if path.exists() else {}
+    for name, steps in table.items():
+        kept[name] = {
+            "command": f"python -m tests.platforms{' --quick' * is_quick} --only {name}",
+            "commit": described("rev-parse", "HEAD"),
+            "steps": {step: asdict(one) for step, one in steps.items()},
+        }
+    path.write_text(json.dumps(kept, indent=2, ensure_ascii=False) + "\n")
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.platforms", description=__doc__)
     parser.add_argument("--quick", action="store_true", help="demo hop, and quick tests only")
-    parser.add_argument("--suite", action="append", choices=SUITES, help="only this; repeatable")
-    parser.add_argument("--arch", help="Debian's name; another one needs its qemu-user-static")
+    parser.add_argument("--only", action="append", choices=PLATFORMS, help="repeatable")
     parser.add_argument("--fresh", action="store_true", help="make the roots again")
     parser.add_argument("--mirror", default=MIRROR, help=f"default {MIRROR}")
     home = os.environ.get("XDG_CACHE_HOME") or "~/.cache"
@@ -260,12 +336,9 @@ def main() -> int:
     if changed := described("status", "--porcelain", "--untracked-files=no"):
         print(f"not in the clones: {len(changed.splitlines())} changed files, not committed")
     table: dict[str, dict[str, Step]] = {}
-    for suite in options.suite or SUITES:
-        name = suite if options.arch is None else f"{suite}-{options.arch}"
-        root, steps = (
-            Root(suite=suite, arch=options.arch, path=cache / name),
-            table.setdefault(name, {}),
-        )
+    for name in options.only or PLATFORMS:
+        root = Root(platform=PLATFORMS[name], path=cache / name)
+        steps = table.setdefault(name, {})
         try:
             root.make(mirror=options.mirror, fresh=options.fresh)
         except CannotRun as error:
@@ -281,18 +354,7 @@ def main() -> int:
             )
             if found.state == FAILED:
                 print(f"{'':16} {'':12} see {logs}", flush=True)
-    document = {
-        "command": " ".join(["python -m tests.platforms", *sys.argv[1:]]),
-        "commit": described("rev-parse", "HEAD"),
-        "platforms": {
-            name: {
-                step: {"state": one.state, "took_s": one.took_s, "last_line": one.last_line}
-                for step, one in steps.items()
-            }
-            for name, steps in table.items()
-        },
-    }
-    options.out.write_text(json.dumps(document, indent=2, ensure_ascii=False) + "\n")
+    keep(options.out, table, is_quick=options.quick)
     states = {one.state for steps in table.values() for one in steps.values()}
     return int(FAILED in states or (NOT_RUN in states and bool(os.environ.get("CI"))))
 
