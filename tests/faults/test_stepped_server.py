@@ -159,6 +159,35 @@ def test_a_server_that_stood_still_lets_the_living_renew_first(
     assert consumers.take("b") == []
 
 
+@pytest.mark.parametrize("step_s", [HOUR_S, -HOUR_S], ids=["forward", "back"])
+def test_a_server_that_stood_still_after_a_step_lets_the_living_renew_first(
+    server: SteppedServer, consumers: Consumers, step_s: float
+) -> None:
+    """As on a loaded machine: the step is seen, and then no process runs for a lease."""
+    held = begin(consumers)
+    server.step(step_s)
+    assert consumers.take("b") == []
+    server.advance(LEASE_S + 1.0)
+    assert consumers.take("b") == []
+    assert consumers["a"].renew(held) == [DONE] * len(held)
+    server.advance(LOOK_S)
+    assert consumers.take("b") == []
+
+
+@pytest.mark.parametrize("step_s", [0.0, HOUR_S], ids=["no step", "step"])
+def test_who_looks_seldom_is_served_in_the_end(
+    server: SteppedServer, consumers: Consumers, step_s: float
+) -> None:
+    held = begin(consumers)
+    server.step(step_s)
+    looks = 0
+    while not (taken := consumers.take("b")):
+        server.advance(2 * LEASE_S)
+        looks += 1
+    assert len(taken) == len(held)
+    assert looks <= 3
+
+
 def test_who_looks_seldom_is_served_all_the_same(
     server: SteppedServer, consumers: Consumers
 ) -> None:

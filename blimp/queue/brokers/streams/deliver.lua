@@ -69,14 +69,26 @@ end
 -- and whether some may have been stamped by a clock that was ahead.
 local function look_at_clock(queue, key, bell)
   local clock = read_clock(key, ARGV[10], true)
-  local kept = redis.call('HMGET', key, 'held', 'ahead')
-  local lease_us, held = lease_ms * 1000, tonumber(kept[1])
-  -- A caller that is slow to look again is not held for ever: once it was, it is served.
-  local is_free = not held or clock.before >= held + lease_us
-  local was_silent = clock.elapsed > math.max(lease_us / 2, STEP_US) -- idle, it looks thrice a lease
-  if clock.elapsed < 0 or clock.excess > lease_us or was_silent and is_free then
+  local kept = redis.call('HMGET', key, 'held', 'ahead', 'silent')
+  local function past(text) -- damaged, it may be of a time to come
+    local at_us = tonumber(text)
+    return at_us and at_us <= clock.before and at_us or nil
+  end
+  local held, silent = past(kept[1]), past(kept[3])
+  local lease_us = lease_ms * 1000
+  -- Idle, it looks thrice a lease. While it waits already, it waits longer only for what can cost a
+  -- living holder its lease, which is renewed every quarter of one.
+  local is_waiting = held and clock.before < held + lease_us
+  local silence_us = math.max(lease_us * (is_waiting and 2 / 3 or 1 / 2), STEP_US)
+  -- A caller that is slow to look again is not held for ever: once it was for that, it is served.
+  -- A jump does not count: a loaded machine may stand still just after it.
+  local is_free = not silent or clock.before >= silent + lease_us
+  if clock.elapsed < 0 or clock.excess > lease_us or clock.elapsed > silence_us and is_free then
     held = clock.steady
     redis.call('HSET', key, 'held', string.format('%.0f', held))
+    if clock.steady - clock.before > silence_us then
+      redis.call('HSET', key, 'silent', string.format('%.0f', held))
+    end
   end
   local until_us = math.max(tonumber(kept[2]) or 0, clock.wall - clock.elapsed)
   if clock.elapsed < 0 then
