@@ -21,6 +21,9 @@ if "CI" not in os.environ:
     settings.register_profile("no deadline", deadline=None)
     settings.load_profile("no deadline")
 
+# Warnings are errors (pyproject.toml) in the children of a test as well.
+os.environ["PYTHONWARNINGS"] = "error"
+
 # A recorder for each stack would cost a second of each. Tests of the log start it by themselves.
 os.environ["BLIMP_LOG_MB"] = "0"
 

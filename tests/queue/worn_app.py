@@ -8,6 +8,7 @@ import subprocess
 import sys
 import threading
 import time
+import warnings
 from pathlib import Path
 
 from blimp.errors import Refused, SoftTimeLimitExceeded
@@ -249,3 +250,23 @@ def cpu_prints() -> list[str]:
 async def async_pid() -> int:
     await asyncio.sleep(0)
     return os.getpid()
+
+
+def call_deprecated() -> None:
+    """Do as a dependency whose release deprecates what is called of it."""
+    warnings.warn("call_deprecated is deprecated", DeprecationWarning, stacklevel=2)
+
+
+@app.task(name="deprecated.thread")
+def deprecated_in_thread() -> None:
+    call_deprecated()
+
+
+@app.task(name="deprecated.loop")
+async def deprecated_in_loop() -> None:
+    call_deprecated()
+
+
+@app.task(name="deprecated.process", cpu_bound=True)
+def deprecated_in_process() -> None:
+    call_deprecated()
