@@ -1,8 +1,8 @@
 """Strangers who keep connections: `python -m benchmarks.page_strangers HOST PORT KIND N`.
 
 They keep N connections open, each in a way that costs the server something and them nothing, and
-open those again that the server closes. A line every half second says how many are open and how
-many were opened. They end with their standard input.
+open those again that the server closes. Every half second (`--report-s`) a line says how many are
+open and how many were opened. They end with their standard input.
 """
 
 import argparse
@@ -101,6 +101,7 @@ def main() -> None:
     parser.add_argument("count", type=int)
     parser.add_argument("--addresses", type=int, default=1)
     parser.add_argument("--token", default="", help="a token, of those who have one")
+    parser.add_argument("--report-s", type=float, default=0.5, help="between two lines")
     options = parser.parse_args()
     hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
     count = min(options.count, hard - 64)
@@ -123,7 +124,7 @@ def main() -> None:
         if now_s - dripped_s >= DRIP_S:
             strangers.drip()
             dripped_s = now_s
-        if now_s - said_s >= 0.5:
+        if now_s - said_s >= options.report_s:
             print(len(strangers), strangers.opened, flush=True)
             said_s = now_s
 

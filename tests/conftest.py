@@ -11,6 +11,7 @@ from hypothesis import settings
 
 from tests.broker import EmbeddedBroker
 from tests.directory import socket_directory
+from tests.needs import not_run
 from tests.postgres import Postgres, find_postgres
 from tests.rabbitmq import RabbitMQ, find_rabbitmq
 from tests.shared import shared
@@ -67,7 +68,14 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     items.sort(key=expected, reverse=True)
 
 
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    mark = item.get_closest_marker("root")
+    if mark is not None and os.getuid() != 0:
+        raise not_run(f"{mark.args[0]}: needs root")
+
+
 def pytest_collection_finish() -> None:
+    gc.freeze()
     gc.enable()
 
 

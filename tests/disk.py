@@ -7,9 +7,8 @@ import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
-import pytest
-
 from tests.directory import socket_directory
+from tests.needs import not_run
 
 
 class Disk:
@@ -32,14 +31,14 @@ class Disk:
 def small_disk(*, mib: int) -> Iterator[Disk]:
     """Yield a disk of so many MiB. Only root can mount one: else the test is skipped."""
     if os.getuid() != 0 or shutil.which("mount") is None:
-        pytest.skip("only root can mount a small disk")
+        raise not_run("a small disk: needs root, and mount")
     with socket_directory() as home:
         path = home / "d"
         path.mkdir()
         words = ["mount", "-t", "tmpfs", "-o", f"size={mib}m,mode=700", "tmpfs", str(path)]
         mounted = subprocess.run(words, capture_output=True, text=True, check=False)
         if mounted.returncode != 0:
-            pytest.skip(f"no small disk can be mounted here: {mounted.stderr}")
+            raise not_run(f"a small disk: {mounted.stderr.strip()}")
         try:
             yield Disk(path)
         finally:

@@ -12,10 +12,10 @@ from pathlib import Path
 from typing import Self
 
 import psycopg
-import pytest
 
 from blimp.errors import BlimpError
 from blimp.processes import Child
+from tests.needs import not_run
 
 HOW = "on Debian: apt-get install postgresql (it need not be running)"
 NOBODY = ("postgres", "nobody")  # the server refuses to run as root
@@ -33,9 +33,7 @@ def find_postgres() -> Path:
     found = installed[-1] if installed else Path(on_path) if on_path else None
     if found is not None and (found.parent / "initdb").exists():
         return found.parent
-    if os.environ.get("CI"):
-        pytest.fail(f"no PostgreSQL here, and CI needs one; {HOW}", pytrace=False)
-    pytest.skip(f"NOT RUN: no PostgreSQL here; {HOW}", allow_module_level=True)
+    raise not_run(f"no PostgreSQL here; {HOW}", module=True)
 
 
 class Postgres:

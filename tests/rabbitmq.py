@@ -8,12 +8,12 @@ import subprocess
 from pathlib import Path
 from typing import Self
 
-import pytest
 from kombu import Connection
 
 from blimp.errors import BlimpError
 from blimp.processes import Child
 from tests.broker import wait_for_answer
+from tests.needs import not_run
 
 # Debian's command in /usr/sbin changes the user; the one behind it runs as the user who asks.
 SERVERS = ("/usr/lib/rabbitmq/bin/rabbitmq-server", "rabbitmq-server")
@@ -30,9 +30,7 @@ def find_rabbitmq() -> str:
     found = next((path for name in SERVERS if (path := shutil.which(name))), None)
     if found is not None and shutil.which("epmd") and shutil.which("openssl"):
         return found
-    if os.environ.get("CI"):
-        pytest.fail(f"no RabbitMQ here, and CI needs one; {HOW}", pytrace=False)
-    pytest.skip(f"NOT RUN: no RabbitMQ here; {HOW}", allow_module_level=True)
+    raise not_run(f"no RabbitMQ here; {HOW}", module=True)
 
 
 class RabbitMQ:

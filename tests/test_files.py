@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from blimp.files import write_atomically
+from tests.needs import needs_root
 
 OLD, NEW = b"old " * 50_000, b"new " * 100_000
 
@@ -86,7 +87,7 @@ def test_a_writer_killed_at_any_moment_leaves_a_whole_file(tmp_path: Path) -> No
         assert path.read_bytes() in (OLD, NEW)
 
 
-@pytest.mark.skipif(os.getuid() != 0, reason="gives files to other users: run as root")
+@needs_root("gives files to other users")
 def test_a_file_that_others_read_stays_theirs_if_that_is_asked(tmp_path: Path) -> None:
     path = tmp_path / "file"
     write_atomically(path, b"1", mode=0o640, keep_owner=True)

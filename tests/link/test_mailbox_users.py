@@ -13,9 +13,10 @@ from blimp.clock import SystemClock
 from blimp.errors import MailboxError
 from blimp.link.mailbox import MailboxClient, MailboxServer, is_served
 from blimp.types import Command, Outcome, OutcomeState
+from tests.needs import needs_root
 
 OWNER, MEMBER, STRANGER = 61_001, 61_002, 61_003  # of nobody on a machine of Debian's
-pytestmark = pytest.mark.skipif(os.getuid() != 0, reason="needs other users: run as root")
+pytestmark = needs_root("needs other users")
 
 
 def as_user(act: Callable[[], bool], *, user: int, groups: list[int]) -> int:

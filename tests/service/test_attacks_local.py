@@ -17,10 +17,11 @@ from blimp.errors import ConfigError
 from blimp.link.paths import distrust, make_own_directory
 from blimp.link.registry import register
 from ground_station.discover import running_stacks
+from tests.needs import needs_root
 
 NOBODY = 65534
 DEADLINE_S = 60.0
-pytestmark = pytest.mark.skipif(os.getuid() != 0, reason="needs a second user: run as root")
+pytestmark = needs_root("needs a second user")
 
 
 @pytest.fixture

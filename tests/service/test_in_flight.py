@@ -22,6 +22,7 @@ from blimp.service.in_flight import demand_on_ground, running_snapshot
 from blimp.types import FlightRecord
 from tests.directory import socket_directory
 from tests.link.test_mailbox import snapshot
+from tests.needs import needs_root
 from tests.sim.running import RunningStack
 
 CLOCK = SystemClock()
@@ -129,7 +130,7 @@ def test_one_that_has_not_found_out_whether_it_is_in_the_air_is_left_alone(
         demand(paths)
 
 
-@pytest.mark.skipif(os.getuid() != 0, reason="needs a second user: run as root")
+@needs_root("needs a second user")
 def test_one_that_this_user_may_not_ask_may_be_flying(paths: RuntimePaths) -> None:
     with answering(paths, armed=False):
         asked = subprocess.run(

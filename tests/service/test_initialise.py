@@ -22,6 +22,7 @@ from blimp.service.initialise import (
     initialise,
     take_defaults,
 )
+from tests.needs import needs_root
 
 REMOTE = 'redis://me:pa"ss\\@ground.example/0'
 
@@ -49,7 +50,7 @@ def test_the_defaults_are_a_ship_with_its_own_broker(
         assert above.startswith("# "), f"{key} has no comment"
 
 
-@pytest.mark.skipif(os.getuid() != 0, reason="gives a file to another group: run as root")
+@needs_root("gives a file to another group")
 def test_a_file_that_the_units_read_is_replaced_by_one_that_they_read(tmp_path: Path) -> None:
     """A flight process that died in the air is restarted, and reads it."""
     path = tmp_path / "blimp.toml"

@@ -7,12 +7,13 @@ from pathlib import Path
 
 import pytest
 
+from tests.needs import needs_root
 from tests.service.under_systemd import ROOT, check_readable, no_systemd, seen_inside
 
 ONE_TEST = (
     "tests/service/test_units.py::test_a_boot_without_the_broker_waits_for_it_and_keeps_its_key"
 )
-pytestmark = pytest.mark.skipif(os.getuid() != 0, reason="drops a right of root: run as root")
+pytestmark = needs_root("drops a right of root")
 
 
 @pytest.mark.parametrize(

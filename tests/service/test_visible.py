@@ -1,6 +1,5 @@
 """What the units could not read is refused before it is installed, with the place and cure."""
 
-import os
 import sys
 import tempfile
 from collections.abc import Iterator
@@ -12,8 +11,9 @@ import blimp
 from blimp.errors import ConfigError
 from blimp.service.configuration import Configuration
 from blimp.service.visible import check_visible
+from tests.needs import needs_root
 
-pytestmark = pytest.mark.skipif(os.getuid() != 0, reason="makes files of root: run as root")
+pytestmark = needs_root("makes files of root")
 CONFIG = Path("/etc/blimp.toml")
 
 

@@ -31,6 +31,7 @@ from blimp.sim.remote import RemoteWorld
 from blimp.tasks.client import VehicleClient
 from ground_station.cli import run
 from tests.forked import forked
+from tests.needs import not_run
 
 ROOT = Path(__file__).parents[2]
 INSIDE = "BLIMP_TEST_INSIDE_SYSTEMD"
@@ -92,9 +93,7 @@ def under_systemd(test: Callable[..., None]) -> Callable[..., None]:
 def need_systemd() -> None:
     """Skip if no systemd can be run here, and under CI fail."""
     if why := no_systemd():
-        if os.environ.get("CI"):
-            pytest.fail(why, pytrace=False)
-        pytest.skip(f"NOT RUN: {why}")
+        raise not_run(why)
 
 
 def no_systemd() -> str:

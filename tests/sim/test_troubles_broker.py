@@ -26,6 +26,7 @@ from blimp.types import Snapshot
 from tests.broker import EmbeddedBroker
 from tests.directory import socket_directory
 from tests.faults.stepped import SHIM
+from tests.needs import no_mount, not_run
 from tests.sim.running import DEADLINE_S, RunningStack
 from tests.stopwatch import Stopwatch
 from tests.tcp_link import TcpLink
@@ -41,9 +42,8 @@ NO_NAME = "Name or service not known"
 
 @pytest.fixture
 def directory() -> Iterator[Path]:
-    if os.getuid() != 0 or shutil.which("unshare") is None:
-        end = pytest.fail if os.environ.get("CI") else pytest.skip
-        end("a mount of its own needs root, and unshare of util-linux")
+    if why := no_mount():
+        raise not_run(why)
     with socket_directory() as directory:
         yield directory
 

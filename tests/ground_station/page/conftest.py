@@ -1,6 +1,5 @@
 """A served page on a ship that answers, and a browser to look at it."""
 
-import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -17,6 +16,7 @@ from ground_station.report import Report
 from ground_station.session import Options, Session
 from tests.ground_station.page.client import Served
 from tests.ground_station.ship import FlyingShip
+from tests.needs import not_run
 
 CHROMIUM = Path("/usr/bin/chromium")
 # Without a network and without a graphics card: WebGL 2 in software.
@@ -34,8 +34,7 @@ def chromium() -> Iterator[Browser]:
     For one test: while Playwright's own event loop runs, no other test can run one.
     """
     if not CHROMIUM.exists():
-        end = pytest.fail if os.environ.get("CI") else pytest.skip
-        end(f"no {CHROMIUM}: apt-get install chromium")
+        raise not_run(f"no {CHROMIUM} here: apt-get install chromium")
     with sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=CHROMIUM, args=OPTIONS)
         yield browser

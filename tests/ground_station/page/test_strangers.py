@@ -63,10 +63,11 @@ def opened_road(addresses: Addresses) -> ClientConnection:
 
 @contextlib.contextmanager
 def strangers(url: str, kind: str, *, addresses: int = 1, token: str = "") -> Iterator[None]:
-    """Let strangers keep connections to `url`, from the second report of theirs on."""
+    """Let strangers keep connections to `url`, from when they have opened enough."""
     parts = urlsplit(url)
     command = [sys.executable, "-m", "benchmarks.page_strangers", "127.0.0.1", str(parts.port)]
     command += [kind, str(STRANGERS), "--addresses", str(addresses), f"--token={token}"]
+    command += ["--report-s", "0.05"]
     with subprocess.Popen(
         command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
         cwd=Path(__file__).parents[3],

@@ -21,6 +21,7 @@ from blimp.sim.remote import RemoteWorld
 from blimp.sim.seam import linux_devices
 from blimp.types import Snapshot
 from tests.directory import socket_directory
+from tests.needs import needs_root
 from tests.service.doctor.pi import TWIN, Pi, worst
 from tests.sim.served import served_world
 
@@ -219,7 +220,7 @@ def test_no_simulated_ship_is_said_so(pi: Pi) -> None:
         assert finding.cure == "start one with: blimp up --sim"
 
 
-@pytest.mark.skipif(os.getuid() != 0, reason="needs a second user: run as root")
+@needs_root("needs a second user")
 def test_root_keeps_a_flight_process_of_another_user_from_starting_as_that_user(pi: Pi) -> None:
     """With sockets of root's, that user could not see whether they are in use."""
     with socket_directory() as directory:
