@@ -222,7 +222,8 @@ class Leases:
         while True:
             with self._lock:
                 # Not after the first: a single message now and then must not wake it each time.
-                self._idle = empty >= PERIODS_TO_IDLE
+                # Nor with a claim that came since the last look: it would never be renewed.
+                self._idle = empty >= PERIODS_TO_IDLE and not self._held
                 if not self._closed:  # or a close before this thread ran would wait a period
                     self._changed.wait(timeout=None if self._idle else self._period_s)
                 if self._closed:

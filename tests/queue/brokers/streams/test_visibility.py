@@ -1,15 +1,17 @@
 """What another has ended counts as lost; what we ended ourselves does not."""
 
+import contextlib
 import threading
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from typing import Any
 
 import pytest
 import redis
 
 from blimp.queue.brokers.streams.envelope import Claim
 from blimp.queue.brokers.streams.store import DONE, LOST, SETTLED
-from blimp.queue.brokers.streams.visibility import Leases, StreamsSession
+from blimp.queue.brokers.streams.visibility import PERIODS_TO_IDLE, Leases, StreamsSession
 from tests.faults.proxy import Command, Proxy
 from tests.queue.brokers.streams.test_fetcher_lost_answer import CutAfter, proxied, proxy, put
 from tests.queue.conftest import DEADLINE_S, wait_until
@@ -128,6 +130,42 @@ def test_a_server_that_was_emptied_takes_nothing_from_a_worker(
     far.leases.renew()
     assert lost == []
     assert claim.tag not in far.leases
+
+
+class Between:
+    """The lock of leases; their thread does `then` as it has found nothing held `count` times."""
+
+    def __init__(self, leases: Leases, *, count: int, then: Callable[[], None]) -> None:
+        self._leases, self._left, self._then = leases, count, then
+        self._lock = leases._lock
+
+    def __enter__(self) -> bool:
+        return self._lock.__enter__()
+
+    def __exit__(self, *of: Any) -> None:
+        is_idle = threading.current_thread().name == "leases" and not self._leases._held
+        self._lock.__exit__(*of)
+        self._left = self._left - 1 if is_idle else PERIODS_TO_IDLE
+        if self._left == 0:
+            self._then()
+
+
+def test_what_is_taken_just_as_the_thread_goes_idle_is_renewed(url: str) -> None:
+    options = {"consumer": "w", "lease_s": 0.4}
+    with contextlib.closing(StreamsSession(url=url, options=options)) as session:
+        leases = session.leases
+        claims: list[Claim] = []
+        between = Between(leases, count=PERIODS_TO_IDLE, then=lambda: leases.hold(claims))
+        leases._lock = between  # type: ignore[assignment]
+        claims += take(session)
+        leases.keep([])
+
+        def renewals() -> int:
+            stats = session.link.client.info("commandstats")
+            return int(stats.get("cmdstat_xclaim", {"calls": 0})["calls"])
+
+        before = renewals()
+        wait_until(lambda: renewals() >= before + 2, "nobody renews it")
 
 
 def test_a_callback_that_raises_ends_no_renewals(
