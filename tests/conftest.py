@@ -37,7 +37,8 @@ FIXTURES = {
 }  # fmt: skip
 NAMES = {
     "subprocess", "multiprocessing", "EmbeddedBroker", "RedisServer", "WorkerProcess", "Child",
-    "ChildProcess", "StackProcess", "open_runs", "campaign", "proving_ground",
+    "ChildProcess", "StackProcess", "RunningStack", "under_systemd", "open_runs",
+    "campaign", "proving_ground",
 }  # fmt: skip
 
 # Modules and tests are found once and stay: to look through them for garbage costs seconds in all.
@@ -49,23 +50,48 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Mark what needs a process; begin with the flights, and with what may take longest.
 
-    Then no process ends with a long test alone, and stacks in real time fly one after the other.
+    Each worker of xdist begins with an equal share of the list, and takes from the end of others'
+    when it has none left. So what takes long is at the heads of the shares, and quick tests are
+    left for the end: flights in real time, which mostly wait, one after the other at the heads of
+    two, and those in lockstep, which compute, at the head of the third.
     """
 
-    def expected(item: pytest.Item) -> tuple[bool, float]:
+    def allowed_s(item: pytest.Item) -> float:
         mark = item.get_closest_marker("timeout")
-        allowed_s = float(mark.args[0]) if mark is not None and mark.args else 0.0
-        return item.get_closest_marker("flight") is not None, allowed_s
+        return float(mark.args[0]) if mark is not None and mark.args else 0.0
 
     for item in items:
         module = item.getparent(pytest.Module)
         names = vars(module.obj) if module is not None else {}
         if FIXTURES & set(getattr(item, "fixturenames", ())) or NAMES & set(names):
             item.add_marker("process")
-    items.sort(key=expected, reverse=True)
+    workers = int(getattr(config, "workerinput", {}).get("workercount", 1))
+    heads: list[list[pytest.Item]] = [[] for _ in range(workers)]
+    flights = [one for one in items if one.get_closest_marker("flight") is not None]
+    modules: list[pytest.Module | None] = []
+    for item in sorted(flights, key=allowed_s, reverse=True):
+        module = item.getparent(pytest.Module)
+        if item.get_closest_marker("process") is None:
+            head = min(2, workers - 1)
+        else:
+            if module not in modules:
+                modules.append(module)
+            head = modules.index(module) % min(2, workers)
+        heads[head].append(item)
+    quick = [one for one in items if one.get_closest_marker("flight") is None]
+    quick.sort(key=allowed_s, reverse=True)
+    left, items[:] = len(items), []
+    for number, first in enumerate(heads):
+        share = left // (workers - number)  # as xdist counts
+        room = max(0, share - len(first))
+        own = first + quick[:room]
+        del quick[:room]
+        items += own
+        left -= len(own)
+    items += quick
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:
