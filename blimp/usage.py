@@ -7,7 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
-from blimp import __version__
+from blimp.distribution import described
 
 _UNITS = {"MB": " MB"}
 _NUMBER = re.compile(r"[+-]?(\d+(\.\d*)?|\.\d+)([eE][+-]?\d+)?", re.ASCII)
@@ -16,14 +16,17 @@ _INVALID = re.compile(r"Invalid value for '?(?P<name>[^':]+)'?: (?P<what>must be
 
 def _print_version(wanted: bool) -> None:
     if wanted:
-        print(__version__)
+        print(described())
         raise typer.Exit
 
 
 Version = Annotated[
     bool,
     typer.Option(
-        "--version", is_eager=True, callback=_print_version, help="Print the version and end."
+        "--version",
+        is_eager=True,
+        callback=_print_version,
+        help="Print version and commit, and end.",
     ),
 ]
 

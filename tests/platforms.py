@@ -70,7 +70,7 @@ WHEEL = r"""
 mkdir -p ~/"wheel alone" && cd ~/"wheel alone"
 python3 -m venv venv
 venv/bin/pip wheel --quiet --no-deps --wheel-dir . "$1"
-venv/bin/pip install --quiet "$(echo blimp-*.whl)[demo,page]"
+venv/bin/pip install --quiet "$(echo blimp_autopilot-*.whl)[demo,page]"
 venv/bin/blimp --help
 venv/bin/blimp demo --mission hop
 """

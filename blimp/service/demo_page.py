@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from blimp.airframe import Airframe
 from blimp.clock import Clock
 from blimp.config import ground_config
+from blimp.distribution import install_hint
 from blimp.errors import ConfigError
 from blimp.service.chaos import Chaos, ChaosReport
 from ground_station.mission import MissionEvent
@@ -52,7 +53,7 @@ def demo_page(
         from ground_station.page.server import Page
         from ground_station.page.ships import BrokerShips
     except ModuleNotFoundError as error:
-        say(f"no page: {error.name} is not installed: pip install 'blimp[page]'")
+        say(f"no page: {error.name} is not installed: {install_hint('page')}")
         yield None
         return
     session = Session(

@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import msgspec
 
 from blimp.airframe import Airframe
+from blimp.distribution import install_hint
 from blimp.errors import ConfigError, LogError
 from blimp.recording.recording import Recording, open_recording
 from blimp.rotation import from_euler
@@ -101,7 +102,7 @@ def identify(
     try:
         import numpy as np
     except ImportError as error:
-        raise ConfigError("identify needs numpy: pip install 'blimp[analysis]'") from error
+        raise ConfigError(f"identify needs numpy: {install_hint('analysis')}") from error
     with open_recording(path) as log:
         ship = airframe or _airframe(log)
         rate_hz = log.session.rate_hz

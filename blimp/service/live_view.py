@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from blimp.closing import Closing
+from blimp.distribution import install_hint
 from blimp.errors import ConfigError
 from blimp.recording.tape import Session
 from blimp.recording.topics import Message, schemas
@@ -29,7 +30,7 @@ class LiveView(Closing):
         try:
             import foxglove
         except ImportError as error:
-            raise ConfigError("live view: needs pip install 'blimp[foxglove]'") from error
+            raise ConfigError(f"live view: needs {install_hint('foxglove')}") from error
         self._context = foxglove.Context()
         try:
             self._server = foxglove.start_server(

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from blimp.clock import SystemClock
+from blimp.distribution import install_hint
 from blimp.errors import ConfigError
 from blimp.recording.recording import open_recording
 from blimp.service.demo_page import has_screen
@@ -33,7 +34,7 @@ def replay(
         from ground_station.page.server import Page
     except ModuleNotFoundError as error:
         raise ConfigError(
-            f"no page: {error.name} is not installed: pip install 'blimp[page]'"
+            f"no page: {error.name} is not installed: {install_hint('page')}"
         ) from None
     clock = SystemClock()
     with (

@@ -11,6 +11,7 @@ from statistics import fmean
 import msgspec
 
 from blimp.airframe import Airframe
+from blimp.distribution import install_hint
 from blimp.errors import ConfigError, MissionError
 from blimp.rotation import euler
 from blimp.service.airframes.check import demand_airworthy
@@ -94,7 +95,7 @@ def draw(swings: list[Swing], path: Path, *, ship: str) -> None:
     try:
         from matplotlib.figure import Figure
     except ImportError as error:
-        raise ConfigError("a picture needs matplotlib: pip install 'blimp[plot]'") from error
+        raise ConfigError(f"a picture needs matplotlib: {install_hint('plot')}") from error
     figure = Figure(figsize=_SIZE_INCHES, layout="constrained")
     for column, angle in enumerate(("pitch", "roll"), start=1):
         axes = figure.add_subplot(1, 2, column)

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from blimp.distribution import install_hint
 from blimp.queue.observability.settings import TraceSettings, Watching
 from blimp.types import Command, Outcome
 from ground_station.cli import run
@@ -104,7 +105,7 @@ def test_without_the_extra_it_is_reported_and_nothing_is_stopped(
     monkeypatch.setenv("BLIMP_TRACE_FILE", "/dev/null")
     monkeypatch.setitem(sys.modules, "blimp.queue.observability.tracing", None)  # as if it were not
     assert run([*where, "ping"]) == 0
-    assert "pip install 'blimp[trace]'" in capsys.readouterr().err
+    assert install_hint("trace") in capsys.readouterr().err
 
 
 def test_a_command_that_is_not_traced_loads_nothing_for_it(twin: FlyingShip) -> None:

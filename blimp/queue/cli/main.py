@@ -33,6 +33,19 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return 2 if isinstance(error, ConfigError) else 1
 
 
+class _Version(argparse.Action):
+    """Asks for the version when it is wanted: argparse's own action has to know it before."""
+
+    def __init__(self, option_strings: Sequence[str], dest: str, **options: Any) -> None:
+        super().__init__(option_strings, dest, nargs=0, **options)
+
+    def __call__(self, parser: argparse.ArgumentParser, *_: object) -> None:
+        from blimp.distribution import described
+
+        print(described())
+        parser.exit()
+
+
 def load_app(path: str) -> TaskApp:
     """Return the app at `module:attribute`. Raises ConfigError naming what is missing."""
     from blimp.queue.app import TaskApp
@@ -60,6 +73,7 @@ def make_parser(words: Sequence[str]) -> argparse.ArgumentParser:
         description=__doc__,
         epilog="exit status: 0 done, 1 failed (the reason is printed), 2 used wrongly",
     )
+    parser.add_argument("--version", action=_Version, help="print version and commit, and end")
     commands = parser.add_subparsers(dest="command", required=True)
     _add_worker(commands)
     if words and words[0] == "worker":

@@ -16,7 +16,7 @@ import kombu
 import msgspec
 from kombu import Exchange, Queue
 
-from blimp import __version__
+from blimp.distribution import build
 from blimp.errors import ConfigError, MessageError
 from blimp.queue.control.command import CommandContext, text
 from blimp.queue.options import per_second
@@ -101,7 +101,7 @@ def report(context: CommandContext, **_: Any) -> dict[str, str]:
 
     about, settings = platform.uname(), conf(context)
     lines = (
-        f"software -> blimp:{__version__} kombu:{kombu.__version__} redis:{redis.__version__} "
+        f"software -> blimp:{build().version} kombu:{kombu.__version__} redis:{redis.__version__} "
         f"py:{platform.python_version()}",
         f"platform -> system:{about.system} kernel version:{about.release} arch:{about.machine}",
         *(f"{name}: {value!r}" for name, value in sorted(settings.items())),

@@ -7,11 +7,12 @@ from __future__ import annotations
 
 import os
 import time
+from functools import cache
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from blimp import __version__
+from blimp.distribution import build
 from blimp.queue.protocol.message import MAX_REPR_LENGTH, build_headers
 from blimp.queue.protocol.record import State
 
@@ -22,7 +23,6 @@ if TYPE_CHECKING:
 
 Fields = dict[str, Any]
 
-SOFTWARE = {"sw_ident": "blimp", "sw_ver": __version__, "sw_sys": os.uname().sysname}
 MAX_TRACEBACK_LENGTH = 8192
 _REVOKED = (State.REVOKED, State.EXPIRED, State.SUPERSEDED)
 _encode = msgspec.json.Encoder().encode
@@ -62,6 +62,12 @@ def to_bytes(event: Fields | msgspec.Struct, *, program: bytes) -> bytes:
     except UnicodeEncodeError:  # half a surrogate pair
         fields = event if isinstance(event, dict) else msgspec.structs.asdict(event)
         return to_bytes({key: _valid(value) for key, value in fields.items()}, program=program)
+
+
+@cache
+def software() -> Fields:
+    """Return what a worker says of its program."""
+    return {"sw_ident": "blimp", "sw_ver": build().version, "sw_sys": os.uname().sysname}
 
 
 def program(*, hostname: str, pid: int) -> bytes:

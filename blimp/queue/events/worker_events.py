@@ -161,7 +161,7 @@ class WorkerEvents(Extension):
             "active": running,
             "processed": self._worker.counts["done"],
             "loadavg": [round(load, 2) for load in os.getloadavg()],
-            **fields.SOFTWARE,
+            **fields.software(),
         }
         if self._buffer.dropped:
             event["dropped"] = self._buffer.dropped  # Celery has no such field, and ignores it

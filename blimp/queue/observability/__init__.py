@@ -5,6 +5,8 @@ from __future__ import annotations
 import sys
 from typing import TYPE_CHECKING
 
+from blimp.distribution import install_hint
+
 if TYPE_CHECKING:
     from blimp.queue.observability.settings import TraceSettings
     from blimp.queue.observability.tracing import Tracer
@@ -20,7 +22,7 @@ def open_tracer(settings: TraceSettings, *, service: str) -> Tracer | str:
     try:
         from blimp.queue.observability.tracing import Tracer
     except ImportError as error:
-        return f"traces need OpenTelemetry: pip install 'blimp[trace]' ({error})"
+        return f"traces need OpenTelemetry: {install_hint('trace')} ({error})"
     return Tracer(settings, service=service)
 
 

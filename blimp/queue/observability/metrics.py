@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 from wsgiref.simple_server import WSGIRequestHandler, WSGIServer
 
 from blimp.closing import Closing
+from blimp.distribution import install_hint
 from blimp.errors import ConfigError, LinkError
 from blimp.queue.brokers.streams.store import SCRIPTS
 from blimp.queue.extensions import Extension
@@ -34,7 +35,7 @@ try:
     from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 except ImportError as error:
     raise ConfigError(
-        f"metrics need prometheus-client: pip install 'blimp[metrics]' ({error})"
+        f"metrics need prometheus-client: {install_hint('metrics')} ({error})"
     ) from error
 
 if TYPE_CHECKING:

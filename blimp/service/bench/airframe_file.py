@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from blimp.airframe import Airframe, Device, Servo, Thruster, parse
+from blimp.distribution import install_hint
 from blimp.errors import ConfigError
 from blimp.hardware.board import CHIPS, check
 from blimp.service.files import write_whole
@@ -19,7 +20,7 @@ class AirframeFile:
         try:
             import tomlkit  # an extra; nothing else needs it
         except ImportError:
-            raise ConfigError("bench: needs tomlkit: run  pip install 'blimp[bench]'") from None
+            raise ConfigError(f"bench: needs tomlkit: run  {install_hint('bench')}") from None
         self.path = path
         try:
             self._before = path.read_text(encoding="utf-8")

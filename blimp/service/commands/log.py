@@ -68,7 +68,7 @@ def record(
             min=0,
             max=65_535,
             envvar="BLIMP_FOXGLOVE_PORT",
-            help="Serve Foxglove's viewer on this port of this machine; needs blimp[foxglove].",
+            help="Serve Foxglove's viewer on this port of this machine; needs the extra foxglove.",
         ),
     ] = None,
 ) -> None:

@@ -173,7 +173,7 @@ def swing(
     seed: Seed = 1,
     out: Annotated[
         Path | None,
-        typer.Option("--out", metavar="FILE", help="Picture to write, PNG; needs blimp[plot]."),
+        typer.Option("--out", metavar="FILE", help="Picture to write, PNG; needs the extra plot."),
     ] = None,
     json_output: Json = False,
 ) -> None:
@@ -320,7 +320,7 @@ def replay(
 ) -> None:
     """Fly a flight of others again, open loop, and say how far off the model is.
 
-    Errors are those at the end of the windows. Needs numpy: pip install 'blimp[analysis]'.
+    Errors are those at the end of the windows. Needs numpy, the extra analysis.
 
     Example: blimp sim replay --airframe rgblimp-fit --log data_1.csv --json
     """
@@ -362,7 +362,9 @@ def _numpy() -> Iterator[None]:
     try:
         yield
     except ModuleNotFoundError as error:
-        raise ConfigError(f"{error}: pip install 'blimp[analysis]' in its directory") from error
+        from blimp.distribution import install_hint
+
+        raise ConfigError(f"{error}: {install_hint('analysis')}") from error
 
 
 def _chosen(option: str, text: str, known: tuple[str, ...]) -> tuple[str, ...]:

@@ -18,6 +18,7 @@ from sqlalchemy import exc
 from sqlalchemy.engine import URL, make_url
 from sqlalchemy.pool import NullPool
 
+from blimp.distribution import install_hint
 from blimp.errors import BlimpError, ConfigError, LinkError, NotAuthorised, ResultError
 from blimp.queue.redis.client import reset_after_fork
 from blimp.queue.redis.urls import MAX_REASON_LENGTH, hide_password, tcp_keepalive
@@ -163,7 +164,7 @@ def parse(url: str) -> URL:
         if parsed.get_backend_name() in DIALECTS:
             dialect.import_dbapi()
     except (ImportError, exc.NoSuchModuleError) as error:
-        raise ConfigError(f"{shown}: {error}; pip install 'blimp[sql]'") from None
+        raise ConfigError(f"{shown}: {error}; {install_hint('sql')}") from None
     except exc.ArgumentError:  # the password in it cannot be found, so the URL is not shown
         raise ConfigError("result_backend: its URL cannot be read as a database's") from None
     if parsed.get_backend_name() not in DIALECTS:

@@ -1,0 +1,194 @@
+"""Versions: of a wheel, of a checkout however it was cloned, and the command that adds an extra."""
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
+
+import pytest
+
+import blimp
+from blimp import distribution
+
+ROOT = Path(__file__).parents[1]
+GIT = ["git", "-c", "user.name=A", "-c", "user.email=a@example.org", "-c", "init.defaultBranch=x"]
+without_git = pytest.mark.skipif(shutil.which("git") is None, reason="NOT RUN: no git here")
+
+
+def git(directory: Path, *words: str) -> str:
+    command = [*GIT, "-C", str(directory), *words]
+    return subprocess.run(command, check=True, capture_output=True, text=True).stdout.strip()
+
+
+@pytest.fixture
+def checkout(tmp_path: Path) -> Path:
+    """Return a repository of two commits with what knows the version, without a tag."""
+    directory = tmp_path / "a clone"
+    (directory / "blimp").mkdir(parents=True)
+    for name in ("pyproject.toml", "setup.py", ".git_archival.txt", "README.md", "LICENSE"):
+        shutil.copy(ROOT / name, directory)
+    for name in ("__init__.py", "distribution.py", "errors.py"):
+        shutil.copy(ROOT / "blimp" / name, directory / "blimp")
+    (directory / ".gitattributes").write_text(".git_archival.txt export-subst\n")
+    git(directory, "init", "--quiet")
+    git(directory, "add", ".")
+    git(directory, "commit", "--quiet", "--message", "first")
+    git(directory, "commit", "--quiet", "--message", "second", "--allow-empty")
+    return directory
+
+
+def python(directory: Path, code: str, **environment: str) -> str:
+    """Run code in an interpreter that imports `blimp` from `directory`."""
+    return subprocess.run(
+        [sys.executable, "-c", code],
+        cwd="/", env={**os.environ, "PYTHONPATH": str(directory), **environment},
+        check=True, capture_output=True, text=True, timeout=60,
+    ).stdout.strip()  # fmt: skip
+
+
+def version(directory: Path) -> str:
+    return python(directory, "import blimp; print(blimp.__version__)")
+
+
+def of_scm(directory: Path) -> str:
+    """Return what a build here would call itself."""
+    code = "import sys, setuptools_scm as s; print(s._get_version(s.Configuration.from_file("
+    code += "sys.argv[1] + '/pyproject.toml'), force_write_version_files=False))"
+    return subprocess.run(
+        [sys.executable, "-W", "ignore", "-c", code, str(directory)],
+        check=True, capture_output=True, text=True, timeout=60,
+    ).stdout.strip()  # fmt: skip
+
+
+@without_git
+def test_a_checkout_counts_commits_as_a_build_of_it_does(checkout: Path) -> None:
+    short = git(checkout, "rev-parse", "HEAD")[:9]
+    assert version(checkout) == of_scm(checkout) == f"0.1.0.dev2+g{short}"
+    git(checkout, "tag", "a-name-that-is-no-version-1")
+    git(checkout, "tag", "v0.9.0")
+    assert version(checkout) == of_scm(checkout) == "0.9.0"
+    git(checkout, "commit", "--quiet", "--message", "third", "--allow-empty")
+    short = git(checkout, "rev-parse", "HEAD")[:9]
+    assert version(checkout) == of_scm(checkout) == f"0.9.1.dev1+g{short}"
+
+
+@without_git
+def test_changes_that_are_not_committed_are_said(checkout: Path) -> None:
+    git(checkout, "tag", "v0.9.0")
+    (checkout / "README.md").write_text("other\n")
+    commit = git(checkout, "rev-parse", "HEAD")
+    said = python(checkout, "from blimp.distribution import described; print(described())")
+    assert said == (
+        f"0.9.1.dev0+g{commit[:9]}.changed (commit {commit[:12]}, with changes, in {checkout})"
+    )
+
+
+@without_git
+def test_a_shallow_clone_and_a_worktree_know_their_commit(checkout: Path, tmp_path: Path) -> None:
+    git(checkout, "clone", "--quiet", "--depth", "1", checkout.as_uri(), str(tmp_path / "shallow"))
+    git(checkout, "worktree", "add", "--quiet", str(tmp_path / "worktree"))
+    short = git(checkout, "rev-parse", "HEAD")[:9]
+    assert version(tmp_path / "shallow") == f"0.1.0.dev1+g{short}"
+    assert version(tmp_path / "worktree") == f"0.1.0.dev2+g{short}"
+
+
+@without_git
+@pytest.mark.skipif(os.geteuid() != 0, reason="NOT RUN: only root makes another user's files")
+def test_a_checkout_of_another_user_knows_its_commit(checkout: Path) -> None:
+    expected = version(checkout)
+    for path in (checkout, *checkout.rglob("*")):
+        os.chown(path, 12345, 12345, follow_symlinks=False)
+    with pytest.raises(subprocess.CalledProcessError):
+        git(checkout, "rev-parse", "HEAD")  # what git itself says to root
+    assert version(checkout) == of_scm(checkout) == expected
+
+
+@without_git
+def test_an_archive_knows_its_commit_and_without_git_there_is_a_version(
+    checkout: Path, tmp_path: Path
+) -> None:
+    archive = tmp_path / "archive"
+    archive.mkdir()
+    git(checkout, "archive", "--output", str(tmp_path / "a.tar"), "HEAD")
+    subprocess.run(["tar", "-xf", str(tmp_path / "a.tar"), "-C", str(archive)], check=True)
+    assert version(archive) == f"0.1.0.dev0+g{git(checkout, 'rev-parse', 'HEAD')[:9]}"
+    code = "from blimp.distribution import described; print(described())"
+    said = python(checkout, code, PATH="/nonexistent")
+    assert said == f"0.1.0.dev0 (commit unknown, in {checkout})"
+
+
+def test_a_wheel_says_what_it_was_built_from_and_asks_nobody(tmp_path: Path) -> None:
+    package = tmp_path / "blimp"
+    package.mkdir()
+    for name in ("__init__.py", "distribution.py"):
+        shutil.copy(ROOT / "blimp" / name, package)
+    (package / "_build.py").write_text(f'VERSION = "3.2.1"\nCOMMIT = "{"a1" * 20}"\n')
+    (tmp_path / ".git").write_text("this is somebody's, who installed into his own repository")
+    said = python(tmp_path, "from blimp.distribution import described as d; print(d())", PATH="")
+    assert said == "3.2.1 (commit a1a1a1a1a1a1)"
+    hint = python(tmp_path, "from blimp.distribution import install_hint as h; print(h('sql'))")
+    assert hint.endswith("pip install 'blimp-autopilot[sql]'")
+
+
+def test_versions_of_an_import_cost_nothing_until_they_are_asked_for() -> None:
+    code = (
+        "import sys, blimp; assert 'blimp.distribution' not in sys.modules; "
+        "import blimp.distribution; assert 'subprocess' not in sys.modules; print('fine')"
+    )
+    assert python(ROOT, code) == "fine"
+
+
+def test_what_blimp_lacks_is_an_attribute_error() -> None:
+    assert blimp.__version__ == distribution.build().version
+    with pytest.raises(AttributeError, match="no attribute 'version'"):
+        blimp.version  # type: ignore[attr-defined]  # noqa: B018
+
+
+def test_names_and_numbers_are_those_of_the_metadata() -> None:
+    table = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))
+    assert table["project"]["name"] == distribution.NAME
+    assert table["tool"]["setuptools_scm"]["fallback_version"] == distribution.WITHOUT_TAG
+    assert (ROOT / "LICENSE").read_text("utf-8").startswith("MIT License")
+
+
+@pytest.mark.parametrize("program", ["blimp", "ground_station", "blimp.queue"])
+def test_every_program_says_version_and_commit(program: str) -> None:
+    ended = subprocess.run(
+        [sys.executable, "-m", program, "--version"],
+        cwd=ROOT, check=False, capture_output=True, text=True, timeout=60,
+    )  # fmt: skip
+    assert (ended.returncode, ended.stderr) == (0, "")
+    pattern = r"\S+ \(commit ([0-9a-f]{12}|unknown)(, with changes)?, in .+\)"
+    assert re.fullmatch(pattern, ended.stdout.strip())
+
+
+def test_the_hint_works_where_it_is_read(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    pip = tmp_path / "venv" / "bin" / "pip"
+    pip.parent.mkdir(parents=True)
+    pip.touch(mode=0o755)
+    monkeypatch.setattr(sys, "prefix", str(tmp_path / "venv"))
+    monkeypatch.setattr(distribution, "source_directory", lambda: tmp_path)
+    monkeypatch.chdir(tmp_path)
+    assert distribution.install_hint("sql") == "venv/bin/pip install -e '.[sql]'"
+    monkeypatch.chdir("/")
+    monkeypatch.chdir(pip.parent)
+    assert distribution.install_hint("sql") == f"{pip} install -e '{tmp_path}[sql]'"
+    monkeypatch.setenv("PATH", str(pip.parent), prepend=":")  # the venv is active
+    assert distribution.install_hint("sql") == f"pip install -e '{tmp_path}[sql]'"
+
+
+def test_no_message_names_another_distribution() -> None:
+    """On the index `blimp` is a stranger's: every hint is `install_hint`'s."""
+    wrong = re.compile(r"pip install ['\"]?blimp\b(?!-autopilot)|['\"`(\s]blimp\[[a-z]")
+    found = [
+        f"{path.relative_to(ROOT)}:{number}"
+        for pattern in ("blimp/**/*.py", "ground_station/**/*.py", "docs/**/*.md", "*.md")
+        for path in sorted(ROOT.glob(pattern))
+        if not path.is_relative_to(ROOT / "docs" / "decisions")
+        for number, line in enumerate(path.read_text("utf-8").splitlines(), start=1)
+        if wrong.search(line)
+    ]
+    assert found == []
