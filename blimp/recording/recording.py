@@ -122,7 +122,7 @@ class Recording(Closing):
             path=str(self.path),
             vehicle=self.session.vehicle,
             simulated=self.session.simulated,
-            started=self.metadata["started"],
+            started=self.metadata.get("started", ""),
             duration_s=round(self.duration_s, 3),
             complete=self.complete,
             chunks=len(self.chunks),
@@ -243,8 +243,10 @@ class Recording(Closing):
             raise LogError(f"log {self.path}: is an MCAP file, but of another program")
         version = self.metadata.get("format")
         if version != FORMAT:
+            writer = self.metadata.get("blimp", "unknown")[:40]
             raise LogError(
-                f"log {self.path}: its format is {str(version)[:20]!r}, this program reads {FORMAT}"
+                f"log {self.path}: its format is {str(version)[:20]!r}, this program reads "
+                f"{FORMAT}; read it with the blimp that wrote it, or a newer one: {writer}"
             )
         try:
             session = msgspec.json.decode(self.metadata["session"], type=Session)

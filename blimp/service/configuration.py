@@ -29,6 +29,7 @@ CONFIG_PATH = Path("/etc/blimp/blimp.toml")
 BROKER_DIR = Path("/var/lib/blimp/broker")  # of blimp-broker.service, if the ship has one
 LOG_DIR = Path("/var/lib/blimp/logs")  # of blimp-recorder.service
 LOCAL_BROKER = socket_url(BROKER_DIR)
+VERSION = 1  # of the file. One without `config_version`, as `init` writes it, has this one too.
 _SCHEMES = BROKERS["streams"][0] + BROKERS["amqp"][0]
 
 _Text = Annotated[str, Meta(min_length=1, max_length=4096)]
@@ -37,11 +38,13 @@ _Text = Annotated[str, Meta(min_length=1, max_length=4096)]
 class Configuration(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """airframe: a known name, or the absolute path of a .toml file.
 
+    config_version: of the file's keys and what they mean.
     vehicle: the ship's name; None for the airframe's. signing_key_file: None if messages are
     not signed. log_dir, log_mb: where flights are recorded, and the bound of all logs there; None
     for the unit's directory and 1000 MB.
     """
 
+    config_version: int = VERSION
     airframe: _Text = "twin"
     vehicle: _Text | None = None
     broker: _Text = LOCAL_BROKER
@@ -92,7 +95,9 @@ def read_configuration(path: Path) -> Configuration:
 def parse_configuration(text: str, *, where: str) -> Configuration:
     """Read a configuration from TOML text; `where` names it in errors."""
     try:
-        configuration = msgspec.convert(tomllib.loads(text), Configuration)
+        table = tomllib.loads(text)
+        _check_version(table.get("config_version", VERSION), where=where)
+        configuration = msgspec.convert(table, Configuration)
     except (ValueError, msgspec.ValidationError, RecursionError) as error:
         problem = with_suggestion(str(error), Configuration)
         raise ConfigError(f"{where}: {problem}") from error
@@ -110,6 +115,18 @@ def parse_configuration(text: str, *, where: str) -> Configuration:
     except ConfigError as error:
         raise ConfigError(f"{where}: {error}") from error
     return configuration
+
+
+def _check_version(version: object, *, where: str) -> None:
+    """Raise ConfigError for a file of a newer program, before its keys are called unknown."""
+    if version == VERSION and isinstance(version, int):
+        return
+    if isinstance(version, int) and version > VERSION:
+        raise ConfigError(
+            f"{where}: written for a newer blimp (config_version {version}, this program reads "
+            f"{VERSION}): upgrade the program, or write the file again: sudo blimp init --force"
+        )
+    raise ConfigError(f"{where}: config_version {version!r}: must be {VERSION}, or left out")
 
 
 def check_broker(url: str) -> None:

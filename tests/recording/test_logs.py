@@ -13,6 +13,7 @@ from mcap.writer import Writer
 from typer.testing import CliRunner
 
 from blimp.cli import app
+from blimp.distribution import build
 from blimp.errors import LogError
 from blimp.recording.directory import LogDirectory, newest_log
 from blimp.recording.log_file import LogFile
@@ -164,6 +165,7 @@ def test_what_is_no_log_is_refused_in_words(flown: Path, tmp_path: Path) -> None
         facts = {**log.metadata, "format": "99"}
         LogFile(other, log.session, facts).close()
     assert "its format is '99', this program reads 1" in refused(other)
+    assert refused(other).endswith(f"or a newer one: {build().version}")
     assert "No such file" in refused(tmp_path / "missing")
     assert "Is a directory" in refused(tmp_path)
     (tmp_path / "empty").touch()
@@ -173,6 +175,14 @@ def test_what_is_no_log_is_refused_in_words(flown: Path, tmp_path: Path) -> None
         recover(flown, text)
     with pytest.raises(LogError, match="File exists"):
         Lockstep(log=flown)
+
+
+def test_a_log_whose_facts_lost_a_name_is_a_log(flown: Path, tmp_path: Path) -> None:
+    with Recording(flown) as log:
+        facts = {key: value for key, value in log.metadata.items() if key != "started"}
+        LogFile(tmp_path / "other", log.session, facts).close()
+    with open_recording(tmp_path / "other") as other:
+        assert other.info().started == ""
 
 
 def test_any_flipped_bit_is_a_log_or_a_refusal(flown: Path, tmp_path: Path) -> None:

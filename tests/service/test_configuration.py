@@ -35,6 +35,13 @@ def test_an_empty_one_is_the_default_ship_with_a_broker_of_its_own() -> None:
         ('broker = "foo://bar"', r"ship\.toml: broker URL 'foo://bar': its scheme is none of"),
         ('broker = "memory://"', r"ship\.toml: broker URL 'memory://': its scheme is none of"),
         ("broker", r"ship\.toml: Expected '='"),
+        ("config_version = 0", r"ship\.toml: config_version 0: must be 1, or left out"),
+        ('config_version = "1"', r"ship\.toml: config_version '1': must be 1, or left out"),
+        (
+            'config_version = 2\nunheard_of = "key"',
+            r"ship\.toml: written for a newer blimp \(config_version 2, this program reads 1\): "
+            "upgrade the program, or write the file again: sudo blimp init --force",
+        ),
     ],
 )
 def test_what_is_wrong_is_named_with_file_and_key(tmp_path: Path, text: str, words: str) -> None:
@@ -42,6 +49,12 @@ def test_what_is_wrong_is_named_with_file_and_key(tmp_path: Path, text: str, wor
     path.write_text(text)
     with pytest.raises(ConfigError, match=words):
         read_configuration(path)
+
+
+def test_a_version_may_stand_in_it_and_an_old_file_has_none() -> None:
+    assert parse_configuration("config_version = 1", where="x") == parse_configuration(
+        "", where="x"
+    )
 
 
 def test_the_environment_goes_before_it(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
