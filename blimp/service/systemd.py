@@ -29,6 +29,7 @@ RECORDER = "blimp-recorder.service"
 UNITS = (TARGET, FLIGHT, WORKER, RELAY, RECORDER, BROKER)
 # The groups that own a Pi's buses. One that this machine lacks would keep the unit from starting.
 GROUPS = ("gpio", "i2c", "spi", "dialout")
+_WRITTEN = "# Written by `blimp install-service`."  # the first line of every unit, of any version
 _BOOTED = Path("/run/systemd/system")  # sd_booted(3)
 _WITHOUT_SYSTEMD = re.compile("useradd |ch|systemctl (en|dis)able ")
 _COMMAND_TIMEOUT_S = 90.0
@@ -114,7 +115,7 @@ def plan_uninstall(*, unit_dir: Path = UNIT_DIR) -> Change:
 
     Configuration, keys, the user and the broker's messages stay.
     """
-    paths = [path for name in UNITS if (path := unit_dir / name).exists()]
+    paths = installed_units(unit_dir)
     names = " ".join(path.name for path in paths)
     return Change(
         files=tuple(UnitFile(str(path), path.read_text("utf-8")) for path in paths),
@@ -122,14 +123,26 @@ def plan_uninstall(*, unit_dir: Path = UNIT_DIR) -> Change:
     )
 
 
+def installed_units(unit_dir: Path) -> list[Path]:
+    """Return the units in a directory that this version writes, or another one has written."""
+    ours = [path for name in UNITS if (path := unit_dir / name).exists()]
+    others = [
+        path
+        for path in sorted(unit_dir.glob("blimp*.*"))
+        if path not in ours and path.is_file() and _is_written(path)
+    ]
+    return ours + others
+
+
 def install(change: Change) -> None:
     """Write the units, remove one that is no longer wanted, and run the commands."""
     written = [Path(file.path) for file in change.files]
     for path, file in zip(written, change.files, strict=True):
         write_whole(path, file.text)
-    for name in UNITS:
-        stale = written[0].parent / name
+    for stale in installed_units(written[0].parent):
         if stale not in written:
+            if active_state(stale.name) not in ("", "inactive", "failed"):
+                _run([f"systemctl stop {stale.name}"])  # without its file, nothing would
             stale.unlink(missing_ok=True)
     _run(change.commands)
 
@@ -173,6 +186,14 @@ def _unit_path(path: Path) -> str:
     if not path.is_absolute() or re.search(r"[\s:\"'\\]", str(path)):
         raise ConfigError(f"{path}: must be an absolute path without space, colon and quotes")
     return str(path).replace("%", "%%")
+
+
+def _is_written(path: Path) -> bool:
+    try:
+        with path.open(encoding="utf-8", errors="replace") as file:
+            return file.readline(200).startswith(_WRITTEN)
+    except OSError:
+        return False
 
 
 def _template(name: str) -> str:

@@ -74,6 +74,32 @@ def test_units_start_in_order_reload_stop_and_leave(system: System) -> None:
 
 
 @under_systemd
+def test_a_unit_of_another_version_gives_up_and_goes(system: System) -> None:
+    """After a downgrade the program lacks a command that a unit starts: no restart cures that."""
+    system.install()
+    system.wait_until_active(TARGET, *SERVICES)
+    later = UNIT_DIR / "blimp-later.service"
+    text = (UNIT_DIR / RECORDER).read_text("utf-8")
+    assert " log record " in text
+    later.write_text(text.replace(" log record ", " log-of-later record "))
+    for unit in (WORKER, RELAY):
+        assert system.show(unit, "RestartPreventExitStatus") == "2"
+    system.systemctl("daemon-reload")
+    system.systemctl("start", "--no-block", later.name)
+    system.wait_until(partial(system.has_failed, later.name), within_s=60.0)
+    assert (system.show(later.name, "NRestarts"), system.show(later.name, "ExecMainStatus")) == (
+        "0", "2"
+    )  # fmt: skip
+    assert "No such command" in system.journal(later.name)
+    (stale,) = [one for one in system.examined() if later.name in one["found"]]
+    assert stale["cure"] == "sudo blimp install-service"
+    assert system.blimp("install-service") == ""
+    assert not later.exists()
+    system.wait_until_active(TARGET, *SERVICES)
+    assert system.show(later.name, "LoadState") == "not-found"
+
+
+@under_systemd
 def test_each_unit_may_be_killed_or_stopped_and_takes_no_other_with_it(system: System) -> None:
     """One boot for all of it: each costs ten seconds."""
     system.install()

@@ -17,6 +17,7 @@ from blimp.service.systemd import (
     UNIT_DIR,
     WORKER,
     active_state,
+    installed_units,
     plan_install,
 )
 
@@ -120,6 +121,9 @@ def units(computer: Computer) -> Iterator[Finding]:
         for file in wanted.files
         if computer.text(file.path) != file.text.strip()
     ]
+    wanted_names = {Path(file.path).name for file in wanted.files}
+    there = installed_units(computer.path(str(UNIT_DIR)))
+    stale += [path.name for path in there if path.name not in wanted_names]
     if stale:
         yield warning(
             f"not as this version and configuration write them: {', '.join(stale)}",

@@ -84,3 +84,11 @@ def test_units(pi: Pi) -> None:
     pi.write(UNIT, "[Service]\nUser=pi\nWatchdogSec=0\n")
     (stale, _) = services.units(pi.computer())
     assert stale.found.endswith("write them: blimp-flight.service")
+    pi.install_units(Configuration())
+    pi.write(
+        "etc/systemd/system/blimp-later.service", "# Written by `blimp install-service`. Put\n"
+    )
+    pi.write("etc/systemd/system/blimp-mine.service", "[Service]\n")
+    (stale, _) = services.units(pi.computer())
+    assert stale.found.endswith("write them: blimp-later.service")
+    assert stale.cure == "sudo blimp install-service"
