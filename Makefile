@@ -16,7 +16,7 @@ FUZZ ?= 1000000
 
 .DEFAULT_GOAL := help
 .PHONY: help demo quick test show pictures coverage guests check docs format bench
-.PHONY: troubles faults boundaries kills server-kills stop-kills flight-kills soak canvas releases events fuzz celery platforms clean
+.PHONY: troubles faults boundaries kills server-kills stop-kills flight-kills soak canvas releases events fuzz celery platforms release clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):[^#]*## /  make \1\t/' | expand -t 22
@@ -120,8 +120,11 @@ celery: $(VENV)/dev.installed $(CELERY)/installed ## run Celery's own integratio
 platforms: $(VENV)/bin/python ## as root: both commands and the wheel on Debian 12, 13 and sid: PLATFORMS="--quick"
 	$(BIN)/python -m tests.platforms $(PLATFORMS)
 
+release: $(VENV)/release.installed ## build sdist and wheel of HEAD in dist/, compare them with git, and try both: 3 minutes
+	$(BIN)/python -m tests.release $(RELEASE)
+
 clean: ## remove the virtual environment and what the tools left
-	rm -rf $(VENV) $(GUESTS) $(CELERY) build *.egg-info .coverage* .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
+	rm -rf $(VENV) $(GUESTS) $(CELERY) build dist *.egg-info .coverage* .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
 
 # CPython 3.11 is the first with tomllib; the message names the cure.
 $(VENV)/bin/python:
@@ -131,6 +134,10 @@ $(VENV)/bin/python:
 
 $(VENV)/demo.installed: pyproject.toml | $(VENV)/bin/python
 	$(BIN)/pip install --quiet --disable-pip-version-check --editable '.[demo,page]'
+	@touch $@
+
+$(VENV)/release.installed: $(VENV)/dev.installed
+	$(BIN)/pip install --quiet --disable-pip-version-check 'build>=1.2' 'twine>=6.1'
 	@touch $@
 
 $(VENV)/dev.installed: pyproject.toml | $(VENV)/bin/python

@@ -1,0 +1,155 @@
+"""`make release`: builds sdist and wheel of HEAD, compares them with git, and tries both.
+
+They are built in an environment of their own from a clone of HEAD, so that no file of this
+directory gets into them, and installed in empty ones. They are in `dist/` only if all of it passes.
+"""
+
+import argparse
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tarfile
+import tempfile
+import zipfile
+from pathlib import Path
+
+from blimp.distribution import NAME
+
+PROJECT = Path(__file__).resolve().parents[1]
+GIT = ("git", "-c", "safe.directory=*")
+PACKAGES = ("blimp", "ground_station")
+BUILT = {"blimp/_build.py"}
+OF_THE_BUILD = re.compile(rf"PKG-INFO|setup\.cfg|{NAME.replace('-', '_')}\.egg-info/.+")
+QUICK = ("-q", "-n", "2", "--dist", "worksteal", "-m", "not flight and not process and not slow")
+STEP_S = 1800.0
+PROGRAMS = ("blimp --version", "ground --version", "python -m blimp.queue --version")
+
+
+class NotReleased(Exception):
+    """Why there is no release."""
+
+
+def run(*words: str, cwd: Path, quiet: bool = True) -> str:
+    """Run a program without what this environment says of Python; return what it prints."""
+    environment = {k: v for k, v in os.environ.items() if k not in ("PYTHONPATH", "VIRTUAL_ENV")}
+    ended = subprocess.run(
+        words, cwd=cwd, env=environment, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT if quiet else None, text=True, check=False, timeout=STEP_S,
+    )  # fmt: skip
+    if ended.returncode != 0:
+        raise NotReleased(f"{' '.join(words)}: status {ended.returncode}\n{ended.stdout[-4000:]}")
+    return ended.stdout
+
+
+def build(clone: Path, out: Path) -> tuple[Path, Path]:
+    """Return sdist and wheel; the wheel is built from the sdist."""
+    run(sys.executable, "-m", "build", "--outdir", str(out), str(clone), cwd=out.parent)
+    ((sdist,), (wheel,)) = (list(out.glob(ending)) for ending in ("*.tar.gz", "*.whl"))
+    run(sys.executable, "-m", "twine", "check", "--strict", str(sdist), str(wheel), cwd=out)
+    return sdist, wheel
+
+
+def compare(tracked: set[str], *, sdist: set[str], wheel: set[str]) -> None:
+    """Raise NotReleased naming files that are missing in either, or that git does not know."""
+    packages = {name for name in tracked if name.split("/")[0] in PACKAGES}
+    for what, wanted, found in (
+        ("sdist", tracked, sdist),
+        ("wheel", packages, wheel),
+    ):
+        missing, more = sorted(wanted - found), sorted(found - wanted - BUILT)
+        if missing or more or not found >= BUILT:
+            raise NotReleased(f"{what}: lacks {missing}, has {more} that git does not know")
+
+
+def files_of_sdist(path: Path) -> set[str]:
+    with tarfile.open(path) as tar:
+        names = {one.name.partition("/")[2] for one in tar.getmembers() if not one.isdir()}
+    return {name for name in names if not OF_THE_BUILD.fullmatch(name)}
+
+
+def files_of_wheel(path: Path) -> set[str]:
+    with zipfile.ZipFile(path) as archive:
+        return {name for name in archive.namelist() if ".dist-info/" not in name}
+
+
+def environment(directory: Path, *installed: str) -> Path:
+    """Make an empty environment with `installed` in it; return its directory of programs."""
+    run(sys.executable, "-m", "venv", str(directory), cwd=directory.parent)
+    run(str(directory / "bin" / "pip"), "install", "--quiet", *installed, cwd=directory.parent)
+    run(str(directory / "bin" / "pip"), "check", cwd=directory.parent)
+    return directory / "bin"
+
+
+def try_programs(programs: Path, *, version: str, commit: str, cwd: Path) -> None:
+    for words in PROGRAMS:
+        name, *rest = words.split()
+        said = run(str(programs / name), *rest, cwd=cwd).strip()
+        if not said.startswith(f"{version} (commit {commit[:12]}"):
+            raise NotReleased(f"{words}: says {said}, not {version} of commit {commit[:12]}")
+        print(f"  {words}: {said}", flush=True)
+
+
+def release(out: Path, *, tests: bool) -> None:
+    with tempfile.TemporaryDirectory(prefix="blimp-release-") as name:
+        work = Path(name)
+        clone, built = work / "clone", work / "built"
+        built.mkdir()
+        run(*GIT, "clone", "--quiet", "--no-hardlinks", str(PROJECT), str(clone), cwd=work)
+        commit = run(*GIT, "rev-parse", "HEAD", cwd=clone).strip()
+        listed = run(*GIT, "ls-files", "-z", cwd=clone)
+        print(f"build {commit[:12]}", flush=True)
+        sdist, wheel = build(clone, built)
+        version = wheel.name.split("-")[1]
+        compare(
+            set(filter(None, listed.split("\0"))),
+            sdist=files_of_sdist(sdist),
+            wheel=files_of_wheel(wheel),
+        )
+        print("  both have git's files and no others, and pass twine check", flush=True)
+
+        print("wheel, in an empty environment", flush=True)
+        empty = work / "empty"
+        empty.mkdir()
+        programs = environment(work / "wheel", f"{wheel}[demo,page]")
+        try_programs(programs, version=version, commit=commit, cwd=empty)
+        said = run(str(programs / "blimp"), "demo", "--mission", "hop", cwd=empty)
+        print(f"  blimp demo --mission hop: {said.strip().splitlines()[-1].strip()}", flush=True)
+
+        print("sdist, in another one", flush=True)
+        with tarfile.open(sdist) as tar:
+            tar.extractall(work, filter="data")
+        source = work / sdist.name.removesuffix(".tar.gz")
+        programs = environment(work / "sdist", "--editable", f"{source}[demo,dev]")
+        try_programs(programs, version=version, commit=commit, cwd=empty)
+        if tests:
+            said = run(str(programs / "pytest"), *QUICK, cwd=source)
+            print(f"  quick tests: {said.strip().splitlines()[-1]}", flush=True)
+
+        out.mkdir(exist_ok=True)
+        for path in (sdist, wheel):
+            shutil.copy(path, out)
+            print(f"{out / path.name}: {path.stat().st_size / 1e6:.1f} MB")
+    if "+" in version:
+        print(f"not for an index: HEAD has no tag v*, and {version} names a commit")
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(prog="python -m tests.release", description=__doc__)
+    parser.add_argument("--no-tests", action="store_true", help="not the tests of the sdist")
+    parser.add_argument("--out", type=Path, default=PROJECT / "dist", metavar="DIRECTORY")
+    options = parser.parse_args()
+    changed = run(*GIT, "status", "--porcelain", cwd=PROJECT).splitlines()
+    if changed:
+        print(f"not in the release: {len(changed)} files that are changed and not committed")
+    try:
+        release(options.out.resolve(), tests=not options.no_tests)
+    except NotReleased as error:
+        print(f"release: {error}", file=sys.stderr)
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
