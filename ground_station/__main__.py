@@ -1,4 +1,4 @@
-"""`python -m ground_station` is the console script `ground`."""
+"""`python -m ground_station` is what the console script `ground` runs: see blimp/ground.py."""
 
 import os
 import signal

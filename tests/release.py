@@ -31,12 +31,13 @@ class NotReleased(Exception):
     """Why there is no release."""
 
 
-def run(*words: str, cwd: Path, quiet: bool = True) -> str:
-    """Run a program without what this environment says of Python; return what it prints."""
+def run(*words: str, cwd: Path) -> str:
+    """Run a program as this user would who has nothing yet; return what it prints."""
     environment = {k: v for k, v in os.environ.items() if k not in ("PYTHONPATH", "VIRTUAL_ENV")}
+    environment["XDG_STATE_HOME"] = str(cwd / "state")  # the demo keeps its log there
     ended = subprocess.run(
         words, cwd=cwd, env=environment, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT if quiet else None, text=True, check=False, timeout=STEP_S,
+        stderr=subprocess.STDOUT, text=True, check=False, timeout=STEP_S,
     )  # fmt: skip
     if ended.returncode != 0:
         raise NotReleased(f"{' '.join(words)}: status {ended.returncode}\n{ended.stdout[-4000:]}")
