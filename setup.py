@@ -3,6 +3,7 @@
 See `blimp/distribution.py`, which reads it.
 """
 
+import os
 import sys
 from pathlib import Path
 
@@ -40,5 +41,10 @@ class BuildSource(sdist):
         super().make_release_tree(base_dir, files)
         stamp(base_dir, self.distribution.get_version())
 
+
+if not any((ROOT / name).exists() for name in (".git", "PKG-INFO")):
+    # An archive, or a copy without history: setuptools-scm would call each one without a tag 0.0.
+    name = f"SETUPTOOLS_SCM_PRETEND_VERSION_FOR_{distribution.NAME.replace('-', '_').upper()}"
+    os.environ.setdefault(name, distribution.build().version)
 
 setup(cmdclass={"build_py": BuildPackages, "sdist": BuildSource})

@@ -15,7 +15,11 @@ from typing import NamedTuple
 NAME = "blimp-autopilot"  # on the index, where `blimp` is a stranger's; the import stays blimp
 WITHOUT_TAG = "0.1.0.dev0"  # pyproject.toml's fallback_version
 _DESCRIBED = re.compile(r"(?:v(?P<tag>\S+)-(?P<distance>\d+)-g)?(?P<commit>[0-9a-f]{40})(-dirty)?")
-_ARCHIVED = re.compile(r"^node: ([0-9a-f]{40})$", re.MULTILINE)
+_ARCHIVED = re.compile(
+    r"^node: (?P<commit>[0-9a-f]{40})\n(?:.*\n)*?"
+    r"describe-name: (?:v(?P<tag>\S+?)(?:-(?P<distance>\d+)-g[0-9a-f]+)?)?$",
+    re.MULTILINE,
+)
 _SHORT = 9  # digits of a commit in a version, as setuptools-scm has it
 _GIT_TIMEOUT_S = 5.0
 
@@ -84,17 +88,10 @@ def _of_checkout(directory: Path) -> Build:
     match = _DESCRIBED.fullmatch(answer)
     if match is None:
         return _of_archive(directory)
-    commit, is_changed = match["commit"], answer.endswith("-dirty")
     tag, distance = match["tag"], match["distance"]
     if tag is None:
-        base = WITHOUT_TAG.removesuffix(".dev0")
         distance = _git(directory, "rev-list", "--count", "HEAD") or "0"
-    else:
-        base = re.sub(r"\d+$", lambda last: str(int(last[0]) + 1), tag)
-        if distance == "0" and not is_changed:
-            return Build(tag, commit)
-    changed = ".changed" * is_changed
-    return Build(f"{base}.dev{distance}+g{commit[:_SHORT]}{changed}", commit, is_changed)
+    return _counted(tag, distance, match["commit"], is_changed=answer.endswith("-dirty"))
 
 
 def _of_archive(directory: Path) -> Build:
@@ -105,7 +102,18 @@ def _of_archive(directory: Path) -> Build:
         match = None
     if match is None:
         return Build(WITHOUT_TAG)
-    return Build(f"{WITHOUT_TAG}+g{match[1][:_SHORT]}", match[1])
+    return _counted(match["tag"], match["distance"] or "0", match["commit"])
+
+
+def _counted(tag: str | None, distance: str, commit: str, *, is_changed: bool = False) -> Build:
+    """Return the version of a commit that many after a tag, or after the first commit."""
+    if tag is not None and distance == "0" and not is_changed:
+        return Build(tag, commit)
+    base = WITHOUT_TAG.removesuffix(".dev0")
+    if tag is not None:
+        base = re.sub(r"\d+$", lambda last: str(int(last[0]) + 1), tag)
+    changed = ".changed" * is_changed
+    return Build(f"{base}.dev{distance}+g{commit[:_SHORT]}{changed}", commit, is_changed)
 
 
 def _git(directory: Path, *words: str) -> str:

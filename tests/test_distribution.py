@@ -106,15 +106,27 @@ def test_a_checkout_of_another_user_knows_its_commit(checkout: Path) -> None:
     assert version(checkout) == of_scm(checkout) == expected
 
 
+def unpacked(checkout: Path, directory: Path) -> Path:
+    """Return a directory with what `git archive` gives of HEAD."""
+    directory.mkdir()
+    git(checkout, "archive", "--output", f"{directory}.tar", "HEAD")
+    subprocess.run(["tar", "-xf", f"{directory}.tar", "-C", str(directory)], check=True)
+    return directory
+
+
 @without_git
-def test_an_archive_knows_its_commit_and_without_git_there_is_a_version(
-    checkout: Path, tmp_path: Path
-) -> None:
-    archive = tmp_path / "archive"
-    archive.mkdir()
-    git(checkout, "archive", "--output", str(tmp_path / "a.tar"), "HEAD")
-    subprocess.run(["tar", "-xf", str(tmp_path / "a.tar"), "-C", str(archive)], check=True)
-    assert version(archive) == f"0.1.0.dev0+g{git(checkout, 'rev-parse', 'HEAD')[:9]}"
+def test_an_archive_knows_its_commit_and_its_tag(checkout: Path, tmp_path: Path) -> None:
+    short = git(checkout, "rev-parse", "HEAD")[:9]
+    assert version(unpacked(checkout, tmp_path / "a")) == f"0.1.0.dev0+g{short}"
+    git(checkout, "tag", "v0.9.0")
+    assert version(unpacked(checkout, tmp_path / "b")) == "0.9.0"
+    git(checkout, "commit", "--quiet", "--message", "third", "--allow-empty")
+    short = git(checkout, "rev-parse", "HEAD")[:9]
+    assert version(unpacked(checkout, tmp_path / "c")) == f"0.9.1.dev1+g{short}"
+
+
+@without_git
+def test_without_git_there_is_a_version(checkout: Path) -> None:
     code = "from blimp.distribution import described; print(described())"
     said = python(checkout, code, PATH="/nonexistent")
     assert said == f"0.1.0.dev0 (commit unknown, in {checkout})"
