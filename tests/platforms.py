@@ -78,6 +78,14 @@ HOP = 'make demo DEMO="--mission hop"'
 PYTEST = "make .venv/dev.installed && .venv/bin/pytest -q -n 2 --dist worksteal"
 QUICK_TESTS = f'{PYTEST} -m "not flight and not process and not slow"'
 LOCKSTEP = f"{PYTEST} tests/sim/test_lockstep.py"
+# Qemu's user mode answers ENOSYS to an ioctl that it does not know, where a kernel says ENOTTY, and
+# leaves open the descriptors that a message brings without being asked for.
+NOT_EMULATED = (
+    "tests/sim/test_seam.py::test_open_files_work_in_the_next_visit_and_not_between",
+    "tests/sim/test_seam.py::test_what_is_no_device_passes_through",
+    "tests/link/test_mailbox.py::"
+    "test_whatever_is_passed_to_the_flight_process_it_keeps_only_a_socket_it_can_answer",
+)
 ALONE = {
     "wheel alone": f"bash -euc {shlex.quote(WHEEL)} wheel {shlex.quote(str(CLONE))}",
     "pip check": '.venv/bin/pip check && ~/"wheel alone"/venv/bin/pip check',
@@ -85,7 +93,12 @@ ALONE = {
 # Name and command in the clone.
 WHOLE = {"make demo": "make demo", "make test": "make test", **ALONE}
 QUICK = {"demo hop": HOP, "quick tests": QUICK_TESTS, **ALONE}
-EMULATED = {"demo hop": HOP, "lockstep": LOCKSTEP, "quick tests": QUICK_TESTS, **ALONE}
+EMULATED = {
+    "lockstep": LOCKSTEP,
+    "quick tests": " ".join([QUICK_TESTS, *(f"--deselect {one}" for one in NOT_EMULATED)]),
+    "demo hop": HOP,
+    **ALONE,
+}
 
 
 class CannotRun(Exception):
