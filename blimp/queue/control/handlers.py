@@ -22,6 +22,7 @@ from blimp.queue.control.command import CommandContext, text
 from blimp.queue.options import per_second
 from blimp.queue.protocol.message import MAX_REPR_LENGTH, check_limits, to_json
 from blimp.queue.redis.urls import hide_password
+from blimp.queue.worker import interpreter
 from blimp.queue.worker.job import Stage
 
 if TYPE_CHECKING:
@@ -67,6 +68,7 @@ def stats(context: CommandContext, **_: Any) -> dict[str, Any]:
     return {
         "total": dict(worker.consumer_loop.totals),
         "pid": os.getpid(),
+        "python": interpreter.described(),
         "clock": str(worker.logical_clock.value),
         "uptime": round(worker.app.clock.now_s() - context.started_s),
         "pool": _pool(worker),

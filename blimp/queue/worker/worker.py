@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from kombu.clocks import LamportClock
 
 from blimp.queue.extensions import Extension, Observers, load, observes
+from blimp.queue.worker import interpreter
 from blimp.queue.worker.acker import Acker
 from blimp.queue.worker.boot import Boot, check_tasks, locate_all, missing_guarantees
 from blimp.queue.worker.completions import Completions, timed_out
@@ -209,6 +210,7 @@ class Worker:
         missing = missing_guarantees(self.app)
         if missing is not None:
             self.log.warning(missing)
+        interpreter.warn(self.log)
         upkeep = () if self.app.results is None else self.app.results.start(log=self.log)
         self.in_flight.expect(self.app.tasks.values())
         signals = StopSignals(self._stops)

@@ -12,6 +12,7 @@ from blimp.queue import TaskApp
 from blimp.queue.control.command import CommandContext
 from blimp.queue.control.handlers import query_task, scheduled
 from blimp.queue.protocol.message import TaskMessage
+from blimp.queue.worker import interpreter
 from blimp.queue.worker.job import Job
 from tests.queue.conftest import DEADLINE_S, working
 from tests.queue.control.conftest import Ask
@@ -67,6 +68,7 @@ def test_what_runs_waits_and_is_scheduled(app: TaskApp, ask: Ask) -> None:
         assert ask("query_task", ids=[first.id, "none"])[first.id][0] == "active"
         assert ask("query_task", ids=second.id)[second.id][0] == "reserved"
         assert ask("stats")["total"] == {"hold": 2}
+        assert ask("stats")["python"] == interpreter.described()
         go.set()
         second.get(DEADLINE_S)
 
@@ -112,7 +114,8 @@ def test_stats_conf_report_and_clock(url: str, ask: Ask) -> None:
         with working(app, sync_workers=3, name="w"):
             stats = ask("stats")
             assert {*stats} == {
-                "total", "pid", "clock", "uptime", "pool", "broker", "prefetch_count", "rusage",
+                "total", "pid", "python", "clock", "uptime", "pool", "broker", "prefetch_count",
+                "rusage",
             }  # fmt: skip
             assert stats["pool"]["max-concurrency"] == 3
             assert stats["pid"] == os.getpid()
