@@ -7,12 +7,14 @@ import re
 import time
 from collections.abc import Iterator
 from pathlib import Path
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from blimp.errors import ConfigError, LogError
 from blimp.link.paths import make_own_directory
-from blimp.recording.log_file import LogFile
 from blimp.recording.tape import Session
+
+if TYPE_CHECKING:
+    from blimp.recording.log_file import LogFile
 
 # The number orders them: a Pi without a network has no clock that does.
 _NAME = re.compile(r"[a-z0-9][a-z0-9_-]*-(\d{6,})-\d{8}T\d{6}Z\.mcap")
@@ -43,8 +45,10 @@ class LogDirectory:
         """Return the logs, the oldest first."""
         return sorted(_entries(self.path))
 
-    def new(self, session: Session) -> LogFile:
-        """Begin a log. Raises LogError if the disk does not take it."""
+    def new(self, session: Session) -> "LogFile":
+        """Begin a log. Raises LogError if the disk does not take it, ConfigError without mcap."""
+        from blimp.recording.log_file import LogFile  # of an extra
+
         stamp = time.strftime("%Y%m%dT%H%M%SZ", time.gmtime())
         number = max((entry.number for entry in self.logs()), default=0)
         for _ in range(_ATTEMPTS):  # another ship's recorder may be quicker

@@ -14,12 +14,12 @@ from pathlib import Path
 from typing import IO, Any, cast
 
 import msgspec
-from mcap.writer import CompressionType, Writer
 
 from blimp.closing import Closing
 from blimp.distribution import build
 from blimp.errors import LogError
 from blimp.link.paths import is_of_group
+from blimp.recording.container import CompressionType, Writer
 from blimp.recording.tape import Session
 from blimp.recording.topics import NS, Message, Translator, schemas
 

@@ -15,16 +15,22 @@ from pathlib import Path
 from typing import IO, Any, NamedTuple
 
 import msgspec
-from mcap.data_stream import ReadDataStream
-from mcap.exceptions import McapError
-from mcap.opcode import Opcode
-from mcap.records import Attachment, Channel, Chunk, Header, Metadata
-from mcap.records import Message as McapMessage
-from mcap.stream_reader import breakup_chunk
-from mcap.writer import MCAP0_MAGIC
 
 from blimp.closing import Closing
 from blimp.errors import LogError
+from blimp.recording.container import (
+    MCAP0_MAGIC,
+    Attachment,
+    Channel,
+    Chunk,
+    Header,
+    McapError,
+    McapMessage,
+    Metadata,
+    Opcode,
+    ReadDataStream,
+    breakup_chunk,
+)  # fmt: skip
 from blimp.recording.log_file import AIRFRAME, FORMAT, LIBRARY, METADATA, PLANT
 from blimp.recording.tape import Session
 from blimp.recording.topics import NS, Message, schemas
