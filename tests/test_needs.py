@@ -16,7 +16,7 @@ def test_what_needs_root_is_not_run_by_a_user_and_fails_under_ci(
 ) -> None:
     test = tmp_path / "test_it.py"
     test.write_text(
-        "from tests.needs import needs_root\n@needs_root('makes files')\ndef test_it(): pass\n"
+        "from tests.needs import needs_root\n@needs_root('changes an owner')\ndef test_it(): pass\n"
     )
     tmp_path.joinpath("conftest.py").write_text("import os\nos.getuid = lambda: 1000\n")
     ended = subprocess.run(
@@ -25,5 +25,5 @@ def test_what_needs_root_is_not_run_by_a_user_and_fails_under_ci(
         cwd=ROOT, env={**os.environ, "CI": ci}, capture_output=True, text=True, check=False,
     )  # fmt: skip
     assert ended.returncode == status, ended.stdout + ended.stderr
-    assert ("NOT RUN: makes files: needs root" in ended.stdout) == (not ci)
-    assert "makes files: needs root" in ended.stdout
+    assert ("NOT RUN: changes an owner: needs root" in ended.stdout) == (not ci)
+    assert "changes an owner: needs root" in ended.stdout

@@ -116,6 +116,10 @@ class Revocations:
             if answer in (Found.MARKED, Found.IN_FLIGHT):
                 break
         if found is Found.ABSENT:
+            # It may have ended between the two looks, and then both have missed it.
+            record = record if results is None else results.get(id)
+            if record.final:
+                return Revocation.REVOKED if record.state is State.REVOKED else Revocation.ENDED
             has_begun = record.state is not State.PENDING
             return Revocation.IN_FLIGHT if has_begun else Revocation.UNKNOWN
         if found is not Found.MARKED:

@@ -16,7 +16,7 @@ from blimp.queue.brokers.base import Found
 from blimp.queue.brokers.streams.visibility import StreamsSession
 from blimp.queue.cli.main import main
 from blimp.queue.control.extension import ControlExtension, Revoker
-from blimp.queue.protocol.record import State
+from blimp.queue.protocol.record import Record, State
 from blimp.queue.publish.taken_back import KEEP_S, Revocation, Revocations
 from blimp.queue.redis.urls import redis_url
 from tests.queue.conftest import DEADLINE_S, wait_until, working
@@ -380,6 +380,20 @@ def test_revoke_says_what_it_found(app: TaskApp) -> None:
         go.set()
         assert handle.get(DEADLINE_S) == "done"
         assert handle.revoke() is Revocation.ENDED
+
+
+def test_what_ends_between_the_two_looks_of_a_revocation_has_ended(app: TaskApp) -> None:
+    results = app.results
+    assert results is not None
+
+    def ends_meanwhile(queue: str, id: str, mark: bytes) -> Found:
+        results.store(Record(id=id, state=State.SUCCESS, result=1))
+        return Found.ABSENT
+
+    answer = app.revocations.revoke_waiting(
+        "t", queues=["tests"], mark_message=ends_meanwhile, results=results, wall_s=0.0
+    )
+    assert answer is Revocation.ENDED
 
 
 @pytest.fixture

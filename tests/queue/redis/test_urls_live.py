@@ -1,6 +1,7 @@
 """Every kind of broker URL, to a real server: TCP, TLS, and a sentinel that changes the master."""
 
 import contextlib
+import select
 import shutil
 import socket
 import ssl
@@ -163,11 +164,17 @@ def encrypting(context: ssl.SSLContext, port: int) -> Iterator[int]:
     listener = socket.create_server(("127.0.0.1", 0))
     sockets: list[socket.socket] = [listener]
 
-    def pump(source: socket.socket, target: socket.socket) -> None:
+    def pump(outer: ssl.SSLSocket, inner: socket.socket) -> None:
+        """Carry both directions in one thread: two may not use one connection of OpenSSL."""
         with contextlib.suppress(OSError):
-            while data := source.recv(65536):
-                target.sendall(data)
-        for one in (source, target):
+            while True:
+                ready = [outer] if outer.pending() else select.select([outer, inner], [], [])[0]
+                for one in ready:
+                    data = one.recv(65536)
+                    if not data:
+                        raise ConnectionAbortedError
+                    (inner if one is outer else outer).sendall(data)
+        for one in (outer, inner):
             with contextlib.suppress(OSError):
                 one.shutdown(socket.SHUT_RDWR)
 
@@ -185,7 +192,6 @@ def encrypting(context: ssl.SSLContext, port: int) -> Iterator[int]:
             return
         inner = socket.create_connection(("127.0.0.1", port))
         sockets.extend((outer, inner))
-        threading.Thread(target=pump, args=(inner, outer), daemon=True).start()
         pump(outer, inner)
 
     threading.Thread(target=serve, daemon=True).start()
