@@ -44,7 +44,7 @@ def source_directory() -> Path | None:
 
 @cache
 def build() -> Build:
-    """Return what runs. The first call in a checkout takes as long as git: 10 ms on a laptop."""
+    """Return what runs. The first call in a checkout waits for git, 20 ms on a laptop."""
     try:
         from blimp import _build  # type: ignore[attr-defined, unused-ignore]
     except ImportError:
