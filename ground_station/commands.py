@@ -11,7 +11,8 @@ from typing import Annotated
 import typer
 from msgspec import structs
 
-from blimp.errors import BlimpError, LinkError
+from blimp.distribution import install_hint
+from blimp.errors import BlimpError, ConfigError, LinkError
 from blimp.suggest import suggestion
 from blimp.types import Mode
 from blimp.usage import number
@@ -183,7 +184,12 @@ def page(
       ground page --host 192.168.1.20 --port 8080
       ground page --chaos
     """
-    from ground_station.page.command import page as serve
+    try:
+        from ground_station.page.command import page as serve
+    except ModuleNotFoundError as error:
+        raise ConfigError(
+            f"no page: {error.name} is not installed: {install_hint('page')}"
+        ) from None
 
     if address and not host:
         raise typer.BadParameter("an address needs --host", param_hint="ADDRESS")

@@ -22,31 +22,34 @@ def check_visible(
     `user` may be one that is not there yet: it is in no group, and owns nothing.
     """
     cure = "move it to a directory that every user may read, as /opt/blimp in docs/pi.md"
-    places = [("the program", Path(python)), ("the program", Path(sys.base_prefix))]
-    places.append(("the program", Path(blimp.__file__).parent))
-    for what, path in places:
-        _check(what, path, user=user, cure=cure)
+    _check("the program", Path(python), user=user, cure=cure, executed=True)
+    _check("the program's Python", Path(sys.base_prefix), user=user, cure=cure)
+    _check("the program", Path(blimp.__file__).parent, user=user, cure=cure)
     cure = "keep it in /etc/blimp"
     _check("the configuration", config_path.parent, user=user, cure=cure)  # its group comes later
     if configuration.airframe.endswith(".toml"):
         _check("the airframe", Path(configuration.airframe), user=user, cure=cure)
 
 
-def _check(what: str, path: Path, *, user: str, cure: str) -> None:
-    for place in _on_the_way(path):
-        if place in PRIVATE:
+def _check(what: str, path: Path, *, user: str, cure: str, executed: bool = False) -> None:
+    places = list(_on_the_way(path))
+    for place in PRIVATE:
+        if place in places:
             raise ConfigError(
                 f"{what} is {path}: units have a {place} of their own (PrivateTmp), in which it is "
                 f"not: {cure}"
             )
+    for place in places:
         try:
             about = place.stat()
         except OSError as error:
             raise ConfigError(f"{what} is {path}: {place}: {error.strerror}") from error
-        needs = stat.S_IXOTH if stat.S_ISDIR(about.st_mode) else stat.S_IROTH
+        is_executed = executed and not stat.S_ISDIR(about.st_mode)
+        needs = stat.S_IXOTH if is_executed or stat.S_ISDIR(about.st_mode) else stat.S_IROTH
         if not _may(about, needs, user=user):
+            verb = "execute" if is_executed else "read"
             raise ConfigError(
-                f"{what} is {path}, but the user {user!r} may not read {place} (mode "
+                f"{what} is {path}, but the user {user!r} may not {verb} {place} (mode "
                 f"{stat.S_IMODE(about.st_mode):o}): {cure}"
             )
 

@@ -3,6 +3,8 @@
 import sys
 import threading
 
+import segno
+
 from ground_station.page.chaos import local_harm
 from ground_station.page.server import Page
 from ground_station.page.ships import BrokerShips
@@ -59,7 +61,5 @@ def _tell(session: Session, served: Page) -> None:
 
 def print_code(url: str) -> None:
     """Draw an address as a QR code on the terminal, for phones."""
-    import segno
-
     if sys.stderr.isatty():
         segno.make(url, error="l").terminal(out=sys.stderr, compact=True)

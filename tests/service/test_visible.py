@@ -72,3 +72,31 @@ def test_what_the_user_may_not_read_is_named_with_the_directory_that_is_closed(
         check(airframe=str(mine))
     with pytest.raises(ConfigError, match=f"{outside}/none.toml: No such file"):
         check(airframe=str(outside / "none.toml"))
+
+
+def test_a_program_that_the_user_may_not_execute_is_refused(outside: Path) -> None:
+    python = outside / "python"
+    python.touch(mode=0o644)
+    words = rf"the user 'nobody' may not execute {python} \(mode 644\): move it to .*/opt"
+    with pytest.raises(ConfigError, match=words):
+        check(python=str(python))
+    python.chmod(0o711)
+    check(python=str(python))
+
+
+def test_the_interpreter_that_an_environment_was_made_of_must_be_open_too(
+    outside: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As of uv or pyenv: below /root, while the environment is in /opt."""
+    root = outside / "root"
+    base = root / ".local" / "python"
+    base.mkdir(parents=True)
+    (base / "python3").touch(mode=0o755)
+    root.chmod(0o700)
+    (outside / "python").symlink_to(base / "python3")
+    words = rf"the program is \S+, but the user 'nobody' may not read {root} \(mode 700\)"
+    with pytest.raises(ConfigError, match=words):
+        check(python=str(outside / "python"))
+    monkeypatch.setattr(sys, "base_prefix", str(base))  # a copied python has its library there
+    with pytest.raises(ConfigError, match=rf"the program's Python is {base}, but .* read {root} "):
+        check()

@@ -2,7 +2,7 @@
 
 import os
 import platform
-import struct
+import sys
 from collections.abc import Iterator
 from math import ceil
 
@@ -24,10 +24,13 @@ def configuration(computer: Computer) -> Iterator[Finding]:
 
 
 def interpreter(_: Computer) -> Iterator[Finding]:
-    bits = 8 * struct.calcsize("P")
+    bits = 64 if sys.maxsize > 2**32 else 32  # the userland's: a 64-bit kernel may run a 32-bit one
     name = f"{platform.python_implementation()} {platform.python_version()}, {bits} bits"
     if bits < 64:
-        yield warning(f"{name}: best effort only", "install the 64-bit Raspberry Pi OS")
+        yield warning(
+            f"{name}: not supported, and tried nowhere",
+            "write the card again with the 64-bit Raspberry Pi OS Lite (see docs/pi.md)",
+        )
     else:
         yield ok(f"{name}, {platform.machine()}")
 

@@ -1,5 +1,6 @@
 """Interpreter, clock, power, disk and jitter."""
 
+import sys
 from pathlib import Path
 
 import pytest
@@ -75,3 +76,11 @@ def test_the_configuration_and_the_interpreter(pi: Pi) -> None:
     (finding,) = system.configuration(pi.computer(config_problem="configuration x: bad"))
     assert (finding.state, finding.cure) == ("error", "write one: sudo blimp init")
     assert [f.state for f in system.interpreter(pi.computer())] == ["ok"]
+
+
+def test_a_32_bit_userland_is_named_with_its_cure(pi: Pi, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "maxsize", 2**31 - 1)
+    (finding,) = system.interpreter(pi.computer())
+    assert finding.state == "warning"
+    assert "32 bits: not supported" in finding.found
+    assert "64-bit Raspberry Pi OS Lite" in finding.cure
