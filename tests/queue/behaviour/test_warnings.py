@@ -47,3 +47,16 @@ def test_a_task_in_each_pool_fails_with_what_is_deprecated(
     assert ended.state is State.FAILURE
     assert "DeprecationWarning" in str(ended)
     assert worker.terminate() == 0
+
+
+def test_a_worker_leaves_nothing_open(
+    url: str, start_worker: Callable[..., WorkerProcess], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Python's development mode tells of each file and socket that nobody has closed."""
+    monkeypatch.setenv("PYTHONDEVMODE", "1")
+    worker = start_worker(url, app="tests.queue.worn_app:app")
+    with TaskApp("labour", broker=url, result_backend=url) as app:
+        assert app.send_task("pid").wait(DEADLINE_S).state is State.SUCCESS
+        assert app.send_task("heavy.pid", (1,)).wait(DEADLINE_S).state is State.SUCCESS
+    assert worker.terminate() == 0
+    assert not [line for line in worker.lines if "Warning" in line], "".join(worker.lines)
