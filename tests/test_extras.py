@@ -1,4 +1,4 @@
-"""A command whose extra is not installed says how to install it, and ends as for a wrong setting."""
+"""A command without its extra says how to install it, and ends as for a wrong setting."""
 
 import subprocess
 import sys
