@@ -5,6 +5,8 @@ from pathlib import Path
 
 import pytest
 
+from blimp.service.doctor import CHECKS
+
 ROOT = Path(__file__).parents[1]
 DOCUMENTS = [*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md")]
 LINK = re.compile(r"\]\(([^)#]+)[^)]*\)")
@@ -53,3 +55,8 @@ def test_every_decision_is_listed_with_its_number() -> None:
     assert {name for _, name, _ in listed} == pages
     for number, name, title in listed:
         assert (directory / name).read_text("utf-8").startswith(f"# {number}. {title}\n"), name
+
+
+def test_the_captures_of_the_doctor_have_a_line_of_each_check_and_no_other() -> None:
+    shown = lines(ROOT / "docs" / "pi.md", r"^    (?:ok|warning|error) {1,7}\b(.{14}) \S")
+    assert {name.strip() for (name,) in shown} == {row.name for row in CHECKS}
