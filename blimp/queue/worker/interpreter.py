@@ -2,7 +2,8 @@
 
 A free-threaded build of CPython runs without the lock, until an extension module is imported that
 does not say it can do without: that turns the lock on again for the whole process, with a warning
-at import which nobody may have seen.
+at import which nobody may have seen. hiredis 3.5 is one; PYTHON_GIL=0 keeps the lock off all the
+same. See docs/decisions/0049-free-threading.md.
 """
 
 from __future__ import annotations
@@ -79,5 +80,7 @@ def names_that_turn_it_on() -> tuple[str, ...]:
 def warn(log: Any) -> None:
     """Log a warning if this build could do without the lock, and has it all the same."""
     if gil() == "turned on again":
-        by = ", ".join(names_that_turn_it_on()) or "PYTHON_GIL or -X gil"
-        log.warning("interpreter lock turned on again: plain tasks take turns", by=by)
+        names = names_that_turn_it_on()
+        by = ", ".join(names) or "PYTHON_GIL or -X gil"
+        cure = "PYTHON_GIL=0, if they can do without it" if names else "neither of them"
+        log.warning("interpreter lock turned on again: plain tasks take turns", by=by, cure=cure)

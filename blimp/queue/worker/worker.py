@@ -348,14 +348,16 @@ _M_ARENA_MAX = -8  # malloc.h
 
 @contextlib.contextmanager
 def lean_memory() -> Iterator[None]:
-    """Set up Python's collector for the block, and one heap for all threads.
+    """Set up Python's collector for the block, and one heap for all threads, as one lock has them.
 
-    The interpreter lock is one, too. Python cannot set the number of heaps back.
+    Without the interpreter lock threads would wait for each other at one heap. Python cannot set
+    the number of heaps back.
     """
     before = gc.get_threshold()
     gc.set_threshold(GC_THRESHOLD, 10, 10)
-    with contextlib.suppress(AttributeError, OSError):  # of glibc only
-        ctypes.CDLL(None).mallopt(_M_ARENA_MAX, 1)
+    if interpreter.gil() != "disabled":
+        with contextlib.suppress(AttributeError, OSError):  # of glibc only
+            ctypes.CDLL(None).mallopt(_M_ARENA_MAX, 1)
     try:
         yield
     finally:

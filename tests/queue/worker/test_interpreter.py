@@ -1,5 +1,7 @@
 """Which interpreter a worker runs on, and who turned its lock on."""
 
+import os
+import subprocess
 import sys
 from types import ModuleType
 
@@ -47,11 +49,11 @@ def test_warning_names_the_packages_or_the_option(monkeypatch: pytest.MonkeyPatc
     warn(lines)
     ((event, fields),) = lines.warnings
     assert "turned on again" in event
-    assert fields == {"by": "lz4, zstandard"}
+    assert fields == {"by": "lz4, zstandard", "cure": "PYTHON_GIL=0, if they can do without it"}
 
     monkeypatch.setattr(interpreter, "names_that_turn_it_on", tuple)
     warn(lines)
-    assert lines.warnings[-1][1] == {"by": "PYTHON_GIL or -X gil"}
+    assert lines.warnings[-1][1] == {"by": "PYTHON_GIL or -X gil", "cure": "neither of them"}
 
 
 def test_extensions_of_packages_are_asked_and_the_library_s_are_not() -> None:
@@ -62,5 +64,15 @@ def test_extensions_of_packages_are_asked_and_the_library_s_are_not() -> None:
 
 
 @pytest.mark.skipif(not interpreter.is_free_threaded(), reason="an ordinary build has its lock")
-def test_nothing_that_a_worker_imports_turns_it_on() -> None:
+def test_of_what_a_worker_imports_only_hiredis_turns_it_on() -> None:
+    """Tests run with PYTHON_GIL=0 for it: only one thread at a time uses a connection's Reader."""
     assert gil() == "disabled"
+    code = (
+        "import blimp.queue.cli, blimp.queue.worker.worker, blimp.queue.brokers.streams.consumer\n"
+        "from blimp.queue.worker.interpreter import names_that_turn_it_on\n"
+        "print(*names_that_turn_it_on())"
+    )
+    environment = {name: value for name, value in os.environ.items() if name != "PYTHON_GIL"}
+    command = [sys.executable, "-W", "ignore", "-c", code]
+    said = subprocess.run(command, env=environment, capture_output=True, text=True, check=True)
+    assert {*said.stdout.split()} <= {"hiredis"}
