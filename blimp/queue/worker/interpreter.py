@@ -3,7 +3,7 @@
 A free-threaded build of CPython runs without the lock, until an extension module is imported that
 does not say it can do without: that turns the lock on again for the whole process, with a warning
 at import which nobody may have seen. hiredis 3.5 is one; PYTHON_GIL=0 keeps the lock off all the
-same. See docs/decisions/0049-free-threading.md.
+same.
 """
 
 from __future__ import annotations
