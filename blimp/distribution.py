@@ -45,12 +45,13 @@ def source_directory() -> Path | None:
 @cache
 def build() -> Build:
     """Return what runs. The first call in a checkout waits for git, 20 ms on a laptop."""
-    try:
+    # Not by the import alone: the finder of an editable install would find another copy's.
+    if Path(__file__).with_name("_build.py").exists():
         from blimp import _build  # type: ignore[attr-defined, unused-ignore]
-    except ImportError:
-        directory = source_directory()
-        return Build(WITHOUT_TAG) if directory is None else _of_checkout(directory)
-    return Build(_build.VERSION, _build.COMMIT)
+
+        return Build(_build.VERSION, _build.COMMIT)
+    directory = source_directory()
+    return Build(WITHOUT_TAG) if directory is None else _of_checkout(directory)
 
 
 def described() -> str:
