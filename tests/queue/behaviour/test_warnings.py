@@ -54,6 +54,7 @@ def test_a_worker_leaves_nothing_open(
 ) -> None:
     """Python's development mode tells of each file and socket that nobody has closed."""
     monkeypatch.setenv("PYTHONDEVMODE", "1")
+    monkeypatch.setenv("PYTHONWARNINGS", "error")
     worker = start_worker(url, app="tests.queue.worn_app:app")
     with TaskApp("labour", broker=url, result_backend=url) as app:
         assert app.send_task("pid").wait(DEADLINE_S).state is State.SUCCESS
