@@ -8,11 +8,16 @@ import re
 import shlex
 import shutil
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
 from typing import NamedTuple
 
+from blimp.errors import ConfigError
+
 NAME = "blimp-autopilot"  # on the index, where `blimp` is a stranger's; the import stays blimp
+_PACKAGES = ("blimp", "ground_station")  # what it installs, extras apart
 WITHOUT_TAG = "0.1.0.dev0"  # pyproject.toml's fallback_version
 _DESCRIBED = re.compile(r"(?:v(?P<tag>\S+)-(?P<distance>\d+)-g)?(?P<commit>[0-9a-f]{40})(-dirty)?")
 _ARCHIVED = re.compile(
@@ -72,6 +77,25 @@ def install_hint(extra: str) -> str:
     words = [_shown(pip) if is_other else "pip", "install"]
     words += [what] if directory is None else ["-e", what]
     return shlex.join(words)
+
+
+@contextmanager
+def needing(extra: str, what: str) -> Iterator[None]:
+    """Import in this block what an extra installs. what: "pictures need", for the message.
+
+    Raises ConfigError with the command that installs it, if it is missing or cannot be imported.
+    """
+    try:
+        yield
+    except ImportError as error:
+        name = error.name or ""
+        if isinstance(error, ModuleNotFoundError):
+            if name.partition(".")[0] in _PACKAGES:
+                raise  # a defect of ours, which no command installs
+            problem = f" {name}"
+        else:
+            problem = f" more: {error}"
+        raise ConfigError(f"{what}{problem}: {install_hint(extra)}") from error
 
 
 def _shown(path: Path) -> str:

@@ -11,8 +11,8 @@ from typing import Annotated
 import typer
 from msgspec import structs
 
-from blimp.distribution import install_hint
-from blimp.errors import BlimpError, ConfigError, LinkError
+from blimp.distribution import needing
+from blimp.errors import BlimpError, LinkError
 from blimp.suggest import suggestion
 from blimp.types import Mode
 from blimp.usage import number
@@ -184,12 +184,8 @@ def page(
       ground page --host 192.168.1.20 --port 8080
       ground page --chaos
     """
-    try:
+    with needing("page", "the page needs"):
         from ground_station.page.command import page as serve
-    except ModuleNotFoundError as error:
-        raise ConfigError(
-            f"no page: {error.name} is not installed: {install_hint('page')}"
-        ) from None
 
     if address and not host:
         raise typer.BadParameter("an address needs --host", param_hint="ADDRESS")

@@ -136,7 +136,7 @@ def test_without_git_there_is_a_version(checkout: Path) -> None:
 def test_a_wheel_says_what_it_was_built_from_and_asks_nobody(tmp_path: Path) -> None:
     package = tmp_path / "blimp"
     package.mkdir()
-    for name in ("__init__.py", "distribution.py"):
+    for name in ("__init__.py", "distribution.py", "errors.py"):
         shutil.copy(ROOT / "blimp" / name, package)
     (package / "_build.py").write_text(f'VERSION = "3.2.1"\nCOMMIT = "{"a1" * 20}"\n')
     (tmp_path / ".git").write_text("this is somebody's, who installed into his own repository")

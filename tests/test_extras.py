@@ -1,17 +1,27 @@
-"""A command without its extra says how to install it, and ends as for a wrong setting."""
+"""A command whose extra is missing says how to install it, and ends as for a wrong setting."""
 
+import ast
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
+from blimp.distribution import needing
+from blimp.errors import ConfigError
+
+ROOT = Path(__file__).parents[1]
 RUN = "import sys; sys.modules[sys.argv.pop(1)] = None; from {} import main; main()"
 BLIMP, GROUND = "blimp.__main__", "blimp.ground"
 PAGE = ("starlette", "uvicorn", "websockets", "segno")
-SERVES_PAGE = ("page", "--port", "0", "--broker", "redis://127.0.0.1:1/0")
+NO_BROKER = ("--broker", "redis://127.0.0.1:1/0")
 CASES = [
-    *[(name, "page", GROUND, 2, SERVES_PAGE) for name in PAGE],
+    *[(name, "page", GROUND, 2, ("page", "--port", "0", *NO_BROKER)) for name in PAGE],
     *[(name, "page", BLIMP, 1, ("log", "replay", "x.mcap")) for name in PAGE[:3]],
+    *[("mcap", "ship", BLIMP, 1, ("log", word, "x.mcap")) for word in ("info", "export")],
+    ("mcap", "ship", BLIMP, 1, ("log", "record", "--runtime-dir", "/nonexistent")),
+    ("matplotlib", "plot", BLIMP, 1, ("log", "plot", "x.mcap")),
+    ("matplotlib", "plot", BLIMP, 1, ("sim", "swing", "--out", "x.png")),
     ("numpy", "analysis", BLIMP, 1, ("tune", "identify", "x.mcap")),
     ("numpy", "analysis", BLIMP, 1, ("sim", "speed")),
     ("numpy", "analysis", BLIMP, 1, ("sim", "replay", "--airframe", "twin", "--log", "x.csv")),
@@ -20,13 +30,69 @@ CASES = [
 
 @pytest.mark.parametrize(("package", "extra", "program", "status", "words"), CASES)
 def test_a_missing_extra_is_one_line_with_its_cure(
-    package: str, extra: str, program: str, status: int, words: tuple[str, ...]
+    package: str, extra: str, program: str, status: int, words: tuple[str, ...], tmp_path: Path
 ) -> None:
     ended = subprocess.run(
         [sys.executable, "-c", RUN.format(program), package, *words],
-        capture_output=True,
-        text=True,
-        timeout=60,
-    )
+        capture_output=True, text=True, timeout=60, cwd=tmp_path, check=False,
+        env={"PYTHONPATH": str(ROOT), "BLIMP_LOG_DIR": str(tmp_path), "BLIMP_LOG_MB": "10"},
+    )  # fmt: skip
     assert "Traceback" not in ended.stderr, ended.stderr
     assert (ended.returncode, f"[{extra}]" in ended.stderr) == (status, True), ended.stderr
+    assert len(ended.stderr.splitlines()) == 1, ended.stderr
+
+
+@pytest.mark.parametrize(
+    ("package", "extra", "code"),
+    [
+        ("sqlalchemy", "sql", "App('x', broker='memory://', result_backend='db+sqlite:///x.db')"),
+        ("prometheus_client", "metrics", "import blimp.queue.observability.metrics"),
+        ("foxglove", "foxglove", "LiveView(0)"),  # the recorder says it, and records without
+        ("tomlkit", "bench", "AirframeFile(__import__('pathlib').Path('x.toml'))"),
+    ],
+)
+def test_a_library_whose_extra_is_missing_is_a_wrong_setting(
+    package: str, extra: str, code: str
+) -> None:
+    lines = (
+        f"import sys; sys.modules['{package}'] = None",
+        "from blimp.errors import ConfigError",
+        "from blimp.queue import TaskApp as App",
+        "from blimp.service.bench.airframe_file import AirframeFile",
+        "from blimp.service.live_view import LiveView",
+        f"try: {code}",
+        "except ConfigError as error: print(error)",
+    )
+    ended = subprocess.run(
+        [sys.executable, "-c", "\n".join(lines)],
+        capture_output=True, text=True, check=True, timeout=60,
+    )  # fmt: skip
+    assert f"[{extra}]" in ended.stdout, ended
+
+
+def test_a_module_of_our_own_is_never_taken_for_an_extra() -> None:
+    with pytest.raises(ModuleNotFoundError, match=r"blimp\.no_such"), needing("page", "it needs"):
+        import blimp.no_such  # type: ignore[import-not-found]  # noqa: F401
+
+
+def test_a_package_that_is_there_and_broken_says_how() -> None:
+    with (
+        pytest.raises(ConfigError, match=r"it needs more: cannot import name 'no_such' .*\[page\]"),
+        needing("page", "it needs"),
+    ):
+        from json import no_such  # type: ignore[attr-defined]  # noqa: F401
+
+
+def test_no_command_has_a_way_of_its_own_to_say_it() -> None:
+    """`needing` is the one place that turns a missing package into the command that installs it."""
+    # What asks for no package: a server that may be on PATH, a driver that a URL names, a reason.
+    others = {"broker.py", "sessions.py", "__init__.py", "distribution.py"}
+    found = [
+        str(path.relative_to(ROOT))
+        for package in ("blimp", "ground_station")
+        for path in sorted((ROOT / package).rglob("*.py"))
+        if path.name not in others
+        for node in ast.walk(ast.parse(path.read_text("utf-8")))
+        if isinstance(node, ast.Name) and node.id == "install_hint"
+    ]
+    assert found == []

@@ -12,7 +12,7 @@ import msgspec
 
 from blimp.clock import Clock, SystemClock
 from blimp.closing import Closing
-from blimp.distribution import install_hint
+from blimp.distribution import needing
 from blimp.errors import ConfigError, LinkError, ResultError, UnknownTask
 from blimp.queue.brokers import broker_for
 from blimp.queue.extensions import FOLLOW_UPS, SENT_EVENTS, Hooks, Middleware, load
@@ -143,12 +143,8 @@ class TaskApp(Hooks, Closing):
                 signer=self.signer,
             )
         if database is not None:
-            try:
-                from blimp.queue.results.sql.database import SqlResults  # needs the extra `sql`
-            except ImportError as error:
-                raise ConfigError(
-                    f"result_backend: a database needs: {install_hint('sql')} ({error})"
-                ) from None
+            with needing("sql", "result_backend: a database needs"):
+                from blimp.queue.results.sql.database import SqlResults
             self.results = SqlResults(
                 url=database,
                 clock=self.clock,

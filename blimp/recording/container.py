@@ -4,10 +4,9 @@ It brings lz4 and zstandard, of which a free-threaded CPython has no wheels; the
 of them, so only what reads or writes a log imports this.
 """
 
-from blimp.distribution import install_hint
-from blimp.errors import ConfigError
+from blimp.distribution import needing
 
-try:
+with needing("ship", "flight logs need"):
     from mcap.data_stream import ReadDataStream
     from mcap.exceptions import McapError
     from mcap.opcode import Opcode
@@ -15,8 +14,6 @@ try:
     from mcap.records import Message as McapMessage
     from mcap.stream_reader import breakup_chunk
     from mcap.writer import MCAP0_MAGIC, CompressionType, Writer
-except ModuleNotFoundError as error:
-    raise ConfigError(f"flight logs need {error.name}: {install_hint('ship')}") from error
 
 __all__ = [
     "MCAP0_MAGIC", "Attachment", "Channel", "Chunk", "CompressionType", "Header", "McapError",

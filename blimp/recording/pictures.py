@@ -1,6 +1,6 @@
 """Pictures of a flight for a report: altitude, track, attitude, actuators, timings.
 
-Needs matplotlib, the extra `plot`; no display.
+Needs matplotlib, the extra `plot`; no display. Raises ConfigError when it is imported without.
 """
 
 from __future__ import annotations
@@ -10,13 +10,15 @@ from math import degrees
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from blimp.distribution import install_hint
-from blimp.errors import ConfigError, LogError
+from blimp.distribution import needing
+from blimp.errors import LogError
 from blimp.recording.recording import Entry, Recording, mark_of
+
+with needing("plot", "pictures need"):
+    from matplotlib.figure import Figure
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
-    from matplotlib.figure import Figure
 
 MAX_POINTS = 20_000  # more than any picture has pixels
 MAX_MARKS = 30
@@ -43,12 +45,8 @@ class Flight(NamedTuple):
 def draw(log: Recording, directory: Path) -> list[Path]:
     """Write a PNG for each picture into `directory`, which is made; return their paths.
 
-    Raises ConfigError without matplotlib, LogError if nothing can be drawn or written.
+    Raises LogError if nothing can be drawn or written.
     """
-    try:
-        from matplotlib.figure import Figure
-    except ImportError as error:
-        raise ConfigError(f"pictures need matplotlib: {install_hint('plot')}") from error
     cycles = list(log.entries(("/snapshot",)))
     if not cycles:
         raise LogError(f"log {log.path}: no cycle is in it")

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from blimp.airframe import Airframe
 from blimp.clock import Clock
 from blimp.config import ground_config
-from blimp.distribution import install_hint
+from blimp.distribution import needing
 from blimp.errors import ConfigError
 from blimp.service.chaos import Chaos, ChaosReport
 from ground_station.mission import MissionEvent
@@ -49,11 +49,12 @@ def demo_page(
         yield None
         return
     try:
-        from ground_station.page.command import EVERYWHERE, print_code
-        from ground_station.page.server import Page
-        from ground_station.page.ships import BrokerShips
-    except ModuleNotFoundError as error:
-        say(f"no page: {error.name} is not installed: {install_hint('page')}")
+        with needing("page", "it needs"):
+            from ground_station.page.command import EVERYWHERE, print_code
+            from ground_station.page.server import Page
+            from ground_station.page.ships import BrokerShips
+    except ConfigError as error:
+        say(f"no page: {error}")
         yield None
         return
     session = Session(

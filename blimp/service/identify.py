@@ -20,8 +20,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import msgspec
 
 from blimp.airframe import Airframe
-from blimp.distribution import install_hint
-from blimp.errors import ConfigError, LogError
+from blimp.distribution import needing
+from blimp.errors import LogError
 from blimp.recording.recording import Recording, open_recording
 from blimp.rotation import from_euler
 from blimp.sim.physics import Physics
@@ -99,10 +99,8 @@ def identify(
     by the flight process's clock. progress: is called with the share that is done, 0 to 1. Raises
     LogError if the log has too little flight, ConfigError without numpy.
     """
-    try:
+    with needing("analysis", "identify needs"):
         import numpy as np
-    except ImportError as error:
-        raise ConfigError(f"identify needs numpy: {install_hint('analysis')}") from error
     with open_recording(path) as log:
         ship = airframe or _airframe(log)
         rate_hz = log.session.rate_hz

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from blimp.closing import Closing
-from blimp.distribution import install_hint
+from blimp.distribution import needing
 from blimp.errors import ConfigError
 from blimp.recording.tape import Session
 from blimp.recording.topics import Message, schemas
@@ -27,10 +27,8 @@ class LiveView(Closing):
     """A server on `port` of this machine. Raises ConfigError if it cannot be started."""
 
     def __init__(self, port: int) -> None:
-        try:
+        with needing("foxglove", "the live view needs"):
             import foxglove
-        except ImportError as error:
-            raise ConfigError(f"live view: needs {install_hint('foxglove')}") from error
         self._context = foxglove.Context()
         try:
             self._server = foxglove.start_server(

@@ -6,8 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from blimp.clock import SystemClock
-from blimp.distribution import install_hint
-from blimp.errors import ConfigError
+from blimp.distribution import needing
 from blimp.recording.recording import open_recording
 from blimp.service.demo_page import has_screen
 from blimp.types import Progress
@@ -29,13 +28,9 @@ def replay(
     Raises LogError if the log cannot be shown, ConfigError without the extra `page`, or for a port
     that cannot be listened on.
     """
-    try:
+    with needing("page", "the page needs"):
         from ground_station.page.recorded import RecordedShip
         from ground_station.page.server import Page
-    except ModuleNotFoundError as error:
-        raise ConfigError(
-            f"no page: {error.name} is not installed: {install_hint('page')}"
-        ) from None
     clock = SystemClock()
     with (
         terminate_as_interrupt(),

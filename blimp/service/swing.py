@@ -11,7 +11,6 @@ from statistics import fmean
 import msgspec
 
 from blimp.airframe import Airframe
-from blimp.distribution import install_hint
 from blimp.errors import ConfigError, MissionError
 from blimp.rotation import euler
 from blimp.service.airframes.check import demand_airworthy
@@ -91,11 +90,9 @@ def _decay_s(size: list[float]) -> float:
 
 
 def draw(swings: list[Swing], path: Path, *, ship: str) -> None:
-    """Write a PNG of them. Raises ConfigError without matplotlib, or if it cannot be written."""
-    try:
-        from matplotlib.figure import Figure
-    except ImportError as error:
-        raise ConfigError(f"a picture needs matplotlib: {install_hint('plot')}") from error
+    """Write a PNG of them: needs the extra `plot`. Raises ConfigError if it cannot be written."""
+    from matplotlib.figure import Figure
+
     figure = Figure(figsize=_SIZE_INCHES, layout="constrained")
     for column, angle in enumerate(("pitch", "roll"), start=1):
         axes = figure.add_subplot(1, 2, column)

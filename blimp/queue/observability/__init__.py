@@ -5,7 +5,8 @@ from __future__ import annotations
 import sys
 from typing import TYPE_CHECKING
 
-from blimp.distribution import install_hint
+from blimp.distribution import needing
+from blimp.errors import ConfigError
 
 if TYPE_CHECKING:
     from blimp.queue.observability.settings import TraceSettings
@@ -20,9 +21,10 @@ def open_tracer(settings: TraceSettings, *, service: str) -> Tracer | str:
     if not (settings.is_wanted or _has_provider()):
         return ""
     try:
-        from blimp.queue.observability.tracing import Tracer
-    except ImportError as error:
-        return f"traces need OpenTelemetry: {install_hint('trace')} ({error})"
+        with needing("trace", "traces need"):
+            from blimp.queue.observability.tracing import Tracer
+    except ConfigError as error:
+        return str(error)
     return Tracer(settings, service=service)
 
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from wsgiref.simple_server import WSGIRequestHandler, WSGIServer
 
 from blimp.closing import Closing
-from blimp.distribution import install_hint
+from blimp.distribution import needing
 from blimp.errors import ConfigError, LinkError
 from blimp.queue.brokers.streams.store import SCRIPTS
 from blimp.queue.extensions import Extension
@@ -24,7 +24,7 @@ from blimp.queue.resources.pool import RELEASE_TASK, ResourcePool
 from blimp.queue.resources.pool_server import COUNTERS
 from blimp.queue.worker.job import Place, Stage, place_of
 
-try:
+with needing("metrics", "metrics need"):
     from prometheus_client import (
         CollectorRegistry,
         Counter,
@@ -33,10 +33,6 @@ try:
         make_wsgi_app,
     )
     from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
-except ImportError as error:
-    raise ConfigError(
-        f"metrics need prometheus-client: {install_hint('metrics')} ({error})"
-    ) from error
 
 if TYPE_CHECKING:
     from blimp.queue.app import TaskApp

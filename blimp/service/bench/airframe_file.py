@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from blimp.airframe import Airframe, Device, Servo, Thruster, parse
-from blimp.distribution import install_hint
+from blimp.distribution import needing
 from blimp.errors import ConfigError
 from blimp.hardware.board import CHIPS, check
 from blimp.service.files import write_whole
@@ -17,10 +17,8 @@ class AirframeFile:
     """Raises ConfigError if the file cannot be read, or is no airframe."""
 
     def __init__(self, path: Path) -> None:
-        try:
-            import tomlkit  # an extra; nothing else needs it
-        except ImportError:
-            raise ConfigError(f"bench: needs tomlkit: run  {install_hint('bench')}") from None
+        with needing("bench", "the bench needs"):
+            import tomlkit
         self.path = path
         try:
             self._before = path.read_text(encoding="utf-8")

@@ -1,13 +1,11 @@
 """`blimp sim`: the simulated world, and what is flown in it."""
 
-import contextlib
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Annotated, Literal
 
 import typer
 
-from blimp.errors import ConfigError
+from blimp.distribution import needing
 from blimp.service.commands.options import Airframe, Held, Json, PadEast, RuntimeDir, Seed, Wind
 from blimp.service.commands.terminal import builtins, on_signals, print_json, progress
 from blimp.usage import number
@@ -186,6 +184,9 @@ def swing(
     from blimp import airframe as airframes
     from blimp.service import swing as swings
 
+    if out is not None:
+        with needing("plot", "a picture needs"):  # asked before the flights, which take seconds
+            import matplotlib.figure  # noqa: F401
     ship = airframes.load(airframe)
     dampings = sorted({0.0, ship.gains.swing_damping})
     found = [swings.swing(ship, damping=damping, seed=seed) for damping in dampings]
@@ -327,7 +328,7 @@ def replay(
     from blimp import airframe as airframes
 
     ship = airframes.load(airframe)
-    with _numpy():
+    with needing("analysis", "this needs"):
         from blimp.sim.replay import replay as fly_again
         from blimp.sim.replay import words
     with progress("replaying", silent=json_output) as draw:
@@ -346,7 +347,7 @@ def speed(*, airframe: Airframe = "twin", json_output: Json = False) -> None:
 
     Example: blimp sim speed --json
     """
-    with _numpy():
+    with needing("analysis", "this needs"):
         from blimp.sim.speed import measure
     with progress("measuring", silent=json_output) as draw:
         found = builtins(measure(airframe, progress=draw))
@@ -355,16 +356,6 @@ def speed(*, airframe: Airframe = "twin", json_output: Json = False) -> None:
         return
     for name, times in found.items():
         print(f"{name:12} {times:,.0f} times real time")
-
-
-@contextlib.contextmanager
-def _numpy() -> Iterator[None]:
-    try:
-        yield
-    except ModuleNotFoundError as error:
-        from blimp.distribution import install_hint
-
-        raise ConfigError(f"{error}: {install_hint('analysis')}") from error
 
 
 def _chosen(option: str, text: str, known: tuple[str, ...]) -> tuple[str, ...]:
