@@ -155,9 +155,20 @@ def uninstall(change: Change) -> None:
     _run(["systemctl daemon-reload"])
 
 
+def has_systemd() -> bool:
+    """Return whether a systemd runs this machine."""
+    return _BOOTED.exists()
+
+
+def hardening() -> list[str]:
+    """Return the lines that close in each unit."""
+    lines = _template("hardening.conf").splitlines()
+    return [line for line in lines if line and not line.startswith("#")]
+
+
 def active_state(unit: str) -> str:
     """Return the ActiveState of a unit, or why it is not known; "" if no systemd runs here."""
-    if not _BOOTED.exists():
+    if not has_systemd():
         return ""
     try:
         ended = subprocess.run(
@@ -219,7 +230,7 @@ def _group_of(user: str) -> str | None:
 
 def _run(commands: Sequence[str]) -> None:
     for command in commands:
-        if not _BOOTED.exists() and not _WITHOUT_SYSTEMD.match(command):
+        if not has_systemd() and not _WITHOUT_SYSTEMD.match(command):
             continue  # an image that is being built: systemd reads the files at its first boot
         try:
             ended = subprocess.run(

@@ -1,17 +1,33 @@
-"""What the units cannot read of a ship: what is below /tmp, and what is closed to their user."""
+"""What the units cannot read of a ship: what is below /tmp, and what is closed to their user.
 
+What a directory's mode tells is said with that directory. The rest is tried, by this module as a
+program, as the units' user and closed in as they are: files that pip wrote for root alone, access
+lists, security modules.
+"""
+
+import importlib
 import os
 import pwd
 import stat
+import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
 
 import blimp
-from blimp.errors import ConfigError
+from blimp.errors import BlimpError, ConfigError
+from blimp.service.broker import find_server_binary
 from blimp.service.configuration import Configuration
+from blimp.service.systemd import hardening, has_systemd
 
 PRIVATE = (Path("/tmp"), Path("/var/tmp"))  # PrivateTmp: another one in each unit
+
+
+# What the commands of the units import, apart from the recorder's, which needs an extra.
+_MODULES = ("blimp.cli", "blimp.service.compose", "blimp.service.work", "blimp.service.safe_state")
+_RECORDER = "blimp.service.recorder"
+_TRIAL_TIMEOUT_S = 60.0  # a Pi Zero imports all of it in several seconds
+_CURE = "move it to a directory that every user may read, as /opt/blimp in docs/pi.md"
 
 
 def check_visible(
@@ -21,14 +37,59 @@ def check_visible(
 
     `user` may be one that is not there yet: it is in no group, and owns nothing.
     """
-    cure = "move it to a directory that every user may read, as /opt/blimp in docs/pi.md"
-    _check("the program", Path(python), user=user, cure=cure, executed=True)
-    _check("the program's Python", Path(sys.base_prefix), user=user, cure=cure)
-    _check("the program", Path(blimp.__file__).parent, user=user, cure=cure)
+    _check("the program", Path(python), user=user, cure=_CURE, executed=True)
+    _check("the program's Python", Path(sys.base_prefix), user=user, cure=_CURE)
+    _check("the program", Path(blimp.__file__).parent, user=user, cure=_CURE)
     cure = "keep it in /etc/blimp"
     _check("the configuration", config_path.parent, user=user, cure=cure)  # its group comes later
     if configuration.airframe.endswith(".toml"):
         _check("the airframe", Path(configuration.airframe), user=user, cure=cure)
+
+
+def try_visible(configuration: Configuration, *, user: str, python: str = sys.executable) -> None:
+    """Raise ConfigError if a unit of `user`, closed in as ours are, could not run the program.
+
+    Without a systemd that runs, in an image that is being built, nothing is tried.
+    """
+    if not has_systemd():
+        return
+    try:
+        pwd.getpwnam(user)
+    except KeyError:
+        user = "nobody"  # is in no group and owns nothing, as a user who is made later
+    package = Path(blimp.__file__).parent
+    modules = (*_MODULES, *([_RECORDER] if configuration.log_mb != 0 else []))
+    files = [configuration.airframe] if configuration.airframe.endswith(".toml") else []
+    files += [str(find_server_binary())] if configuration.has_local_broker else []
+    command = [
+        "systemd-run", "--quiet", "--wait", "--pipe", "--collect", "--working-directory=/",
+        f"--property=User={user}", *(f"--property={line}" for line in hardening()),
+        f"--setenv=PYTHONPATH={package.parent}", "--setenv=PYTHONDONTWRITEBYTECODE=1",
+        "--", python, "-m", __name__, ",".join(modules), *files,
+    ]  # fmt: skip
+    try:
+        ended = subprocess.run(
+            command, capture_output=True, text=True, timeout=_TRIAL_TIMEOUT_S, check=False,
+            stdin=subprocess.DEVNULL,
+        )  # fmt: skip
+    except (OSError, subprocess.TimeoutExpired) as error:
+        raise BlimpError(f"the program could not be tried as user {user!r}: {error}") from error
+    if ended.returncode:
+        lines = ended.stderr.strip().splitlines() or [f"status {ended.returncode}"]
+        raise ConfigError(
+            f"tried as the user {user!r}, closed in as the units are: {lines[-1]}: "
+            f"sudo chmod -R a+rX {package}, or {_CURE}"
+        )
+
+
+def main(modules: str, *files: str) -> None:
+    """Try, in a unit, what the units do; end with the first thing that cannot be read."""
+    for name in modules.split(","):
+        importlib.import_module(name)
+    package = Path(blimp.__file__).parent
+    for path in (*package.rglob("*"), *map(Path, files)):
+        if not os.access(path, os.R_OK | (os.X_OK if path.is_dir() else 0)):
+            sys.exit(f"{path} is not readable")
 
 
 def _check(what: str, path: Path, *, user: str, cure: str, executed: bool = False) -> None:
@@ -71,3 +132,7 @@ def _may(about: os.stat_result, needs: int, *, user: str) -> bool:
     if about.st_gid in os.getgrouplist(user, account.pw_gid):
         return bool(about.st_mode & needs << 3)
     return bool(about.st_mode & needs)
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

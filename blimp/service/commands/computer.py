@@ -54,7 +54,7 @@ def install_service(
     """
     from blimp.service import systemd
     from blimp.service.configuration import Configuration, read_configuration
-    from blimp.service.visible import check_visible
+    from blimp.service.visible import check_visible, try_visible
 
     path = config.absolute()
     if dry_run and not path.exists():
@@ -72,6 +72,7 @@ def install_service(
     if not dry_run:
         _demand_root("install-service")
         _demand_on_ground(force=force, yes=yes)
+        try_visible(configuration, user=user)
         systemd.install(change)
     _show(change, json_output=json_output)
 
