@@ -1,0 +1,138 @@
+"""What the interpreter lock costs plain tasks: `python -m benchmarks.queue.threads [--json]`.
+
+One worker with two threads, one broker, one process. Two tasks that only compute run one after the
+other, then both at once; then a backlog of tasks that do nothing. Run it with each interpreter that
+is to be compared, on a machine that does nothing else; with a free-threaded one under PYTHON_GIL=0,
+see docs/decisions/0049-free-threading.md.
+"""
+
+from __future__ import annotations
+
+import argparse
+import statistics
+import sys
+import tempfile
+import threading
+import time
+from pathlib import Path
+
+import msgspec
+
+from benchmarks.figures import print_figures
+from blimp.queue import TaskApp, Worker
+from blimp.queue.worker import interpreter
+from blimp.queue.worker.shutdown import MEGABYTE, resident_bytes
+from tests.broker import EmbeddedBroker
+
+TURNS = 3_000_000  # of the loop in one task: a tenth of a second and more
+BACKLOG = 20_000
+DEADLINE_S = 120.0
+
+counted = 0
+
+
+class Round(msgspec.Struct, frozen=True, kw_only=True):
+    one_after_the_other_s: float
+    at_once_s: float
+    executed_per_s: float
+    memory_mb: float
+
+    @property
+    def ratio(self) -> float:
+        return self.one_after_the_other_s / self.at_once_s
+
+
+def compute(turns: int) -> int:
+    total = 0
+    for number in range(turns):
+        total += number & 7
+    return total
+
+
+def run_round(url: str) -> Round:
+    """Measure with a worker of its own."""
+    done = threading.Event()
+    left = [BACKLOG]
+    counting = threading.Lock()
+
+    with TaskApp("threads", broker=url, result_backend=url) as app:
+        app.log_level = "error"
+        heavy = app.task(name="heavy")(compute)
+
+        @app.task(name="nothing", ignore_result=True)
+        def nothing() -> None:
+            with counting:
+                left[0] -= 1
+                if not left[0]:
+                    done.set()
+
+        worker = Worker(app=app, sync_workers=2, loop_workers=1)
+        thread = threading.Thread(target=worker.run)
+        thread.start()
+        try:
+            assert worker.ready.wait(DEADLINE_S)
+            heavy.delay(TURNS).get(DEADLINE_S)  # what is loaded with the first task
+            began_s = time.perf_counter()
+            for _ in range(2):
+                heavy.delay(TURNS).get(DEADLINE_S)
+            after_each_other_s = time.perf_counter() - began_s
+            began_s = time.perf_counter()
+            for one in [heavy.delay(TURNS) for _ in range(2)]:
+                one.get(DEADLINE_S)
+            at_once_s = time.perf_counter() - began_s
+        finally:
+            worker.stop()
+            thread.join(DEADLINE_S)
+        for _ in range(BACKLOG):
+            nothing.delay()
+        worker = Worker(app=app, sync_workers=2, loop_workers=1)
+        thread = threading.Thread(target=worker.run)
+        began_s = time.perf_counter()
+        thread.start()
+        try:
+            assert done.wait(DEADLINE_S)
+            took_s = time.perf_counter() - began_s
+            memory_mb = resident_bytes() / MEGABYTE
+        finally:
+            worker.stop()
+            thread.join(DEADLINE_S)
+    return Round(
+        one_after_the_other_s=after_each_other_s,
+        at_once_s=at_once_s,
+        executed_per_s=BACKLOG / took_s,
+        memory_mb=memory_mb,
+    )
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.queue.threads", description=__doc__)
+    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--json", action="store_true", help="all that was measured")
+    options = parser.parse_args()
+    with (
+        tempfile.TemporaryDirectory() as name,
+        EmbeddedBroker(directory=Path(name) / "b") as broker,
+    ):
+        rounds = [run_round(broker.url) for _ in range(options.rounds)]
+    python = interpreter.described()
+    if options.json:
+        print_figures(
+            "benchmarks.queue.threads", {"python": python, "rounds": msgspec.to_builtins(rounds)}
+        )
+        return 0
+    print("| Python | lock | ratio | one after the other | at once | executed/s | memory |")
+    print("|---|---|---|---|---|---|---|")
+    median = {
+        name: statistics.median(getattr(one, name) for one in rounds)
+        for name in (*Round.__struct_fields__, "ratio")
+    }
+    print(
+        f"| {python['version']} | {python['gil']} | {median['ratio']:.2f} "
+        f"| {median['one_after_the_other_s']:.3f} s | {median['at_once_s']:.3f} s "
+        f"| {median['executed_per_s']:.0f} | {median['memory_mb']:.0f} MB |"
+    )
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
