@@ -24,7 +24,7 @@ from blimp.queue.worker import interpreter
 from blimp.queue.worker.shutdown import MEGABYTE, resident_bytes
 from tests.broker import EmbeddedBroker
 
-TURNS = 3_000_000  # of the loop in one task: a tenth of a second and more
+TURNS = 10_000_000  # a third of a second and more, beside a few ms on the way
 BACKLOG = 20_000
 DEADLINE_S = 120.0
 
@@ -49,10 +49,10 @@ def compute(turns: int) -> int:
     return total
 
 
-def run_round(url: str) -> Round:
-    """Measure with a worker of its own."""
+def run_round(url: str, *, turns: int, backlog: int) -> Round:
+    """Measure with workers of its own."""
     done = threading.Event()
-    left = [BACKLOG]
+    left = [backlog]
     counting = threading.Lock()
 
     with TaskApp("threads", broker=url, result_backend=url) as app:
@@ -71,19 +71,19 @@ def run_round(url: str) -> Round:
         thread.start()
         try:
             assert worker.ready.wait(DEADLINE_S)
-            heavy.delay(TURNS).get(DEADLINE_S)  # what is loaded with the first task
+            heavy.delay(turns).get(DEADLINE_S)  # what is loaded with the first task
             began_s = time.perf_counter()
             for _ in range(2):
-                heavy.delay(TURNS).get(DEADLINE_S)
+                heavy.delay(turns).get(DEADLINE_S)
             after_each_other_s = time.perf_counter() - began_s
             began_s = time.perf_counter()
-            for one in [heavy.delay(TURNS) for _ in range(2)]:
+            for one in [heavy.delay(turns) for _ in range(2)]:
                 one.get(DEADLINE_S)
             at_once_s = time.perf_counter() - began_s
         finally:
             worker.stop()
             thread.join(DEADLINE_S)
-        for _ in range(BACKLOG):
+        for _ in range(backlog):
             nothing.delay()
         worker = Worker(app=app, sync_workers=2, loop_workers=1)
         thread = threading.Thread(target=worker.run)
@@ -99,7 +99,7 @@ def run_round(url: str) -> Round:
     return Round(
         one_after_the_other_s=after_each_other_s,
         at_once_s=at_once_s,
-        executed_per_s=BACKLOG / took_s,
+        executed_per_s=backlog / took_s,
         memory_mb=memory_mb,
     )
 
@@ -107,13 +107,18 @@ def run_round(url: str) -> Round:
 def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.queue.threads", description=__doc__)
     parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--turns", type=int, default=TURNS, help="of the loop in one heavy task")
+    parser.add_argument("--backlog", type=int, default=BACKLOG, help="tasks that do nothing")
     parser.add_argument("--json", action="store_true", help="all that was measured")
     options = parser.parse_args()
     with (
         tempfile.TemporaryDirectory() as name,
         EmbeddedBroker(directory=Path(name) / "b") as broker,
     ):
-        rounds = [run_round(broker.url) for _ in range(options.rounds)]
+        rounds = [
+            run_round(broker.url, turns=options.turns, backlog=options.backlog)
+            for _ in range(options.rounds)
+        ]
     python = interpreter.described()
     if options.json:
         print_figures(
