@@ -100,6 +100,55 @@ EMULATED = {
     **ALONE,
 }
 
+# A CPython without its interpreter lock, which Debian does not package. FREE: $1: the root, then a
+# command. FREE_INSIDE: $1: the mirror, $2: the suite, $3: the source package. Debian's patches move
+# site-packages, and take pip out: they are left out.
+FREE = """
+set -eu
+mount --make-rprivate /
+mount -t proc proc "$1/proc"
+mount --rbind /dev "$1/dev"
+cp /etc/resolv.conf "$1/etc/resolv.conf"
+exec chroot "$@"
+"""
+FREE_INSIDE = r"""
+set -eux
+export DEBIAN_FRONTEND=noninteractive
+get="apt-get -qq -y -o Acquire::Check-Valid-Until=false"
+echo "deb-src $1 $2 main" > /etc/apt/sources.list.d/source.list
+$get update
+$get install --no-install-recommends dpkg-dev redis-server libpq5 \
+  libbz2-dev libffi-dev liblzma-dev libsqlite3-dev libssl-dev zlib1g-dev
+mkdir -p /usr/src/free
+cd /usr/src/free
+$get source --download-only "$3"
+dpkg-source --skip-patches --extract ./*.dsc source
+cd source
+./configure --disable-gil "--prefix=/opt/${3}t"
+make -j"$(nproc)"
+make install
+rm -rf /usr/src/free
+"""
+# hiredis turns the lock on again: see docs/decisions/0049-free-threading.md. Under the lock-free
+# collector a test's unclosed client may be found later, in another test.
+FREE_TESTS = """
+PYTHON_GIL=0 free/bin/pytest -q -n 2 --dist worksteal \
+  -W default::pytest.PytestUnraisableExceptionWarning \
+  tests/queue tests/tasks tests/contracts/test_brokers.py
+"""
+FREE_INSTALL = """
+/opt/python{python}t/bin/python{python}t -m venv free
+free/bin/pip install --quiet '.[metrics,trace]' 'SQLAlchemy>=2.1,<2.2' psycopg \\
+  hypothesis coverage pytest pytest-timeout pytest-xdist
+"""
+FREE_STEPS = {
+    "install": FREE_INSTALL,
+    "who turns it on": "PYTHON_GIL=0 free/bin/pytest -q tests/queue/worker/test_interpreter.py",
+    "queue's tests": FREE_TESTS,
+    "in parallel": "PYTHON_GIL=0 free/bin/python -m benchmarks.queue.threads --least 1.7",
+    "pip check": "free/bin/pip check",
+}
+
 
 class CannotRun(Exception):
     """Why there are no roots on this machine."""
@@ -119,12 +168,15 @@ class Platform:
     suite: str
     python: str  # Debian's in this suite
     arch: str | None = None
+    is_free: bool = False  # of the interpreter lock, and built from Debian's source
 
     @property
     def is_emulated(self) -> bool:
         return self.arch not in (None, MACHINES.get(os.uname().machine))
 
     def steps(self, *, is_quick: bool) -> dict[str, str]:
+        if self.is_free:
+            return {name: step.format(python=self.python) for name, step in FREE_STEPS.items()}
         if self.is_emulated:
             return EMULATED
         return QUICK if is_quick else WHOLE
@@ -134,6 +186,7 @@ PLATFORMS = {
     "bookworm": Platform(suite="bookworm", python="3.11"),
     "trixie": Platform(suite="trixie", python="3.13"),
     "sid": Platform(suite="sid", python="3.14"),
+    "3.14t": Platform(suite="sid", python="3.14", is_free=True),
     "trixie-arm64": Platform(suite="trixie", python="3.13", arch="arm64"),
 }
 
@@ -177,7 +230,21 @@ class Root:
             raise CannotRun(f"debootstrap of {suite} from {mirror} failed: see {log}")
         add_user = ["useradd", "--uid", str(UID), "--create-home", "--shell", "/bin/bash", USER]
         subprocess.run(["chroot", str(part), *add_user], check=True)
+        if self.platform.is_free:
+            self._build(part, mirror=mirror, log=log)
         part.rename(self.path)
+
+    def _build(self, part: Path, *, mirror: str, log: Path) -> None:
+        """Build an interpreter without its lock. Raises CannotRun."""
+        package = f"python{self.platform.python}"
+        inside = ["bash", "-c", FREE_INSIDE, "build", mirror, self.platform.suite, package]
+        command = ["unshare", "--mount", "bash", "-c", FREE, "root", str(part), *inside]
+        with log.open("ab") as output:
+            done = subprocess.run(command, stdout=output, stderr=subprocess.STDOUT, check=False)
+        if done.returncode != 0:
+            raise CannotRun(
+                f"{package} without its lock cannot be built from its source: see {log}"
+            )
 
     def configure(self) -> list[str]:
         """Let pip find what it finds on this machine; return the directories it must see."""

@@ -109,6 +109,7 @@ def main() -> int:
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--turns", type=int, default=TURNS, help="of the loop in one heavy task")
     parser.add_argument("--backlog", type=int, default=BACKLOG, help="tasks that do nothing")
+    parser.add_argument("--least", type=float, default=0.0, help="ratio below which it fails")
     parser.add_argument("--json", action="store_true", help="all that was measured")
     options = parser.parse_args()
     with (
@@ -120,11 +121,12 @@ def main() -> int:
             for _ in range(options.rounds)
         ]
     python = interpreter.described()
+    is_parallel = statistics.median(one.ratio for one in rounds) >= options.least
     if options.json:
         print_figures(
             "benchmarks.queue.threads", {"python": python, "rounds": msgspec.to_builtins(rounds)}
         )
-        return 0
+        return int(not is_parallel)
     print("| Python | lock | ratio | one after the other | at once | executed/s | memory |")
     print("|---|---|---|---|---|---|---|")
     median = {
@@ -136,7 +138,7 @@ def main() -> int:
         f"| {median['one_after_the_other_s']:.3f} s | {median['at_once_s']:.3f} s "
         f"| {median['executed_per_s']:.0f} | {median['memory_mb']:.0f} MB |"
     )
-    return 0
+    return int(not is_parallel)
 
 
 if __name__ == "__main__":
