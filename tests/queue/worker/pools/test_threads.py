@@ -35,6 +35,10 @@ def interrupted():
 began, ends = [], []  # no event: the exception could strike inside of it
 held = threading.Event()
 
+def waits():
+    began.append(True)
+    held.wait()
+
 def job_of(function):
     task = SimpleNamespace(function=function, options=TaskOptions())
     message = SimpleNamespace(kwargs={})
@@ -58,9 +62,12 @@ while not began:
 call.interrupt()
 thread.join()
 
+began.clear()
 call = ThreadCall()
-thread = threading.Thread(target=run, args=(call, job_of(held.wait)), daemon=True)
+thread = threading.Thread(target=run, args=(call, job_of(waits)), daemon=True)
 thread.start()
+while not began:  # it has entered its function, for which it needs the lock too
+    time.sleep(0)
 with call._lock:  # who leaves waits for it: it is struck after its function, before it has left
     held.set()
     while sys._current_frames()[thread.ident].f_code.co_name != "_leave":
