@@ -186,7 +186,7 @@ PLATFORMS = {
     "bookworm": Platform(suite="bookworm", python="3.11"),
     "trixie": Platform(suite="trixie", python="3.13"),
     "sid": Platform(suite="sid", python="3.14"),
-    "3.14t": Platform(suite="sid", python="3.14", is_free=True),
+    "sid-free": Platform(suite="sid", python="3.14", is_free=True),
     "trixie-arm64": Platform(suite="trixie", python="3.13", arch="arm64"),
 }
 
