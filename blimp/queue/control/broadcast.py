@@ -87,6 +87,7 @@ class BroadcastReceiver:
         self.log = log
         self._on_revoke = on_revoke
         self._acting = threading.Lock()
+        self._counting = threading.Lock()  # each broker has a thread of its own
         self._confirmed: OrderedDict[tuple[str, str], Record] = OrderedDict()
         self._window = Window()
         self._started_s = app.clock.now_s()
@@ -221,7 +222,8 @@ class BroadcastReceiver:
 
     def unreadable(self, error: Exception) -> None:
         if isinstance(error, NotGenuine):
-            self.counts["copied" if isinstance(error, Copied) else "not_genuine"] += 1
+            with self._counting:
+                self.counts["copied" if isinstance(error, Copied) else "not_genuine"] += 1
         self.log.error("broadcast unreadable", reason=str(error)[:LOG_LENGTH])
 
     def _act(self, broadcast: Broadcast, handler: BroadcastHandler) -> Record:

@@ -1,4 +1,4 @@
-"""Numbers that must not come twice, asked for by many threads at once.
+"""What many threads number and count at once: no number twice, none left out.
 
 An ordinary build rarely lets two threads into one step; a free-threaded one always does.
 """
@@ -8,10 +8,12 @@ from collections import Counter
 from collections.abc import Callable
 from typing import Any
 
+from blimp.errors import NotGenuine
 from blimp.queue import TaskApp
 from blimp.queue.brokers.streams.streams_sender import StreamsSender
+from blimp.queue.control.broadcast import BroadcastReceiver
 from blimp.queue.protocol.signing import Signer
-from tests.queue.conftest import DEADLINE_S, working
+from tests.queue.conftest import DEADLINE_S, Silence, working
 
 THREADS = 4
 
@@ -54,6 +56,20 @@ def test_no_two_publishes_have_one_stamp(url: str) -> None:
     finally:
         sender.close()
     assert stamps.total() == len(stamps) == 5000 * THREADS
+
+
+def test_every_refused_broadcast_is_counted(app: TaskApp) -> None:
+    """Each broker has a thread of its own, and all count in one place."""
+
+    def revoked(id: str, terminate: bool) -> None:
+        pass
+
+    receiver = BroadcastReceiver(app=app, worker="w", on_revoke=revoked, log=Silence())
+    try:
+        in_threads(lambda: receiver.unreadable(NotGenuine("a stranger's")), times=5000)
+        assert receiver.counts == {"not_genuine": 5000 * THREADS}
+    finally:
+        receiver.close()
 
 
 def test_each_task_of_many_senders_runs_once(app: TaskApp) -> None:
