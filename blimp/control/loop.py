@@ -195,6 +195,11 @@ class FlightLoop:
         return self._supervisor.armed
 
     @property
+    def broken(self) -> tuple[str, ...]:
+        """The outputs that do not do what is commanded."""
+        return self._effect.broken
+
+    @property
     def _knows_thrust(self) -> bool:
         """Whether the thrusters give what the mixer says."""
         return self._effect.only_dead and not self._mixer.doubted

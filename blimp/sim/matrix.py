@@ -9,6 +9,7 @@ clear. The seed sets wind direction, gusts and noise, and by `conditions` wind a
 import os
 from collections.abc import Callable, Iterator, Sequence
 from math import cos, hypot, inf, sin
+from multiprocessing import Pool
 
 import msgspec
 
@@ -142,13 +143,30 @@ def conditions(seed: int) -> tuple[float, float]:
 
 
 def fly(
-    airframe: Airframe, *, modes: Sequence[str], failures: Sequence[Failure], seeds: Sequence[int]
+    airframe: Airframe,
+    *,
+    modes: Sequence[str],
+    failures: Sequence[Failure],
+    seeds: Sequence[int],
+    jobs: int = 1,
 ) -> Iterator[Cell]:
-    """Fly every cell that this ship has the devices for."""
+    """Fly every cell that this ship has the devices for, in order.
+
+    jobs: how many processes fly at once, each a mode of a seed with all its failures.
+    """
     fitting = [failure for failure in failures if failure.fits(airframe)]
-    for seed in seeds:
-        for mode in modes:
-            yield from _row(airframe, mode, fitting, seed)
+    rows = [(airframe, mode, fitting, seed) for seed in seeds for mode in modes]
+    if jobs == 1:
+        for row in rows:
+            yield from _row(*row)
+        return
+    with Pool(jobs) as pool:
+        for cells in pool.imap(_whole_row, rows):
+            yield from cells
+
+
+def _whole_row(row: tuple[Airframe, str, Sequence[Failure], int]) -> list[Cell]:
+    return list(_row(*row))
 
 
 def _row(airframe: Airframe, mode: str, failures: Sequence[Failure], seed: int) -> Iterator[Cell]:
@@ -171,6 +189,21 @@ def _row(airframe: Airframe, mode: str, failures: Sequence[Failure], seed: int) 
         for failure in failures:
             if not failure.at_start:
                 yield _branch(_Flight(ship, mode, failure, seed))
+
+
+def end_of(
+    ship: Lockstep, mode: str, failure: Failure, *, seed: int = 0,
+    before: Callable[[], None] | None = None,
+) -> Cell:  # fmt: skip
+    """Let the failure happen now, in this process, and look on to the end of the flight.
+
+    before: what is done after the failure, of one that is there at the start.
+    """
+    flight = _Flight(ship, mode, failure, seed, before=before)
+    try:
+        return flight.cell()
+    except Exception as error:  # the cell tells it, as a fork's does
+        return flight.broken(repr(error))
 
 
 def press_n(ship: Lockstep, failure: Failure) -> float:

@@ -27,6 +27,19 @@ def test_cells_come_as_json_lines_with_the_fields_promised() -> None:
     assert answer.exit_code == 0
 
 
+@pytest.mark.flight
+def test_two_processes_fly_the_same_cells_in_the_same_order() -> None:
+    some = [BY_NAME[name] for name in ("none", "light-5")]
+    gtmab = airframes.load("gtmab")
+    alone, together = (
+        list(fly(gtmab, modes=["pad"], failures=some, seeds=[1, 2], jobs=jobs)) for jobs in (1, 2)
+    )
+    assert together == alone
+    assert [(cell.seed, cell.failure) for cell in alone] == [
+        (seed, name) for seed in (1, 2) for name in ("light-5", "none")
+    ]
+
+
 # Each ended otherwise before its cure: flown away, motors running on the ground, a light ship let
 # go, a hard touchdown; or it is the flight of a healthy ship.
 SAMPLE = {
