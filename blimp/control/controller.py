@@ -51,11 +51,19 @@ _FADE_S = 10.0  # without a position the wind correction goes stale
 class Controller:
     """One instance a ship; `update` once a cycle.
 
-    force_limit_n, torque_limit_nm: what the mixer can give, surge, sway, heave and yaw;
-    they bound the integrals and the demand.
+    force_limit_n, yaw_limit_nm: what the mixer can give both ways, surge, sway, heave and yaw;
+    heave_n: up and down, of a propeller that is weaker in reverse. They bound the integrals and
+    the demand.
     """
 
-    def __init__(self, *, airframe: Airframe, force_limit_n: Vec3, yaw_limit_nm: float) -> None:
+    def __init__(
+        self,
+        *,
+        airframe: Airframe,
+        force_limit_n: Vec3,
+        yaw_limit_nm: float,
+        heave_n: tuple[float, float] | None = None,
+    ) -> None:
         gains, aero = airframe.gains, airframe.aero
         self._gains = gains
         self._limits = airframe.limits
@@ -92,6 +100,7 @@ class Controller:
         self.asked_mps = 0.0  # downwards, by the last setpoint
         self._course_rad: float | None = None
         self._force_limit_n = force_limit_n
+        self._up_n, self._down_n = heave_n or (force_limit_n[2], force_limit_n[2])
         # A ship as strong sideways turns by the same thrusters: a turn must not take them all.
         sways = force_limit_n[1] > _SWAYS * force_limit_n[0]
         self._yaw_limit_nm = yaw_limit_nm * (_TURN_SHARE if sways else 1.0)
@@ -100,7 +109,7 @@ class Controller:
         self._quadratic = aero.quadratic_drag
         horizontal_n = min(force_limit_n[0], force_limit_n[1])
         horizontal = _INTEGRAL_SHARE * horizontal_n / max(self._mass_kg[0], self._mass_kg[1])
-        vertical = _INTEGRAL_SHARE * force_limit_n[2] / self._mass_kg[2]
+        vertical = _INTEGRAL_SHARE * max(self._up_n, self._down_n) / self._mass_kg[2]
         turning = _INTEGRAL_SHARE * yaw_limit_nm / self._inertia_kg_m2
         self._north = Pid(p=gains.velocity_p, i=gains.velocity_i, integral_limit=horizontal)
         self._east = Pid(p=gains.velocity_p, i=gains.velocity_i, integral_limit=horizontal)
@@ -242,7 +251,7 @@ class Controller:
         fy = within(fy, self._force_limit_n[1])
         if push is not None:
             weight_n = self._nominal_n - self._mass_kg[2] * self._down.integral
-            fz = within(push * self._force_limit_n[2] - weight_n, self._force_limit_n[2])
+            fz = self._heave(push * self._force_limit_n[2] - weight_n)
             return (*turned_back((fx, fy), heading), fz)
         speeding = setpoint.acceleration_ned_mps2[2]
         fz = self._vertical_force(
@@ -325,7 +334,10 @@ class Controller:
         if sink_mps is not None:
             weight_n = GRAVITY_MPS2 * min(self._heaviness_kg, self.felt_kg)
             fz = min(fz, self._drag(2, sink_mps) - weight_n)
-        return within(fz, self._force_limit_n[2])
+        return self._heave(fz)
+
+    def _heave(self, down_n: float) -> float:
+        return max(-self._up_n, min(self._down_n, down_n))
 
     def _weigh(self, state: VehicleState, demand_mps: float, dt_s: float) -> None:
         """In level flight the mean of what it feels is what the ship is too heavy by."""

@@ -43,6 +43,15 @@ def test_at_its_place_a_ship_asks_for_its_heaviness_alone() -> None:
     assert wrench.torque_body_nm == (0.0, 0.0, 0.0)
 
 
+def test_a_propeller_weaker_in_reverse_lifts_by_all_that_it_has() -> None:
+    control = Controller(
+        airframe=SHIP, force_limit_n=LIMIT_N, yaw_limit_nm=YAW_LIMIT_NM, heave_n=(1.6, 0.9)
+    )
+    up = ask(control, at(0.0, 0.0, 0.0), Setpoint(velocity_ned_mps=(0.0, 0.0, -9.0)))
+    down = ask(control, at(0.0, 0.0, 9.0), Setpoint(velocity_ned_mps=(0.0, 0.0, 9.0)))
+    assert (up.force_body_n[2], down.force_body_n[2]) == (-1.6, 0.9)
+
+
 def test_a_place_to_the_north_is_ahead_or_to_the_left_by_heading() -> None:
     setpoint = Setpoint(position_ned_m=(0.3, 0.0, -3.0))
     ahead = ask(controller(), at(0.0, 0.0, 3.0), setpoint)

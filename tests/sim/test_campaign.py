@@ -8,6 +8,7 @@ import pytest
 
 from benchmarks.campaign import (
     LOAD,
+    Draw,
     draw_cell,
     draw_healthy,
     load_ship,
@@ -19,7 +20,9 @@ from benchmarks.campaign import (
 from blimp.airframe import SEA_LEVEL_DENSITY_KG_M3
 from blimp.service.airframes.check import check
 from blimp.sim.failures import BY_NAME
+from blimp.sim.lockstep import Lockstep
 from blimp.sim.matrix import MODES
+from blimp.types import OutcomeState
 
 SHIPS = ("twin", "gtmab", "hobby", "blimp2b")
 
@@ -59,6 +62,21 @@ def test_two_failures_at_once_are_all_that_either_is() -> None:
     assert together(["baro-dead", "tag-dead"]).faults == (
         BY_NAME["baro-dead"].faults + BY_NAME["tag-dead"].faults
     )
+
+
+@pytest.mark.flight
+@pytest.mark.parametrize("thrust_scale", [0.9, 1.0])
+def test_a_blimp2b_that_is_one_percent_heavy_lifts(thrust_scale: float) -> None:
+    """Its propeller lifts twice of what it pushes down, and has to lift half of that."""
+    draw = Draw(airframe="blimp2b", seed=1001, load=0.01, thrust_scale=thrust_scale)
+    ship = load_ship("blimp2b")
+    assert check(plant_of(ship, draw)).ok
+    with Lockstep(ship, seed=draw.seed, wind_mps=0.15, plant=plant_of(ship, draw)) as flight:
+        flight.command("arm")
+        climb_s = 2.0 / ship.limits.climb_mps
+        outcome = flight.complete("takeoff", within_s=3.0 * climb_s, altitude_m=2.0)
+        assert outcome.state is OutcomeState.DONE
+        assert flight.truth.altitude_m > 1.5
 
 
 @pytest.mark.flight
