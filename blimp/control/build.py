@@ -51,7 +51,8 @@ def build_flight_loop(
         airframe=airframe,
         force_limit_n=(mixer.limit_n(0), mixer.limit_n(1), mixer.limit_n(2)),
         yaw_limit_nm=mixer.limit_n(5),
-        heave_n=(mixer.reach_n(2, -1.0), mixer.reach_n(2, 1.0)),
+        surge_n=(mixer.reach_n(0, 1.0), mixer.reach_n(0, -1.0)),
+        heave_n=(mixer.reach_n(2, 1.0), mixer.reach_n(2, -1.0)),
     )
     estimator = Estimator(airframe=airframe)
     recovery = None

@@ -27,6 +27,7 @@ from blimp.rotation import rotate, rotate_back, wrap_pi, yaw_of
 from blimp.types import LEVEL, ZERO3, Quaternion, Setpoint, Vec3, VehicleState, Wrench
 
 Saturation = tuple[int, int, int, int, int, int]
+OneWay = tuple[float, float]  # the most along an axis, and against it
 
 _INTEGRAL_SHARE = 0.6  # of an axis's force: the rest is left to hold the ship steady
 _LEVEL_MPS = 0.08
@@ -40,7 +41,7 @@ _KEPT_S = 6  # of level flight, that a fault of an output takes to be named
 _FEEL_S = 3.0
 _LIFTED_S = 2.0  # in the air, to feel a first weight
 _LEAD = 1.0  # of the missing speed the course leads by: nothing else brakes a sideways slip
-_STEERED = 0.25  # of the surge: the rest is left to turn, and one propeller alone pushes aside, too
+_STEERED = 0.25  # of the surge, if one propeller alone pushes aside, too: the rest is left to turn
 _STEERED_SPEED = 0.4  # of its speed: it has to turn before it can brake
 _HEADWIND_MPS = 0.15  # in such a wind its nose stays near it, or it turns about before it brakes
 _NEAR_WIND_RAD = 1.0  # off the wind, and no further
@@ -52,8 +53,8 @@ class Controller:
     """One instance a ship; `update` once a cycle.
 
     force_limit_n, yaw_limit_nm: what the mixer can give both ways, surge, sway, heave and yaw;
-    heave_n: up and down, of a propeller that is weaker in reverse. They bound the integrals and
-    the demand.
+    surge_n, heave_n: ahead and back, down and up, of a propeller that is weaker in reverse. They
+    bound the integrals and the demand.
     """
 
     def __init__(
@@ -62,7 +63,8 @@ class Controller:
         airframe: Airframe,
         force_limit_n: Vec3,
         yaw_limit_nm: float,
-        heave_n: tuple[float, float] | None = None,
+        surge_n: OneWay | None = None,
+        heave_n: OneWay | None = None,
     ) -> None:
         gains, aero = airframe.gains, airframe.aero
         self._gains = gains
@@ -100,7 +102,8 @@ class Controller:
         self.asked_mps = 0.0  # downwards, by the last setpoint
         self._course_rad: float | None = None
         self._force_limit_n = force_limit_n
-        self._up_n, self._down_n = heave_n or (force_limit_n[2], force_limit_n[2])
+        self._surge_n = surge_n or (force_limit_n[0], force_limit_n[0])
+        self._heave_n = heave_n or (force_limit_n[2], force_limit_n[2])
         # A ship as strong sideways turns by the same thrusters: a turn must not take them all.
         sways = force_limit_n[1] > _SWAYS * force_limit_n[0]
         self._yaw_limit_nm = yaw_limit_nm * (_TURN_SHARE if sways else 1.0)
@@ -109,7 +112,7 @@ class Controller:
         self._quadratic = aero.quadratic_drag
         horizontal_n = min(force_limit_n[0], force_limit_n[1])
         horizontal = _INTEGRAL_SHARE * horizontal_n / max(self._mass_kg[0], self._mass_kg[1])
-        vertical = _INTEGRAL_SHARE * max(self._up_n, self._down_n) / self._mass_kg[2]
+        vertical = _INTEGRAL_SHARE * max(self._heave_n) / self._mass_kg[2]
         turning = _INTEGRAL_SHARE * yaw_limit_nm / self._inertia_kg_m2
         self._north = Pid(p=gains.velocity_p, i=gains.velocity_i, integral_limit=horizontal)
         self._east = Pid(p=gains.velocity_p, i=gains.velocity_i, integral_limit=horizontal)
@@ -189,6 +192,7 @@ class Controller:
         achieved: Wrench,
         saturated: Saturation,
         sways: bool = True,
+        straight: bool = True,
         weighs: bool = True,
         height_first: bool = False,
     ) -> Wrench:
@@ -196,6 +200,7 @@ class Controller:
 
         achieved, saturated: what the mixer made of the last one. sways: whether there is side
         force; without, the ship gets to its place by turning the nose, whatever yaw is asked.
+        straight: whether surge comes without side force.
         weighs: whether thrusts are what is commanded, so that they tell the ship's weight.
         height_first: the ship does not sink as asked: no thrust goes into place and heading, but
         for what turns it slowly.
@@ -208,7 +213,9 @@ class Controller:
         self._given_n, self._weighs = achieved.force_body_n, weighs
         self._course_rad = None if sways else self._course(state, setpoint)
         attitude = state.attitude if state.attitude_valid else LEVEL
-        force = self._force_ned(state, setpoint, attitude, dt_s, saturated, sways=sways)
+        force = self._force_ned(
+            state, setpoint, attitude, dt_s, saturated, sways=sways, straight=straight
+        )
         torque_nm = 0.0
         if height_first:  # turning, it does not go far by what pushes it aside
             force = (0.0, 0.0, force[2])
@@ -228,6 +235,7 @@ class Controller:
         saturated: Saturation,
         *,
         sways: bool,
+        straight: bool,
     ) -> Vec3:
         yaw = yaw_of(attitude)
         heading = (cos(yaw), sin(yaw))
@@ -240,18 +248,18 @@ class Controller:
         elif state.position_valid and state.attitude_valid:
             fx, fy = self._horizontal_force(state, setpoint, velocity, heading, dt_s, saturated)
             if self._course_rad is not None:
-                fx, fy = within(fx, _STEERED * self._force_limit_n[0]), 0.0
+                fx, fy = (fx if straight else within(fx, _STEERED * self._force_limit_n[0])), 0.0
         elif state.attitude_valid:
             fx, fy = self._blind_force(state, heading, dt_s)
         if self._damper.on and ahead is None and state.attitude_valid and not state.on_ground:
             p, q, _ = state.rates_body_radps
             against_x, against_y = self._damper.update(q, p, dt_s)
             fx, fy = fx + against_x, fy + (against_y if sways else 0.0)
-        fx = within(fx, self._force_limit_n[0])
+        fx = _one_way(fx, self._surge_n)
         fy = within(fy, self._force_limit_n[1])
         if push is not None:
             weight_n = self._nominal_n - self._mass_kg[2] * self._down.integral
-            fz = self._heave(push * self._force_limit_n[2] - weight_n)
+            fz = _one_way(push * self._force_limit_n[2] - weight_n, self._heave_n)
             return (*turned_back((fx, fy), heading), fz)
         speeding = setpoint.acceleration_ned_mps2[2]
         fz = self._vertical_force(
@@ -334,10 +342,7 @@ class Controller:
         if sink_mps is not None:
             weight_n = GRAVITY_MPS2 * min(self._heaviness_kg, self.felt_kg)
             fz = min(fz, self._drag(2, sink_mps) - weight_n)
-        return self._heave(fz)
-
-    def _heave(self, down_n: float) -> float:
-        return max(-self._up_n, min(self._down_n, down_n))
+        return _one_way(fz, self._heave_n)
 
     def _weigh(self, state: VehicleState, demand_mps: float, dt_s: float) -> None:
         """In level flight the mean of what it feels is what the ship is too heavy by."""
@@ -443,6 +448,10 @@ class Controller:
 
     def _drag(self, axis: int, speed: float) -> float:
         return speed * (self._linear[axis] + self._quadratic[axis] * abs(speed))
+
+
+def _one_way(force_n: float, most_n: OneWay) -> float:
+    return max(-most_n[1], min(most_n[0], force_n))
 
 
 def _no_faster(north_mps: float, east_mps: float, limit_mps: float) -> tuple[float, float]:

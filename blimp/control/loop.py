@@ -303,6 +303,7 @@ class FlightLoop:
             achieved=self._mixer.achieved,
             saturated=self._mixer.saturated,
             sways=self._mixer.sways,
+            straight=self._mixer.straight,
             weighs=self._knows_thrust,
             height_first=self._height_first_s > 0.0,
         )

@@ -45,7 +45,7 @@ def test_at_its_place_a_ship_asks_for_its_heaviness_alone() -> None:
 
 def test_a_propeller_weaker_in_reverse_lifts_by_all_that_it_has() -> None:
     control = Controller(
-        airframe=SHIP, force_limit_n=LIMIT_N, yaw_limit_nm=YAW_LIMIT_NM, heave_n=(1.6, 0.9)
+        airframe=SHIP, force_limit_n=LIMIT_N, yaw_limit_nm=YAW_LIMIT_NM, heave_n=(0.9, 1.6)
     )
     up = ask(control, at(0.0, 0.0, 0.0), Setpoint(velocity_ned_mps=(0.0, 0.0, -9.0)))
     down = ask(control, at(0.0, 0.0, 9.0), Setpoint(velocity_ned_mps=(0.0, 0.0, 9.0)))

@@ -11,6 +11,7 @@ from benchmarks.campaign import (
     Draw,
     draw_cell,
     draw_healthy,
+    fly_healthy,
     load_ship,
     main,
     plant_of,
@@ -77,6 +78,15 @@ def test_a_blimp2b_that_is_one_percent_heavy_lifts(thrust_scale: float) -> None:
         outcome = flight.complete("takeoff", within_s=3.0 * climb_s, altitude_m=2.0)
         assert outcome.state is OutcomeState.DONE
         assert flight.truth.altitude_m > 1.5
+
+
+@pytest.mark.flight
+def test_a_ship_without_side_force_flies_in_a_wind_near_what_it_can_hold() -> None:
+    """With its nose in the wind all of its surge may be needed."""
+    draw = Draw(airframe="hobby", seed=1002, wind_mps=0.75, watch_s=1.0)
+    assert wind_limit_mps(load_ship("hobby")) > 0.8
+    flown = fly_healthy(draw)
+    assert (flown.bad, flown.accused) == ("", ())
 
 
 @pytest.mark.flight
