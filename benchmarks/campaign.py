@@ -6,7 +6,8 @@ healthy: nothing fails. Take-off, a square, a hold, a landing; drawn are airfram
 has flown away, what did not come down or stay down, and what was refused.
 
 cells: `blimp sim matrix` drawn at random: airframe, mode, one failure or two, wind to 0.5 m/s or
-the ship's limit, weight and seed. Counted is what ended unsafe.
+the ship's limit, weight and seed. Counted is what ended unsafe, and apart from it what nobody could
+have held down either: those cells are listed with the oracle's reason.
 
 One JSON line a flight, then a table. The draw depends on --seed and the flight's number alone.
 Simulated, in Lockstep. Exit status: 1 if a flight was bad.
@@ -32,10 +33,11 @@ from blimp.airframe import SEA_LEVEL_DENSITY_KG_M3, Airframe
 from blimp.service.airframes.check import check
 from blimp.service.airframes.figures import compute
 from blimp.service.track import Plant
+from blimp.sim import oracle
 from blimp.sim.atmosphere import GRAVITY_MPS2
 from blimp.sim.failures import BY_NAME, FAILURES, Failure
 from blimp.sim.lockstep import Lockstep
-from blimp.sim.matrix import FLY_AWAY_M, FLY_UP_M, GROUND_M, MODES, end_of
+from blimp.sim.matrix import FLY_AWAY_M, FLY_UP_M, GROUND_M, MODES, TOUCHDOWN_MPS, end_of
 from blimp.types import OutcomeState
 
 LOAD = 0.05  # of the displaced mass, either way
@@ -46,6 +48,7 @@ LOOK_S = 0.5
 SETTLED_S = 30.0  # a ship on its pad passes its arming checks within it
 HOLD_S = 30.0
 DOWN_S = 120.0  # from `land` to the ground
+REST_S = 300.0  # that a ship must stay where it came down
 SPARE = 3.0  # times what a leg takes at the speed limit: wind
 
 
@@ -64,11 +67,16 @@ class Draw(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Flown(msgspec.Struct, frozen=True, kw_only=True):
-    """How it ended. bad: what is counted, "" if nothing. said: accusations, and all messages."""
+    """How it ended.
+
+    bad: what is counted. accused: what was said to be broken and was not. hopeless: why the oracle
+    could not have held it down, "" if it could.
+    """
 
     draw: Draw
-    bad: str
+    bad: tuple[str, ...]
     outcome: str
+    hopeless: str = ""
     hours: float
     accused: tuple[str, ...] = ()
     said: tuple[str, ...] = ()
@@ -208,7 +216,10 @@ class _Watched:
         def over() -> bool:
             return self.ship.outcome(outcome.id).state is not OutcomeState.IN_PROGRESS
 
-        over() or self.step(seconds, over)
+        if name == "hold":
+            self.step(seconds)
+        elif not over():
+            self.step(seconds, over)
         last = self.ship.outcome(outcome.id)
         return f"{name}: {last.reason}" if last.state is OutcomeState.REFUSED else ""
 
@@ -224,15 +235,13 @@ def fly_healthy(draw: Draw) -> Flown:
     with Lockstep(ship, seed=draw.seed, wind_mps=draw.wind_mps, plant=plant, held=True) as lockstep:
         flight = _Watched(lockstep)
         began_s = lockstep.now_s
-        try:
-            outcome = _mission(flight, ship, draw)
-        except _Lost:
-            outcome = "flown away"
-        bad = outcome or ("accused" if flight.accused else "")
+        bad, outcome = _mission(flight, ship, draw)
+        if flight.accused:
+            bad = ("accused", *bad)
         return Flown(
             draw=draw,
-            bad=bad.split(":")[0],
-            outcome=outcome or "landed",
+            bad=bad,
+            outcome=outcome,
             hours=round((lockstep.now_s - began_s) / 3600.0, 5),
             accused=tuple(flight.accused),
             said=tuple(flight.said),
@@ -242,8 +251,8 @@ def fly_healthy(draw: Draw) -> Flown:
         )
 
 
-def _mission(flight: _Watched, ship: Airframe, draw: Draw) -> str:
-    """Return what went wrong, or ""."""
+def _mission(flight: _Watched, ship: Airframe, draw: Draw) -> tuple[tuple[str, ...], str]:
+    """Return what of it counts as bad, and how it ended."""
     lockstep, limits = flight.ship, ship.limits
     physics = lockstep.world.physics
     # Held still until its gyro is measured, then laid down and let go of.
@@ -252,34 +261,36 @@ def _mission(flight: _Watched, ship: Airframe, draw: Draw) -> str:
         if not lockstep.problems():
             break
     lockstep.hold(False)
-    refused = flight.fly("arm", 1.0)
-    flight.accused.clear()  # before it was armed, a device may still start
-    refused = refused or flight.fly("takeoff", 60.0, altitude_m=HEIGHT_M)
-    if refused:
-        return f"refused: {refused}"
-    if lockstep.truth.altitude_m < 0.5 * HEIGHT_M:
-        return "not up"
     side_m = min(SQUARE_M, 0.2 * limits.max_distance_m)
-    for north, east in ((side_m, 0.0), (side_m, side_m), (0.0, side_m), (0.0, 0.0)):
-        refused = flight.fly(
-            "goto", SPARE * side_m / limits.speed_mps + 10.0,
-            north_m=north, east_m=east, altitude_m=HEIGHT_M,
-        )  # fmt: skip
-        if refused:
-            return f"refused: {refused}"
-    refused = flight.fly("hold", 1.0)
-    flight.step(HOLD_S)
-    refused = refused or flight.fly("land", DOWN_S)
-    if refused:
-        return f"refused: {refused}"
-    down = flight.step(10.0, lambda: physics.height_above_ground_m < GROUND_M)
-    if not down:
-        return "not down"
-    high_m, flight.high_m = flight.high_m, 0.0
-    flight.step(draw.watch_s)
-    stays = physics.height_above_ground_m < GROUND_M
-    flight.high_m = max(flight.high_m, high_m)
-    return "" if stays else "not down: left the ground again"
+    leg_s = SPARE * side_m / limits.speed_mps + 10.0
+    corners = ((side_m, 0.0), (side_m, side_m), (0.0, side_m), (0.0, 0.0))
+    legs: list[tuple[str, float, dict[str, float]]] = [
+        ("arm", 1.0, {}),
+        ("takeoff", SPARE * HEIGHT_M / limits.climb_mps + 10.0, {"altitude_m": HEIGHT_M}),
+        *(
+            ("goto", leg_s, {"north_m": north, "east_m": east, "altitude_m": HEIGHT_M})
+            for north, east in corners
+        ),
+        ("hold", HOLD_S, {}),
+    ]
+    bad: list[str] = []
+    refused = ""
+    try:
+        for name, seconds, arguments in legs:
+            refused = flight.fly(name, seconds, **arguments)
+            if name == "arm":
+                flight.accused.clear()  # before it is armed a device may still start
+            if refused or (name == "takeoff" and lockstep.truth.altitude_m < 0.5 * HEIGHT_M):
+                bad.append("refused" if refused else "not up")
+                break
+        flight.fly("land", DOWN_S)
+        lands = flight.step(10.0, lambda: physics.height_above_ground_m < GROUND_M)
+        flight.step(draw.watch_s)
+        if not lands or physics.height_above_ground_m > GROUND_M:
+            bad.append("not down" if not lands else "rose again")
+    except _Lost:
+        bad.append("flown away")
+    return tuple(bad), refused or ", ".join(bad) or "landed"
 
 
 def fly_cell(draw: Draw) -> Flown:
@@ -298,13 +309,16 @@ def fly_cell(draw: Draw) -> Flown:
         if not failure.at_start:
             begin()
         accused = lockstep.accused  # by a ship with which nothing was wrong
+        bounds = oracle.bounds(lockstep, failure, wind_mps=draw.wind_mps)
+        hopeless = bounds.hopeless(far_m=FLY_AWAY_M, hard_mps=TOUCHDOWN_MPS, seconds=REST_S)
         cell = end_of(
             lockstep, draw.mode, failure, seed=draw.seed, before=begin if failure.at_start else None
         )
         return Flown(
             draw=draw,
-            bad="" if cell.safe else "unsafe",
+            bad=() if cell.safe else ("hopeless" if hopeless else "unsafe",),
             outcome=cell.outcome,
+            hopeless=hopeless,
             hours=round((lockstep.now_s - began_s) / 3600.0, 5),
             accused=accused,
             said=lockstep.messages,
@@ -328,7 +342,7 @@ def again(flown: Flown, kind: str) -> str:
 
 def table(flown: Sequence[Flown]) -> Iterable[str]:
     """Yield the summary: all, and the same by airframe, by weight and by wind."""
-    kinds = sorted({f.bad for f in flown} - {""})
+    kinds = sorted({kind for f in flown for kind in f.bad})
     yield f"{'':22}flights  hours  named  " + "  ".join(kinds)
 
     def weight(f: Flown) -> str:
@@ -342,7 +356,7 @@ def table(flown: Sequence[Flown]) -> Iterable[str]:
     for group in (lambda _: "all", lambda f: str(f.draw.airframe), weight, wind):
         for name in sorted({group(f) for f in flown}):
             some = [f for f in flown if group(f) == name]
-            counts = "  ".join(f"{sum(f.bad == k for f in some):{len(k)}}" for k in kinds)
+            counts = "  ".join(f"{sum(k in f.bad for f in some):{len(k)}}" for k in kinds)
             hours, named = sum(f.hours for f in some), sum(bool(f.accused) for f in some)
             yield f"{name:22}{len(some):7}  {hours:5.1f}  {named:5}  {counts}".rstrip()
 
@@ -374,14 +388,17 @@ def main(arguments: Sequence[str] | None = None) -> int:
             flown.append(one)
             line = msgspec.to_builtins(one) | {"kind": options.kind, "simulated": True}
             print(json.dumps(line), file=out, flush=True)
-            if one.bad or (options.kind == "cells" and one.accused):
-                why = one.bad or "named before anything failed"
-                more = f"{one.outcome}; {', '.join(one.accused)}"
+            if one.bad or one.accused:
+                why = ", ".join(one.bad or ("named before anything failed",))
+                more = "; ".join(filter(None, [one.outcome, *one.accused, one.hopeless]))
                 print(f"{why} ({more})\n  {again(one, options.kind)}", file=sys.stderr, flush=True)
     if out is not sys.stdout:
         out.close()
     print("\n".join(table(flown)), file=sys.stderr)
-    return int(any(one.bad for one in flown))
+    for one in flown:
+        if one.hopeless and not one.bad:  # so the oracle is wrong: this one came down
+            print(f"held down all the same: {one.hopeless}\n  {again(one, options.kind)}")
+    return int(any(set(one.bad) - {"hopeless"} for one in flown))
 
 
 if __name__ == "__main__":
