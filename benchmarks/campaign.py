@@ -27,6 +27,7 @@ from typing import Any
 
 import msgspec
 
+from benchmarks.random_ship import random_ship
 from blimp import airframe as airframes
 from blimp.ability import max_wind_mps
 from blimp.airframe import SEA_LEVEL_DENSITY_KG_M3, Airframe
@@ -86,7 +87,9 @@ class Flown(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def load_ship(name: str) -> Airframe:
-    return airframes.load(name)
+    """Return a known airframe, or by `ship-SEED` one that is drawn."""
+    kind, _, seed = name.partition("-")
+    return random_ship(int(seed)) if kind == "ship" and seed else airframes.load(name)
 
 
 def plant_of(ship: Airframe, draw: Draw) -> Airframe:
@@ -367,14 +370,18 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--flights", type=int, default=100)
     parser.add_argument("--seed", type=int, default=1, help="of the draw")
     parser.add_argument("--airframes", default="", help="only these; all that can fly by default")
+    parser.add_argument("--random-ships", type=int, default=0, metavar="N", help="draw N ships")
     parser.add_argument("--watch-s", type=float, default=30.0, help="after a healthy landing")
     parser.add_argument("--jobs", type=int, default=1, help="processes")
     parser.add_argument("--again", metavar="JSON", help="fly this draw alone")
     parser.add_argument("--out", type=Path, help="file for the JSON lines; else standard output")
     options = parser.parse_args(arguments)
     draw, fly = KINDS[options.kind]
-    flying = tuple(name for name in airframes.names() if check(load_ship(name)).ok)
-    ships = tuple(options.airframes.split(",")) if options.airframes else flying
+    ships = [name for name in options.airframes.split(",") if name]
+    numbers = Random(f"ships:{options.seed}").sample(range(1_000, 1_000_000), options.random_ships)
+    ships += [f"ship-{number}" for number in numbers]
+    if not ships:
+        ships = [name for name in airframes.names() if check(load_ship(name)).ok]
     drawn = partial(draw, seed=options.seed, ships=ships, watch_s=options.watch_s)
     draws = (
         [msgspec.json.decode(options.again, type=Draw)]
