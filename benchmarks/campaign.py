@@ -50,6 +50,7 @@ SETTLED_S = 30.0  # a ship on its pad passes its arming checks within it
 HOLD_S = 30.0
 DOWN_S = 120.0  # from `land` to the ground
 REST_S = 300.0  # that a ship must stay where it came down
+TAKEOFF_S = 60.0  # what `complete` allows elsewhere; drag in wind slows a climb
 SPARE = 3.0  # times what a leg takes at the speed limit: wind
 
 
@@ -269,7 +270,7 @@ def _mission(flight: _Watched, ship: Airframe, draw: Draw) -> tuple[tuple[str, .
     corners = ((side_m, 0.0), (side_m, side_m), (0.0, side_m), (0.0, 0.0))
     legs: list[tuple[str, float, dict[str, float]]] = [
         ("arm", 1.0, {}),
-        ("takeoff", SPARE * HEIGHT_M / limits.climb_mps + 10.0, {"altitude_m": HEIGHT_M}),
+        ("takeoff", TAKEOFF_S, {"altitude_m": HEIGHT_M}),
         *(
             ("goto", leg_s, {"north_m": north, "east_m": east, "altitude_m": HEIGHT_M})
             for north, east in corners
