@@ -2,8 +2,9 @@
 
 A flight is flown once up to the moment of the failure, and from there once for each failure,
 in a fork of the process: the way there is most of a flight. The operator watches for a
-while, then sends `land` until the ship is down. A flight ends as soon as its outcome is
-clear. The seed sets wind direction, gusts and noise, and by `conditions` wind and heaviness.
+while, then sends `land` until the ship is down. As soon as the outcome of a flight is clear nobody
+touches the ship any more, and five minutes later it must still lie there. The seed sets wind
+direction, gusts and noise, and by `conditions` wind and heaviness.
 """
 
 import os
@@ -12,7 +13,7 @@ from math import cos, hypot, inf, sin
 
 import msgspec
 
-from blimp.airframe import Airframe
+from blimp.airframe import Airframe, Thruster
 from blimp.sim.atmosphere import GRAVITY_MPS2
 from blimp.sim.failures import Failure
 from blimp.sim.lockstep import Lockstep
@@ -27,6 +28,8 @@ LIMIT_S = 150.0  # after the failure
 AFTER_S = 6.0  # a light ship that was let go has risen by then
 HELD_S = 12.0  # on the ground under power: the ship has made up its mind
 LOOK_S = 0.2
+REST_S = 300.0  # it lies there; longer than what filters and checks take to change their mind
+ROSE_M = 0.3  # off the ground by more than a gust rocks a ship on its feet
 
 FLY_AWAY_M = 40.0
 FLY_UP_M = 15.0
@@ -34,6 +37,8 @@ TOUCHDOWN_MPS = 0.5
 DISARM_M = 0.3
 GROUND_M = 0.1
 BALANCED_KG = 0.0005  # neither light nor heavy
+HELD, RUNS = "held down, reported", "motors run on the ground"
+AT_REST = ("landed", "stopped", "on the ground, motors idle", HELD, RUNS)
 
 
 class Cell(msgspec.Struct, frozen=True, kw_only=True):
@@ -200,11 +205,26 @@ def press_n(ship: Lockstep, failure: Failure) -> float:
         down_n = 0.0
         for thruster in airframe.thruster:
             angle = fixed.get(thruster.tilted_by, 0.1 * tenth) if thruster.tilted_by else 0.0
-            down = cos(angle) * thruster.axis[2] - sin(angle) * thruster.axis[0]
+            down = _down(thruster, angle)
             pushes = [thruster.max_thrust_n * down, -thruster.reverse_thrust_n * down]
             down_n += fixed[thruster.name] * down if thruster.name in fixed else max(pushes)
         best_n = max(best_n, down_n)
     return best_n
+
+
+def pushes_n(ship: Lockstep) -> float:
+    """Return what the thrusters now push this ship down with, level, N."""
+    airframe, physics = ship.airframe, ship.world.physics
+    angles = dict(zip(airframe.servo_names, physics.servo_angles_rad, strict=True))
+    return sum(
+        thrust_n * _down(thruster, angles.get(thruster.tilted_by, 0.0))
+        for thruster, thrust_n in zip(airframe.thruster, physics.thrusts_n, strict=True)
+    )
+
+
+def _down(thruster: Thruster, tilt_rad: float) -> float:
+    """Return the share of its thrust that points down in a level ship."""
+    return cos(tilt_rad) * thruster.axis[2] - sin(tilt_rad) * thruster.axis[0]
 
 
 def _flush(ship: Lockstep) -> None:
@@ -233,6 +253,39 @@ def _branch(flight: "_Flight") -> Cell:
     os.waitpid(child, 0)
     _flush(flight.ship)
     return msgspec.json.decode(answer, type=Cell)
+
+
+class Rest:
+    """The time after a flight, when nobody touches the ship: it must stay on the ground."""
+
+    def __init__(self, ship: Lockstep, look: Callable[[], None] = lambda: None) -> None:
+        """look: called whenever it is looked at."""
+        self._ship, self._look = ship, look
+
+    def until_its_end(self, outcome: str) -> str:
+        """Look on at a ship that lies on the ground, and return what became of `outcome`.
+
+        Disarmed and heavy by its true weight it needs no looking on: nothing drives it, nothing
+        lifts it.
+        """
+        ship, physics = self._ship, self._ship.world.physics
+        lift_n = -GRAVITY_MPS2 * physics.heaviness_kg
+        if outcome not in AT_REST or (not ship.armed and physics.heaviness_kg > BALANCED_KG):
+            return outcome
+        began_s = ship.now_s
+        pushed_ns = 0.0  # newtons times seconds
+        while (rested_s := ship.now_s - began_s) < REST_S:
+            ship.step(LOOK_S)
+            self._look()
+            pushed_ns += LOOK_S * pushes_n(ship)
+            if physics.height_above_ground_m > ROSE_M:
+                return f"{outcome}; rose after {rested_s:.0f} s"
+            if hypot(*ship.truth.position_ned_m[:2]) > FLY_AWAY_M:
+                return f"{outcome}; carried off within {rested_s:.0f} s"
+        mean_n = pushed_ns / REST_S
+        if outcome == HELD and mean_n < lift_n:
+            return f"{outcome}; by {mean_n:.3f} N of thrust, of {lift_n:.3f} N of lift"
+        return outcome
 
 
 class _Flight:
@@ -278,7 +331,8 @@ class _Flight:
                 if sent.armed and sent.mode != "LAND":
                     ship.command("land", check=False)
             outcome = self._ended(ship.now_s - began_s)
-        return self._cell_of(outcome)
+        rest = Rest(ship, look=self._look)
+        return self._cell_of(rest.until_its_end(outcome))
 
     def _look(self) -> None:
         ship = self.ship
@@ -313,10 +367,10 @@ class _Flight:
         if self._idle_s > HELD_S:
             return "on the ground, motors idle"
         if self._powered_s > HELD_S + AGAIN_S and any("light" in m for m in ship.messages):
-            return "held down, reported"
+            return HELD
         if flown_s < LIMIT_S:
             return ""
-        return "motors run on the ground" if self._powered_s else "still in the air"
+        return RUNS if self._powered_s else "still in the air"
 
     def _cell_of(self, outcome: str) -> Cell:
         physics = self.ship.world.physics
@@ -329,14 +383,14 @@ class _Flight:
             was_light and not (restarted and self._mode == "pad" and self._high_m < GROUND_M)
         )
         light = physics.heaviness_kg < -BALANCED_KG
-        bad = ("flown away", "let go, still in the air", "still in the air")
+        bad = outcome not in AT_REST
         safe = (
-            outcome not in bad
+            not bad
             and not let_go
             and self._hard_mps <= TOUCHDOWN_MPS
-            and (light or outcome != "motors run on the ground")
+            and (light or outcome != RUNS)
         )
-        if outcome in bad and self._press_n + physics.heaviness_kg * GRAVITY_MPS2 < 0.0:
+        if bad and self._press_n + physics.heaviness_kg * GRAVITY_MPS2 < 0.0:
             outcome += ": no thrust is left that could push it down"
         return Cell(
             mode=self._mode,

@@ -8,7 +8,8 @@ from typer.testing import CliRunner
 from blimp import airframe as airframes
 from blimp.cli import app
 from blimp.sim.failures import BY_NAME, FAILURES
-from blimp.sim.matrix import LOADS, WINDS_MPS, conditions, fly
+from blimp.sim.lockstep import Lockstep
+from blimp.sim.matrix import AT_REST, LOADS, REST_S, WINDS_MPS, Rest, conditions, fly
 
 FIELDS = (
     "mode", "failure", "seed", "safe", "outcome", "max_distance_m", "max_altitude_m",
@@ -60,6 +61,36 @@ def test_a_sample_of_the_cells_is_safe(row: str) -> None:
         assert list(alone) == cells[-1:]
     light = [cell for cell in cells if cell.failure in ("light-5", "ballast-lost")]
     assert [cell for cell in light if cell.disarmed_at_m is not None] == []
+
+
+def rests(*, load: float, armed: bool = True, said: str = "stopped") -> tuple[str, float]:
+    """Return what became of a GT-MAB that lies on its pad as it is now, and for how long it was
+    looked on."""
+    with Lockstep("gtmab", seed=1) as ship:
+        physics = ship.world.physics
+        if armed:
+            ship.command("arm", check=False)
+        physics.load(load * physics.displaced_kg)
+        began_s = ship.now_s
+        return Rest(ship).until_its_end(said), ship.now_s - began_s
+
+
+def test_a_ship_that_leaves_the_ground_after_its_landing_is_not_safe() -> None:
+    outcome, looked_s = rests(load=-0.05)  # more than its feet hold
+    assert outcome.startswith("stopped; rose after")
+    assert outcome not in AT_REST
+    assert looked_s < 60.0
+
+
+def test_a_ship_said_to_be_held_by_thrust_must_have_the_thrust() -> None:
+    outcome, looked_s = rests(load=-0.01, said="held down, reported")  # its feet hold it
+    assert "by 0.000 N of thrust" in outcome
+    assert outcome not in AT_REST
+    assert looked_s == pytest.approx(REST_S, abs=1.0)
+
+
+def test_a_heavy_ship_that_is_disarmed_needs_no_looking_on() -> None:
+    assert rests(load=0.005, armed=False) == ("stopped", 0.0)
 
 
 @pytest.mark.parametrize("option", ["--modes", "--failures"])
