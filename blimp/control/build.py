@@ -2,8 +2,9 @@
 
 from collections.abc import Callable
 
-from blimp.ability import max_wind_mps
+from blimp.ability import lasts_s, max_wind_mps
 from blimp.airframe import Airframe
+from blimp.control.battery import BatteryFilter
 from blimp.control.commander import Commander
 from blimp.control.controller import Controller
 from blimp.control.effect import EffectCheck
@@ -60,12 +61,22 @@ def build_flight_loop(
             recovery = Recovery(left, airframe=airframe)
     witnesses = Witnesses(airframe=airframe)
     effect = EffectCheck(airframe=airframe)
+    battery = BatteryFilter()
+
+    def battery_s() -> float | None:
+        if battery.volts is None or battery.amps <= 0.0:
+            return None
+        return lasts_s(airframe, battery_v=battery.volts, current_a=battery.amps)
+
     ship = Ship(
         airframe=airframe,
         heaviness_kg=lambda: controller.heaviness_kg,
         weighed=lambda: controller.weighed_kg is not None,
         wind_mps=lambda: controller.wind.north_east_mps,
         felt_kg=lambda: controller.felt_kg,
+        push_n=lambda: mixer.reach_n(2, 1.0),
+        pushes_n=lambda: None if mixer.doubted else mixer.achieved.force_body_n[2],
+        lasts_s=battery_s,
         doubt=witnesses.doubt,
         astray=lambda: not effect.only_dead,
         steers=mixer.limit_n(1) < _WEAK * mixer.limit_n(0),
@@ -104,6 +115,7 @@ def build_flight_loop(
         mixer=mixer,
         witnesses=witnesses,
         effect=effect,
+        battery=battery,
         measures_power=any(role(device) == "power" for device in airframe.device),
         vehicle=vehicle,
         boot_id=boot_id,

@@ -197,6 +197,9 @@ class Controller:
         what the drag of the speed asked for leaves of the heaviness last known.
         """
         self._given_n, self._weighs = achieved.force_body_n, weighs
+        if setpoint.press_n is not None:  # the ground holds it: its stillness weighs nothing
+            self.asked_mps, self._sink_mps = 0.0, None
+            return Wrench(force_body_n=(0.0, 0.0, setpoint.press_n))
         self._course_rad = None if sways else self._course(state, setpoint)
         attitude = state.attitude if state.attitude_valid else LEVEL
         force = self._force_ned(state, setpoint, attitude, dt_s, saturated, sways=sways)
@@ -321,6 +324,7 @@ class Controller:
             demand = ahead_mps2 + self._down.update(error, dt_s, saturated=saturated)
             fz = self._mass_kg[2] * demand + self._drag(2, down_mps) - self._nominal_n
         else:
+            self._sink_mps = None  # the next climb known is no change of this one
             fz = self._drag(2, down_mps) - self._least_n
         if sink_mps is not None:
             weight_n = GRAVITY_MPS2 * min(self._heaviness_kg, self.felt_kg)

@@ -144,6 +144,11 @@ class Supervisor:
                 return self._pilot.manual.update(state, dt_s=dt_s)
             return IDLE
         decision = self._failsafe.update(now_s, state, flags)
+        if self.stands and Action.LAND <= decision.action < Action.IDLE:
+            lost, _, _ = decision.text.partition(":")
+            decision = Decision(
+                action=decision.action, text=f"{lost}: on the ground, it stays there"
+            )
         if decision.text != self.decision.text:
             self.say(decision.text or f"over: {self.decision.text}")
         self.decision = decision
@@ -198,6 +203,20 @@ class Supervisor:
             self.is_down(state) and action < Action.IDLE
         ):
             pilot.enter(self._remedy(action, state), reason=decision.text)
+
+    @property
+    def stands(self) -> bool:
+        """Whether it has come down and lies there, pressed on or idle."""
+        mode = self._pilot.flying
+        return self.armed and isinstance(mode, Land) and mode.stands
+
+    def may_stand(self, state: VehicleState) -> bool:
+        """Whether the ground may hold the ship, so that no push moves it.
+
+        So it may after a blind descent, until it is seen to sink as asked.
+        """
+        mode = self._pilot.flying
+        return self.is_down(state) or (isinstance(mode, Land) and mode.may_stand)
 
     def is_down(self, state: VehicleState) -> bool:
         """Whether it has landed: thrust holds a light one, and nothing else may let go of it."""
