@@ -74,6 +74,7 @@ def build_flight_loop(
         weighed=lambda: controller.weighed_kg is not None,
         wind_mps=lambda: controller.wind.north_east_mps,
         felt_kg=lambda: controller.felt_kg,
+        least_kg=lambda: controller.least_kg,
         push_n=lambda: mixer.reach_n(2, 1.0),
         pushes_n=lambda: None if mixer.doubted else mixer.achieved.force_body_n[2],
         lasts_s=battery_s,

@@ -206,8 +206,9 @@ class Commander:
 
     def disarm(self, command: Command, _: forms.Nothing, at: Situation) -> Outcome:
         if self._supervisor.armed:
-            # A person may say what no sensor can: that a ship whose motors idle is down.
-            if not (at.state.on_ground or self._pilot.idles or self._pilot.resting):
+            # A person may say what no sensor can: that a ship that lies there is down.
+            said = self._pilot.idles or self._pilot.resting or self._supervisor.stands
+            if not (at.state.on_ground or said):
                 where = f"in the air at {at.state.altitude_m:.1f} m"
                 if not at.state.height_valid:
                     where = "height not known, so perhaps in the air"

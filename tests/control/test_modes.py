@@ -447,7 +447,9 @@ def test_the_last_stage_idles_and_pushes_only_what_rises_without_thrust() -> Non
     mode = Idle(ship=a_ship())
     rising = at(0.0, 0.0, 5.0, velocity_ned_mps=(0.0, 0.0, -0.3))
     assert mode.update(rising, dt_s=20.0).idle
+    assert "motors idle" in mode.note
     assert not mode.update(rising, dt_s=6.0).idle
+    assert "it is light: pushed down" in mode.note  # no longer "motors idle"
     slowly = Idle(ship=a_ship())  # whose climb as estimated swings about a tenth
     for k in range(60):
         mps = -0.03 if k % 4 == 0 else -0.12

@@ -7,8 +7,8 @@ can ask for: the failsafe flies it, and telemetry shows LAND.
 from typing import Any
 
 from blimp.ability import brakes
-from blimp.control.bounds import FELT, sure_kg
-from blimp.control.constants import AIR_DENSITY_KGM3, GRAVITY_MPS2
+from blimp.control.bounds import sure_kg
+from blimp.control.constants import GRAVITY_MPS2
 from blimp.control.modes.mode import Ship
 from blimp.types import Mode, Setpoint, VehicleState
 
@@ -36,7 +36,9 @@ class Descend:
         # As weighed while it knew its height.
         self._heavy = ship.weighed() and ship.heaviness_kg() > sure_kg(ship.airframe)
         linear, quadratic = brakes(ship.airframe, 2)
-        self._press_n = _PUSHED_MPS * (linear + quadratic * _PUSHED_MPS) - _least_n(ship)
+        least_kg = ship.heaviness_kg() if ship.least_kg is None else ship.least_kg()
+        margin_n = _PUSHED_MPS * (linear + quadratic * _PUSHED_MPS)
+        self._press_n = margin_n - GRAVITY_MPS2 * least_kg
         self.idle = False
 
     @property
@@ -66,12 +68,3 @@ class Descend:
         down = (0.0, 0.0, self._sink_mps)
         pushed = self._left_s <= 0.0 and not state.height_valid
         return Setpoint(velocity_ned_mps=down, press_n=self._press_n if pushed else None)
-
-
-def _least_n(ship: Ship) -> float:
-    """Return what the ship weighs at the least, by level flight or the last seconds."""
-    heaviness_kg = ship.heaviness_kg()
-    felt_kg = heaviness_kg if ship.felt_kg is None else ship.felt_kg()
-    if not ship.weighed():
-        heaviness_kg = felt_kg - FELT * AIR_DENSITY_KGM3 * ship.airframe.hull.volume_m3
-    return GRAVITY_MPS2 * min(heaviness_kg, felt_kg)

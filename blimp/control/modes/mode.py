@@ -27,6 +27,7 @@ class Ship(msgspec.Struct, frozen=True, kw_only=True):
     steers: bool  # it goes where its nose points: sideways it is weak
     felt_kg: Callable[[], float] | None = None  # heaviness by the last seconds, less sure
     doubt: Callable[[], str] = lambda: ""  # why raw sensors say that it is not down, or ""
+    least_kg: Callable[[], float] | None = None  # heaviness at the least, by both
     push_n: Callable[[], float] = lambda: 1.0  # what thrust can push down with
     pushes_n: Callable[[], float | None] = lambda: None  # and does now; None: not known
     lasts_s: Callable[[], float | None] = lambda: None  # the battery, at what it now gives
