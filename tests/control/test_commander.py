@@ -337,7 +337,7 @@ def test_disarm_is_for_the_ground() -> None:
 
 
 def test_a_person_may_disarm_a_ship_held_down_whatever_its_height_says() -> None:
-    """Told to secure it, then disarm, the person was refused: "in the air at 1.0 m"."""
+    """Asked to secure it, then disarm, the person was refused: "in the air at 1.0 m"."""
     ship = flying()
     pilot = ship.loop._pilot
     light = msgspec.structs.replace(pilot.ship, heaviness_kg=lambda: -0.006, weighed=lambda: True)

@@ -398,7 +398,7 @@ def test_a_ship_that_comes_off_the_ground_is_pressed_harder() -> None:
     assert after_n == pytest.approx(1.5 * before_n)
 
 
-def test_numbers_that_hardly_change_are_not_told_again() -> None:
+def test_numbers_that_hardly_change_are_not_reported_again() -> None:
     lasts_s = [3600.0]
     land = held(pushes_n=lambda: 0.34, lasts_s=lambda: lasts_s[0])
     stand(land, 5.0)

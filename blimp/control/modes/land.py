@@ -36,8 +36,8 @@ _BLIND_S = 4.0
 _PRESS = 0.3  # of its thrust, beside what its lift takes: half a battery lasts an hour of it
 _HARDER = 1.5  # times that, for a ship that came off the ground under it
 _PRESS_M = 0.3  # a light ship gets a setpoint this far below the ground
-_TELL_S = 3.0  # motors and servos have followed by then
-_NEWS = 1.25  # by such a ratio a number has changed enough to be told again
+_REPORT_S = 3.0  # motors and servos have followed by then
+_NEWS = 1.25  # by such a ratio a number has changed enough to be reported again
 
 
 class Land:
@@ -80,8 +80,11 @@ class Land:
         self._touchdown_mps = 0.0
         self._press_n = self._most_n = 0.0  # onto the ground, and what can be had: once it is held
         self._loose = False  # it has come off it
-        self._told_s = 0.0
-        self._told: tuple[float | None, float | None] = (None, None)  # newtons, and seconds of it
+        self._reported_s = 0.0
+        self._reported: tuple[float | None, float | None] = (
+            None,
+            None,
+        )  # newtons, and seconds of it
         self.resume(state)
         if down:
             self._begin_trial(state, low=True)
@@ -111,7 +114,9 @@ class Land:
         if not self.held:
             return ""
         light = f"light by about {max(0.1, -1e3 * self._heaviness_kg):.1f} g"
-        given_n, lasts_s = self._told
+        if self._loose:
+            return f"{light}: off the ground, pushed down; secure the ship, then disarm"
+        given_n, lasts_s = self._reported
         if given_n is None:
             return (
                 f"{light}: pressed down with {self._press_n:.2g} N if what is said to be broken "
@@ -190,7 +195,7 @@ class Land:
         self.held, self._most_n = True, self._ship.push_n()
         least_n = GRAVITY_MPS2 * FELT * AIR_DENSITY_KGM3 * self._ship.airframe.hull.volume_m3
         self._press_n = max(self._press_n, self._lift_n + max(_PRESS * self._most_n, least_n))
-        self._told = (min(self._press_n, self._most_n), None)
+        self._reported = (min(self._press_n, self._most_n), None)
 
     def _press(self, state: VehicleState, dt_s: float) -> Setpoint:
         """Press the ship onto the ground with a margin over its lift.
@@ -203,19 +208,19 @@ class Land:
             return Setpoint(position_ned_m=(None, None, _PRESS_M), yaw_rad=None)
         if was_loose:
             self._press_n = max(self._press_n, min(_HARDER * self._press_n, self._most_n))
-        self._tell(dt_s)
+        self._report(dt_s)
         press_n = min(self._press_n, self._most_n)
         return Setpoint(position_ned_m=(None, None, _PRESS_M), press_n=press_n, yaw_rad=None)
 
-    def _tell(self, dt_s: float) -> None:
-        """Note what the thrust gives; anew only if that has changed by much."""
-        self._told_s += dt_s
-        if self._told_s < _TELL_S:
+    def _report(self, dt_s: float) -> None:
+        """Note what the thrust gives, again only if that has changed by much."""
+        self._reported_s += dt_s
+        if self._reported_s < _REPORT_S:
             return
-        self._told_s, self._most_n = 0.0, self._ship.push_n()
+        self._reported_s, self._most_n = 0.0, self._ship.push_n()
         now = (self._ship.pushes_n(), self._ship.lasts_s())
-        if any(map(_is_news, now, self._told)):
-            self._told = now
+        if any(map(_is_news, now, self._reported)):
+            self._reported = now
 
     @property
     def _weighed_heavy(self) -> bool:
@@ -274,7 +279,9 @@ class Land:
         risen_m = max(0.0, state.altitude_m) - self._resting_m
         if not state.height_valid or risen_m < _RISEN_M:
             return False
-        self._heaviness_kg = min(self._heaviness_kg, self._ship.heaviness_kg(), -1e-4)
+        ship = self._ship
+        least_kg = ship.heaviness_kg() if ship.least_kg is None else ship.least_kg()
+        self._heaviness_kg = min(self._heaviness_kg, least_kg, -1e-4)
         self.landed, self.doubt = False, ""
         self._hold()
         return True
@@ -301,7 +308,7 @@ class Land:
         return "" if self._ship.weighed() else UNWEIGHED
 
 
-def _is_news(now: float | None, told: float | None) -> bool:
-    if now is None or told is None:
-        return now is not told
-    return not (now < _NEWS * told and told < _NEWS * now) and max(now, told) > 1e-3
+def _is_news(now: float | None, before: float | None) -> bool:
+    if now is None or before is None:
+        return now is not before
+    return not (now < _NEWS * before and before < _NEWS * now) and max(now, before) > 1e-3
