@@ -123,6 +123,15 @@ class Supervisor:
         if not self.messages or self.messages[-1] != message:
             self.messages.append(message)
 
+    def review(self, state: VehicleState, flags: Flags, *, now_s: float, armed: bool) -> None:
+        """Let a pilot's command end a failsafe whose cause is gone. armed: that command is `arm`.
+
+        What goes on flies on until the pilot commands another mode.
+        """
+        if self.decision.action >= Action.LAND:
+            self._failsafe.release(state, flags, up_to=Action.IDLE if armed else Action.LAND)
+            self.decision = self._failsafe.update(now_s, state, flags)
+
     def refusal(self) -> str:
         """Return why a flight command must not be taken now, or ""."""
         if self.killed:
@@ -190,6 +199,7 @@ class Supervisor:
             # A blip must not cost the rest of the way down its sight: land, in control.
             land = Land(state, ship=pilot.ship, pushed=True)
             pilot.enter(land, reason="attitude and height are known again")
+            self.say("attitude and height are known again: landing, until a mode is commanded")
             return
         if action == Action.NONE:
             pilot.resume(state)
