@@ -398,6 +398,15 @@ def test_a_ship_that_comes_off_the_ground_is_pressed_harder() -> None:
     assert after_n == pytest.approx(1.5 * before_n)
 
 
+def test_a_height_that_wanders_with_the_weather_is_no_rise() -> None:
+    """Pressed with all there is after two minutes, a ship emptied its battery for nothing."""
+    land = held()
+    press_n = stand(land, 1.0).press_n
+    for k in range(300):
+        assert stand(land, 1.0, altitude_m=0.001 * k).press_n == press_n
+    assert stand(land, 1.0, altitude_m=0.6).press_n is None
+
+
 def test_numbers_that_hardly_change_are_not_reported_again() -> None:
     lasts_s = [3600.0]
     land = held(pushes_n=lambda: 0.34, lasts_s=lambda: lasts_s[0])

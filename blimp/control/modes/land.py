@@ -12,6 +12,7 @@ from blimp.control.constants import AIR_DENSITY_KGM3, GRAVITY_MPS2
 from blimp.control.modes.driven import DrivenDown
 from blimp.control.modes.mode import Ship
 from blimp.control.modes.nose import Nose
+from blimp.control.vector import within
 from blimp.rotation import yaw_of
 from blimp.types import Mode, Setpoint, VehicleState
 
@@ -34,6 +35,7 @@ _STILL_MPS = 0.05
 _TOUCH_S = 0.7
 _BLIND_S = 4.0
 _PRESS = 0.3  # of its thrust, beside what its lift takes: half a battery lasts an hour of it
+_WANDER_MPS = 0.002  # twice what air pressure may: a metre in a quarter of an hour
 _HARDER = 1.5  # times that, for a ship that came off the ground under it
 _PRESS_M = 0.3  # a light ship gets a setpoint this far below the ground
 _REPORT_S = 3.0  # motors and servos have followed by then
@@ -203,6 +205,8 @@ class Land:
         No height pushes it up: it may have wandered. One that says that the ship has come off has
         it flown down again, and pressed harder.
         """
+        risen_m = max(0.0, state.altitude_m) - self._resting_m
+        self._resting_m += within(risen_m, _WANDER_MPS * dt_s)
         was_loose, self._loose = self._loose, self._lifts(state)
         if self._loose:
             return Setpoint(position_ned_m=(None, None, _PRESS_M), yaw_rad=None)
