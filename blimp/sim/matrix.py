@@ -29,6 +29,7 @@ AFTER_S = 6.0  # a light ship that was let go has risen by then
 HELD_S = 12.0  # on the ground under power: the ship has made up its mind
 LOOK_S = 0.2
 REST_S = 300.0  # it lies there; longer than what filters and checks take to change their mind
+CAUGHT_M = 1.0
 ROSE_M = 0.3  # off the ground by more than a gust rocks a ship on its feet
 
 FLY_AWAY_M = 40.0
@@ -278,7 +279,10 @@ class Rest:
             ship.step(LOOK_S)
             self._look()
             pushed_ns += LOOK_S * pushes_n(ship)
-            if physics.height_above_ground_m > ROSE_M:
+            height_m = physics.height_above_ground_m
+            # Armed on its pad it holds itself where it rose to: nobody landed it there.
+            caught = height_m < CAUGHT_M and ship.snapshot().mode == "HOLD"
+            if height_m > ROSE_M and not caught:
                 return f"{outcome}; rose after {rested_s:.0f} s"
             if hypot(*ship.truth.position_ned_m[:2]) > FLY_AWAY_M:
                 return f"{outcome}; carried off within {rested_s:.0f} s"

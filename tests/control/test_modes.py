@@ -407,6 +407,26 @@ def test_a_height_that_wanders_with_the_weather_is_no_rise() -> None:
     assert stand(land, 1.0, altitude_m=0.6).press_n is None
 
 
+def test_a_push_that_drives_over_the_ground_is_no_more_than_its_feet_grip() -> None:
+    """Its tilt servo stayed at 28 degrees: pressed by 0.5 N it drove 40 m through the hall."""
+    land = held(grips_n=lambda: 0.2)
+    assert stand(land, 10.0).press_n == 0.2
+    slides = held(grips_n=lambda: 0.01)  # but no less than what holds it down
+    assert stand(slides, 10.0).press_n == pytest.approx(1.25 * 0.006 * 9.807, abs=1e-3)
+
+
+def test_a_jump_of_the_estimate_on_trial_is_no_rise() -> None:
+    """A ship 34 g heavy "rose" by 0.1 m for a moment, and was held down for good."""
+    land = Land(at(1.0, 1.0, 3.0), ship=a_ship(heaviness_kg=0.0003))
+    state, _ = descend(land, seconds=25.0)
+    for k in range(450):
+        jumps = k % 60 < 8
+        mps = -0.12 if jumps else 0.0
+        state = at(1.0, 1.0, 0.12 if jumps else 0.0, velocity_ned_mps=(0.0, 0.0, mps))
+        assert land.update(state, dt_s=DT_S).idle
+        assert not land.held
+
+
 def test_numbers_that_hardly_change_are_not_reported_again() -> None:
     lasts_s = [3600.0]
     land = held(pushes_n=lambda: 0.34, lasts_s=lambda: lasts_s[0])

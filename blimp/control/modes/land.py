@@ -5,6 +5,7 @@ is light, whatever it weighed before: ballast drops. A light one is pushed down,
 says so. Only a ship that stays down, and that no raw sensor sees in the air, is let go.
 """
 
+from math import inf
 from typing import Any
 
 from blimp.control.bounds import FELT, sure_kg
@@ -26,6 +27,7 @@ _SURE_TRIAL_S = 3.0  # of a ship that weighed itself heavy
 _RISEN_M = 0.2
 _LIFTED_M = 0.1
 _RISING_MPS = 0.1
+_LIFTS_S = 0.3  # longer than the noise of a barometer in the estimate
 _CLEAR_M = 0.4
 _DOUBT_S = 8.0  # pushed down for so long without sinking while a sensor says "not down"
 _FLARE_PER_S = 0.4  # descent no faster than this times the height left
@@ -36,6 +38,7 @@ _TOUCH_S = 0.7
 _BLIND_S = 4.0
 _PRESS = 0.3  # of its thrust, beside what its lift takes: half a battery lasts an hour of it
 _WANDER_MPS = 0.002  # twice what air pressure may: a metre in a quarter of an hour
+_LIFTED = 1.25  # times its lift, though it drives over the ground with that
 _HARDER = 1.5  # times that, for a ship that came off the ground under it
 _PRESS_M = 0.3  # a light ship gets a setpoint this far below the ground
 _REPORT_S = 3.0  # motors and servos have followed by then
@@ -68,7 +71,7 @@ class Land:
         self._ship = ship
         self._start_m = max(0.1, state.altitude_m)
         self._weigh_s = _WEIGH_S if weigh else 0.0
-        self._touch_s = self._sunk_m = 0.0
+        self._touch_s = self._sunk_m = self._rising_s = 0.0
         self._resting_m = 0.0
         self._trial_s: float | None = None
         self._sure = False
@@ -81,6 +84,7 @@ class Land:
         self._heaviness_kg = 0.0
         self._touchdown_mps = 0.0
         self._press_n = self._most_n = 0.0  # onto the ground, and what can be had: once it is held
+        self._grips_n = inf  # with which it stays in its place
         self._loose = False  # it has come off it
         self._reported_s = 0.0
         self._reported: tuple[float | None, float | None] = (
@@ -207,13 +211,13 @@ class Land:
         """
         risen_m = max(0.0, state.altitude_m) - self._resting_m
         self._resting_m += within(risen_m, _WANDER_MPS * dt_s)
-        was_loose, self._loose = self._loose, self._lifts(state)
+        was_loose, self._loose = self._loose, self._lifts(state, dt_s)
         if self._loose:
             return Setpoint(position_ned_m=(None, None, _PRESS_M), yaw_rad=None)
         if was_loose:
             self._press_n = max(self._press_n, min(_HARDER * self._press_n, self._most_n))
         self._report(dt_s)
-        press_n = min(self._press_n, self._most_n)
+        press_n = min(self._press_n, self._most_n, max(self._grips_n, _LIFTED * self._lift_n))
         return Setpoint(position_ned_m=(None, None, _PRESS_M), press_n=press_n, yaw_rad=None)
 
     def _report(self, dt_s: float) -> None:
@@ -222,6 +226,7 @@ class Land:
         if self._reported_s < _REPORT_S:
             return
         self._reported_s, self._most_n = 0.0, self._ship.push_n()
+        self._grips_n = self._ship.grips_n()
         now = (self._ship.pushes_n(), self._ship.lasts_s())
         if any(map(_is_news, now, self._reported)):
             self._reported = now
@@ -272,11 +277,12 @@ class Land:
             self._hold()
         self._trial_s = None if self.held else 0.0
 
-    def _lifts(self, state: VehicleState) -> bool:
+    def _lifts(self, state: VehicleState, dt_s: float) -> bool:
         """Whether it is off the ground, or just leaves it; a climb by itself may be noise."""
         risen_m = max(0.0, state.altitude_m) - self._resting_m
-        rising = -state.velocity_ned_mps[2] > _RISING_MPS
-        return state.height_valid and risen_m > (_LIFTED_M if rising else _RISEN_M)
+        rising = -state.velocity_ned_mps[2] > _RISING_MPS and risen_m > _LIFTED_M
+        self._rising_s = self._rising_s + dt_s if rising else 0.0
+        return state.height_valid and (risen_m > _RISEN_M or self._rising_s > _LIFTS_S)
 
     def _rises(self, state: VehicleState) -> bool:
         """Whether it has left the place where it was let go: press it down again."""
@@ -295,7 +301,8 @@ class Land:
         assert self._trial_s is not None
         self._trial_s += dt_s
         rising = -state.velocity_ned_mps[2] > _RISING_MPS and state.height_valid
-        if self._rises(state) or (self._trial_s > 1.0 and self._lifts(state)):
+        lifts = self._lifts(state, dt_s)
+        if self._rises(state) or (self._trial_s > 1.0 and lifts):
             self._hold()
         elif state.height_valid and self._resting_m - max(0.0, state.altitude_m) > _RISEN_M:
             self._trial_s, self._touch_s = None, 0.0  # it hung in the air, and sinks
