@@ -407,6 +407,16 @@ def test_a_height_that_wanders_with_the_weather_is_no_rise() -> None:
     assert stand(land, 1.0, altitude_m=0.6).press_n is None
 
 
+def test_a_ship_that_no_thrust_brings_down_says_so() -> None:
+    ship = msgspec.structs.replace(a_ship(heaviness_kg=-0.15), push_n=lambda: 1.2)
+    land = Land(at(1.0, 1.0, 3.0), ship=ship)
+    assert land.note == ""
+    stand(land, 5.0, altitude_m=3.0)
+    assert "cannot be brought down" in land.note
+    assert "with 1.2 N at the most, and it lifts 1.5 N" in land.note
+    assert not land.done
+
+
 def test_a_push_that_drives_over_the_ground_is_no_more_than_its_feet_grip() -> None:
     """Its tilt servo stayed at 28 degrees: pressed by 0.5 N it drove 40 m through the hall."""
     land = held(grips_n=lambda: 0.2)

@@ -85,6 +85,7 @@ class Land:
         self._touchdown_mps = 0.0
         self._press_n = self._most_n = 0.0  # onto the ground, and what can be had: once it is held
         self._grips_n = inf  # with which it stays in its place
+        self._short = False  # it lifts more than what can be had
         self._loose = False  # it has come off it
         self._reported_s = 0.0
         self._reported: tuple[float | None, float | None] = (
@@ -117,9 +118,14 @@ class Land:
     def note(self) -> str:
         if self.doubt:
             return f"down? {self.doubt}: motors idle, still armed; look at the ship, then disarm"
-        if not self.held:
+        if not self.held and not self._short:
             return ""
         light = f"light by about {max(0.1, -1e3 * self._heaviness_kg):.1f} g"
+        if not self.held:
+            return (
+                f"{light}: cannot be brought down: thrust pushes down with {self._most_n:.2g} N at "
+                f"the most, and it lifts {self._lift_n:.2g} N"
+            )
         if self._loose:
             return f"{light}: off the ground, pushed down; secure the ship, then disarm"
         given_n, lasts_s = self._reported
@@ -182,6 +188,7 @@ class Land:
         # The reference sinks with the ship, never more than half a metre ahead of it.
         self._down_m = min(self._down_m + self._wish_mps * dt_s, 0.5 - self._height_m)
         if wish > 0.0:
+            self._compare(dt_s)
             self._feel(state, dt_s)
         if self._driven.update(state, wish):
             return Setpoint(idle=True)
@@ -195,6 +202,14 @@ class Land:
     @property
     def _lift_n(self) -> float:
         return max(0.0, -GRAVITY_MPS2 * self._heaviness_kg)
+
+    def _compare(self, dt_s: float) -> None:
+        """Note whether the ship lifts more than what thrust can push down with."""
+        self._reported_s += dt_s
+        if self._reported_s >= _REPORT_S and self._ship.weighed():
+            self._reported_s, self._most_n = 0.0, self._ship.push_n()
+            self._heaviness_kg = self._ship.heaviness_kg()
+            self._short = self._lift_n > self._most_n
 
     def _hold(self) -> None:
         """From now on it is pressed: the ground is under it, and it is light."""
