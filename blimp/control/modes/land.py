@@ -164,6 +164,9 @@ class Land:
     def update(self, state: VehicleState, *, dt_s: float) -> Setpoint:
         if self.landed:
             return Setpoint(idle=True)
+        if self.held or self.doubt:
+            risen_m = max(0.0, state.altitude_m) - self._resting_m
+            self._resting_m += within(risen_m, _WANDER_MPS * dt_s)
         if self.doubt and not self._rises(state):
             return Setpoint(idle=True)
         if self._trial_s is not None and not self.held:
@@ -224,8 +227,6 @@ class Land:
         No height pushes it up: it may have wandered. One that says that the ship has come off has
         it flown down again, and pressed harder.
         """
-        risen_m = max(0.0, state.altitude_m) - self._resting_m
-        self._resting_m += within(risen_m, _WANDER_MPS * dt_s)
         was_loose, self._loose = self._loose, self._lifts(state, dt_s)
         if self._loose:
             return Setpoint(position_ned_m=(None, None, _PRESS_M), yaw_rad=None)
@@ -304,9 +305,7 @@ class Land:
         risen_m = max(0.0, state.altitude_m) - self._resting_m
         if not state.height_valid or risen_m < _RISEN_M:
             return False
-        ship = self._ship
-        least_kg = ship.heaviness_kg() if ship.least_kg is None else ship.least_kg()
-        self._heaviness_kg = min(self._heaviness_kg, least_kg, -1e-4)
+        self._heaviness_kg = min(self._heaviness_kg, self._ship.heaviness_kg(), -1e-4)
         self.landed, self.doubt = False, ""
         self._hold()
         return True
