@@ -29,6 +29,7 @@ AFTER_S = 6.0  # a light ship that was let go has risen by then
 HELD_S = 12.0  # on the ground under power: the ship has made up its mind
 LOOK_S = 0.2
 REST_S = 300.0  # it lies there; longer than what filters and checks take to change their mind
+IDLE_REST_S = 70.0  # the same of a truly heavy one: the last stage of a lost link comes at 60 s
 CAUGHT_M = 1.0
 ROSE_M = 0.3  # off the ground by more than a gust rocks a ship on its feet
 
@@ -148,16 +149,23 @@ def conditions(seed: int) -> tuple[float, float]:
 
 
 def fly(
-    airframe: Airframe, *, modes: Sequence[str], failures: Sequence[Failure], seeds: Sequence[int]
+    airframe: Airframe,
+    *,
+    modes: Sequence[str],
+    failures: Sequence[Failure],
+    seeds: Sequence[int],
+    rest_s: float = REST_S,
 ) -> Iterator[Cell]:
-    """Fly every cell that this ship has the devices for."""
+    """Fly every cell that this ship has the devices for, and look on at its end for `rest_s`."""
     fitting = [failure for failure in failures if failure.fits(airframe)]
     for seed in seeds:
         for mode in modes:
-            yield from _row(airframe, mode, fitting, seed)
+            yield from _row(airframe, mode, fitting, seed, rest_s)
 
 
-def _row(airframe: Airframe, mode: str, failures: Sequence[Failure], seed: int) -> Iterator[Cell]:
+def _row(
+    airframe: Airframe, mode: str, failures: Sequence[Failure], seed: int, rest_s: float
+) -> Iterator[Cell]:
     wind_mps, load = conditions(seed)
     with Lockstep(airframe, seed=seed, wind_mps=wind_mps) as ship:
         physics = ship.world.physics
@@ -170,13 +178,13 @@ def _row(airframe: Airframe, mode: str, failures: Sequence[Failure], seed: int) 
 
         early = [failure for failure in failures if failure.at_start]
         for failure in early:
-            yield _branch(_Flight(ship, mode, failure, seed, before=begin))
+            yield _branch(_Flight(ship, mode, failure, seed, before=begin, rest_s=rest_s))
         if len(early) < len(failures):
             begin()
             _flush(ship)
         for failure in failures:
             if not failure.at_start:
-                yield _branch(_Flight(ship, mode, failure, seed))
+                yield _branch(_Flight(ship, mode, failure, seed, rest_s=rest_s))
 
 
 def press_n(ship: Lockstep, failure: Failure) -> float:
@@ -263,21 +271,25 @@ class Rest:
         """look: called whenever it is looked at."""
         self._ship, self._look = ship, look
 
-    def until_its_end(self, outcome: str) -> str:
+    def until_its_end(self, outcome: str, rest_s: float = REST_S) -> str:
         """Look on at a ship that lies on the ground, and return what became of `outcome`.
 
-        Disarmed and heavy by its true weight it needs no looking on: nothing drives it, nothing
-        lifts it.
+        Heavy by its true weight it rises by its motors alone. Disarmed it needs no looking on;
+        armed, motors idle, as long as what may start them takes: filters, checks and failsafes.
         """
         ship, physics = self._ship, self._ship.world.physics
-        lift_n = -GRAVITY_MPS2 * physics.heaviness_kg
-        if outcome not in AT_REST or (not ship.armed and physics.heaviness_kg > BALANCED_KG):
+        heavy, lift_n = physics.heaviness_kg > BALANCED_KG, -GRAVITY_MPS2 * physics.heaviness_kg
+        if outcome not in AT_REST or (heavy and not ship.armed):
             return outcome
         began_s = ship.now_s
+        end_s = began_s + (min(IDLE_REST_S, rest_s) if heavy else rest_s)
         pushed_ns = 0.0  # newtons times seconds
-        while (rested_s := ship.now_s - began_s) < REST_S:
+        while ship.now_s < end_s:
             ship.step(LOOK_S)
             self._look()
+            rested_s = ship.now_s - began_s
+            if any(ship.world.electronics.throttles()):
+                end_s = began_s + rest_s
             pushed_ns += LOOK_S * pushes_n(ship)
             height_m = physics.height_above_ground_m
             # Armed on its pad it holds itself where it rose to: nobody landed it there.
@@ -286,7 +298,7 @@ class Rest:
                 return f"{outcome}; rose after {rested_s:.0f} s"
             if hypot(*ship.truth.position_ned_m[:2]) > FLY_AWAY_M:
                 return f"{outcome}; carried off within {rested_s:.0f} s"
-        mean_n = pushed_ns / REST_S
+        mean_n = pushed_ns / (ship.now_s - began_s)
         if outcome == HELD and mean_n < lift_n:
             return f"{outcome}; by {mean_n:.3f} N of thrust, of {lift_n:.3f} N of lift"
         return outcome
@@ -302,7 +314,9 @@ class _Flight:
         failure: Failure,
         seed: int,
         before: Callable[[], None] | None = None,
+        rest_s: float = REST_S,
     ) -> None:
+        self._rest_s = rest_s
         self.ship = ship
         self._mode = mode
         self._failure = failure
@@ -336,7 +350,7 @@ class _Flight:
                     ship.command("land", check=False)
             outcome = self._ended(ship.now_s - began_s)
         rest = Rest(ship, look=self._look)
-        return self._cell_of(rest.until_its_end(outcome))
+        return self._cell_of(rest.until_its_end(outcome, self._rest_s))
 
     def _look(self) -> None:
         ship = self.ship
