@@ -39,6 +39,7 @@ _CIRCLE = 0.3  # of the yaw torque
 _WEIGHED_S = 4.0  # of level flight, to know
 _KEPT_S = 6  # of level flight, that a fault of an output takes to be named
 _FEEL_S = 3.0
+_UNSEEN_S = 0.5  # the slowest source of height gives 10 Hz
 _LIFTED_S = 2.0  # in the air, to feel a first weight
 _LEAD = 1.0  # of the missing speed the course leads by: nothing else brakes a sideways slip
 _STEERED = 0.25  # of the surge, if one propeller alone pushes aside, too: the rest is left to turn
@@ -96,6 +97,7 @@ class Controller:
         self._kept_kg: deque[float] = deque(maxlen=_KEPT_S)
         self._weighs = True
         self.felt_kg = airframe.mass.heaviness_kg  # heaviness by the last seconds, climbing or not
+        self._lasting_kg = self.felt_kg  # the same, later
         self._air_kg = airframe.mass.heaviness_kg  # the mean of what was felt in this flight
         self._air_s = 0.0
         self._sink_mps: float | None = None
@@ -153,11 +155,16 @@ class Controller:
         return weighed_kg is not None and weighed_kg > self._sure_kg
 
     @property
-    def _least_n(self) -> float:
-        """Its weight at the least. Before it is weighed the last seconds show it, roughly."""
+    def least_kg(self) -> float:
+        """Its heaviness at the least. Before it is weighed the last seconds show it, roughly.
+
+        What felt it last may have failed with the height that is gone: a weighed ship is as light
+        as it has felt for some seconds.
+        """
         weighed_kg = self.weighed_kg
-        least_kg = self.felt_kg - self._rough_kg if weighed_kg is None else weighed_kg
-        return GRAVITY_MPS2 * min(least_kg, self.felt_kg)
+        if weighed_kg is None:
+            return self.felt_kg - self._rough_kg
+        return min(weighed_kg, self._lasting_kg)
 
     def reset(self) -> None:
         """Forget wind and yaw trim, for a ship at rest; heaviness is kept: it is the ship's."""
@@ -211,6 +218,9 @@ class Controller:
         what the drag of the speed asked for leaves of the heaviness last known.
         """
         self._given_n, self._weighs = achieved.force_body_n, weighs
+        if setpoint.press_n is not None:  # the ground holds it: its stillness weighs nothing
+            self.asked_mps, self._sink_mps = 0.0, None
+            return Wrench(force_body_n=(0.0, 0.0, setpoint.press_n))
         self._course_rad = None if sways else self._course(state, setpoint)
         attitude = state.attitude if state.attitude_valid else LEVEL
         force = self._force_ned(
@@ -332,13 +342,19 @@ class Controller:
         dt_s: float,
         saturated: int,
     ) -> float:
-        if state.height_valid:
-            self._weigh(state, down_mps, dt_s)
+        fresh = state.health.height.age_s < _UNSEEN_S
+        # The accelerometer carries the climb on for two seconds; without it nothing does.
+        if state.height_valid and (fresh or state.attitude_valid):
+            if fresh:
+                self._weigh(state, down_mps, dt_s)
+            else:
+                self._sink_mps = None
             error = down_mps - state.velocity_ned_mps[2]
             demand = ahead_mps2 + self._down.update(error, dt_s, saturated=saturated)
             fz = self._mass_kg[2] * demand + self._drag(2, down_mps) - self._nominal_n
         else:
-            fz = self._drag(2, down_mps) - self._least_n
+            self._sink_mps = None  # the next climb known is no change of this one
+            fz = self._drag(2, down_mps) - GRAVITY_MPS2 * self.least_kg
         if sink_mps is not None:
             weight_n = GRAVITY_MPS2 * min(self._heaviness_kg, self.felt_kg)
             fz = min(fz, self._drag(2, sink_mps) - weight_n)
@@ -379,6 +395,7 @@ class Controller:
         inertia_n = self._mass_kg[2] * (sink_mps - before_mps) / dt_s
         now_kg = (inertia_n + self._drag(2, sink_mps) - self._given_n[2]) / GRAVITY_MPS2
         self.felt_kg += dt_s / _FEEL_S * (now_kg - self.felt_kg)
+        self._lasting_kg += dt_s / _FEEL_S * (self.felt_kg - self._lasting_kg)
         return now_kg
 
     def _velocity_demand(self, state: VehicleState, setpoint: Setpoint) -> Vec3:
