@@ -49,7 +49,8 @@ def last_release(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
     packed = subprocess.run(archive, capture_output=True, check=True).stdout
     subprocess.run(["tar", "-x", "-C", str(directory)], input=packed, check=True)
     # PYTHONSAFEPATH: `python -m` would import from the current directory, which is this code's.
-    return {"PYTHONPATH": str(directory), "PYTHONSAFEPATH": "1"}
+    # PYTHONWARNINGS: it was written for the Pythons of its day, and its warnings are not cured here.
+    return {"PYTHONPATH": str(directory), "PYTHONSAFEPATH": "1", "PYTHONWARNINGS": "default"}
 
 
 @pytest.fixture
