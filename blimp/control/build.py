@@ -101,6 +101,7 @@ def build_flight_loop(
         failsafe=Failsafe(airframe=airframe, fence=lambda: ship.area.fence),
         bench=bench,
         on_landed=estimator.declare_landed,
+        killed_s=left.t_s if left is not None and left.killed else None,
     )
     commander = Commander(
         airframe=airframe,

@@ -357,7 +357,7 @@ class Commander:
     def set_parameter(self, command: Command, wish: forms.SetParameter, at: Situation) -> Outcome:
         if self._supervisor.armed or self._supervisor.recovering:
             raise Refusal("param: works only while disarmed: no flight changes on the way")
-        if self._supervisor.killed:  # another flight loop would not know of the emergency stop
+        if self._supervisor.killed:  # a person looks at a stopped ship first
             raise Refusal("param: killed: arm and disarm first")
         if self._ends:
             raise Refusal("param: another one is being taken over: send it again in a moment")

@@ -44,7 +44,9 @@ class Supervisor:
         failsafe: Failsafe,
         bench: bool,
         on_landed: Callable[[], None],
+        killed_s: float | None = None,
     ) -> None:
+        """killed_s: when a flight process before this one was last seen killed, if it was."""
         self._pilot = pilot
         self._failsafe = failsafe
         self._bench = bench
@@ -55,8 +57,8 @@ class Supervisor:
         self._driven = DrivenDown(ship=pilot.ship)
         self.armed = False
         self.recovering = False  # armed to land after a crash, and for nothing else
-        self.killed = False
-        self.killed_s = float("-inf")
+        self.killed = killed_s is not None  # a restart is no arm
+        self.killed_s = float("-inf") if killed_s is None else killed_s
         self.decision = Decision()
         self.messages: deque[str] = deque(maxlen=_MESSAGES)
 
