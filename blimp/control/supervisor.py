@@ -125,6 +125,15 @@ class Supervisor:
         if not self.messages or self.messages[-1] != message:
             self.messages.append(message)
 
+    def review(self, state: VehicleState, flags: Flags, *, now_s: float, armed: bool) -> None:
+        """Let a pilot's command end a failsafe whose cause is gone. armed: that command is `arm`.
+
+        What goes on flies on until the pilot commands another mode.
+        """
+        if self.decision.action >= Action.LAND:
+            self._failsafe.release(state, flags, up_to=Action.IDLE if armed else Action.LAND)
+            self.decision = self._failsafe.update(now_s, state, flags)
+
     def refusal(self) -> str:
         """Return why a flight command must not be taken now, or ""."""
         if self.killed:
@@ -146,6 +155,11 @@ class Supervisor:
                 return self._pilot.manual.update(state, dt_s=dt_s)
             return IDLE
         decision = self._failsafe.update(now_s, state, flags)
+        if self.stands and Action.LAND <= decision.action < Action.IDLE:
+            lost, _, _ = decision.text.partition(":")
+            decision = Decision(
+                action=decision.action, text=f"{lost}: on the ground, it stays there"
+            )
         if decision.text != self.decision.text:
             self.say(decision.text or f"over: {self.decision.text}")
         self.decision = decision
@@ -187,6 +201,7 @@ class Supervisor:
             # A blip must not cost the rest of the way down its sight: land, in control.
             land = Land(state, ship=pilot.ship, pushed=True)
             pilot.enter(land, reason="attitude and height are known again")
+            self.say("attitude and height are known again: landing, until a mode is commanded")
             return
         if action == Action.NONE:
             pilot.resume(state)
@@ -200,6 +215,20 @@ class Supervisor:
             self.is_down(state) and action < Action.IDLE
         ):
             pilot.enter(self._remedy(action, state), reason=decision.text)
+
+    @property
+    def stands(self) -> bool:
+        """Whether it has come down and lies there, pressed on or idle."""
+        mode = self._pilot.flying
+        return self.armed and isinstance(mode, Land) and mode.stands
+
+    def may_stand(self, state: VehicleState) -> bool:
+        """Whether the ground may hold the ship, so that no push moves it.
+
+        So it may after a blind descent, until it is seen to sink as asked.
+        """
+        mode = self._pilot.flying
+        return self.is_down(state) or (isinstance(mode, Land) and mode.may_stand)
 
     def is_down(self, state: VehicleState) -> bool:
         """Whether it has landed: thrust holds a light one, and nothing else may let go of it."""
