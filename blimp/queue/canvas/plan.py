@@ -115,6 +115,9 @@ class Then(msgspec.Struct, frozen=True, kw_only=True):
 
     chain: the later links, last first. chord: the body of the chord that it is a part of.
     task_id: the id of its result, if it has none of its own.
+    replaced_task_nesting, blimp_delivery: of the message with that id, at least so many: how
+        often it was replaced and delivered. They go where the id goes: the worker knows by them
+        that this is no copy of the task that it replaces.
     """
 
     chain: tuple[Signature, ...] = ()
@@ -124,6 +127,8 @@ class Then(msgspec.Struct, frozen=True, kw_only=True):
     link: tuple[Signature, ...] = ()
     link_error: tuple[Signature, ...] = ()
     task_id: str | None = None
+    replaced_task_nesting: int | None = None
+    blimp_delivery: int | None = None
 
 
 NOTHING = Then()
@@ -203,7 +208,13 @@ def joined(own: Mapping[str, Any], then: Then) -> Then:
         link=(*listed(own.get("link")), *then.link),
         link_error=(*listed(own.get("link_error")), *then.link_error),
         task_id=own.get("task_id") or then.task_id,
+        replaced_task_nesting=_most("replaced_task_nesting", own, then),
+        blimp_delivery=_most("blimp_delivery", own, then),
     )
+
+
+def _most(name: str, own: Mapping[str, Any], then: Then) -> int | None:
+    return max(own.get(name) or 0, getattr(then, name) or 0) or None
 
 
 def closed(signature: Signature, then: Then) -> Signature:
@@ -242,10 +253,14 @@ def gathered(group: Signature, chain: Sequence[Signature]) -> Signature:
 
 
 def single(signature: Signature) -> Signature:
-    """Return `signature` with one task at its end: a group there gets one that gathers it."""
+    """Return `signature` with one task at its end, which has no id yet.
+
+    A group there gets a task that gathers it.
+    """
     kind = kind_of(signature)
     if kind == GROUP:
         return gathered(signature, ())
+    signature = with_options(signature, task_id=None)
     if kind == CHORD:
         return with_kwargs(signature, body=single(body_of(signature)))
     if kind == CHAIN and parts_of(signature):
@@ -388,7 +403,8 @@ class Planner:
             chord=then.chord,
             callbacks=then.link,
             errbacks=then.link_error,
-            nesting=max(settings.nesting, options.get("replaced_task_nesting") or 0),
+            nesting=max(settings.nesting, then.replaced_task_nesting or 0),
+            delivery=then.blimp_delivery or 1,
             stamps={stamp: options.get(stamp) for stamp in stamps} if stamps else {},
             origin=settings.origin,
             headers=settings.headers | (options.get("headers") or {}),
