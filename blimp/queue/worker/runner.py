@@ -6,7 +6,6 @@ import asyncio
 import contextlib
 import random
 import threading
-import traceback
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
@@ -16,7 +15,7 @@ from blimp.errors import LinkError, ResultError, WorkerLost
 from blimp.queue.brokers.base import BrokerLeft, Completion
 from blimp.queue.context import TaskContext
 from blimp.queue.protocol.message import AGAIN
-from blimp.queue.protocol.record import Outcome, State, failure
+from blimp.queue.protocol.record import Outcome, State, failure, trace_of
 from blimp.queue.worker.completions import outcome_of, timed_out, worker_lost
 from blimp.queue.worker.job import Place
 from blimp.queue.worker.middleware import chain, default_middleware
@@ -170,7 +169,7 @@ class Runner:
     def _middleware_failed(self, job: Job, error: Exception) -> Outcome:
         """Fail closed: the function was not run, or its outcome is lost."""
         self._log.exception("middleware", task=job.task.name, id=job.message.id)
-        return failure(error, trace=traceback.format_exc())
+        return failure(error, trace=trace_of(error))
 
     # --- the chain: outer middleware, log, inner middleware, function --------------------------
 
