@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from blimp.errors import Interrupted, Refused, Reject, Retry
+from blimp.errors import Interrupted, Refused, Reject, Replace, Retry
 from blimp.queue import TaskApp, TaskContext
 from tests.queue.killed_app import BROKER, DIRECTORY, RESULTS, TRANSPORT
 
@@ -160,3 +160,23 @@ for place, where, fails, retries in PLACES:
 @app.task(name="heard")
 def heard(*_: Any) -> str:
     return "heard"
+
+
+@app.task(name="process.replaced", **options, cpu_bound=True)
+def replaced(context: TaskContext, how: str) -> None:
+    """Be replaced by what no channel takes."""
+    note(context)
+    wrong: Any = {"object": object(), "latin-1": LATIN1, "number": 2**2000, "key": {(1, 2): 3}}
+    raise Replace({"task": "heard", "args": [wrong[how]]})
+
+
+@app.task(name="process.progress", **options, cpu_bound=True)
+def progress(context: TaskContext, kind: str) -> bool:
+    note(context)
+    details: Any = {
+        "latin-1": LATIN1,
+        "large": "x" * 2_000_000,
+        "object": object(),
+        "number": 2**2000,
+    }
+    return context.progress(0.5, details=details[kind])

@@ -129,3 +129,20 @@ def test_a_small_limit_cuts_a_failure_and_leaves_its_type(app: TaskApp, url: str
     assert record.reason.startswith("begin xxx")
     assert " letters left out ... xxx" in record.reason
     assert record.reason.endswith(" end")
+
+
+def test_what_a_process_cannot_send_is_a_failure_and_not_the_end_of_the_process(
+    client: TaskApp, worker: WorkerProcess, tmp_path: Path
+) -> None:
+    for name, kind in (
+        ("replaced", "object"), ("replaced", "latin-1"), ("replaced", "key"),
+        ("progress", "object"), ("progress", "latin-1"), ("progress", "large"),
+    ):  # fmt: skip
+        handle = client.send_task(f"process.{name}", (kind,))
+        record = handle.wait(DEADLINE_S)
+        assert record.fault is not None, kind
+        assert record.fault.exc_type == "ResultError", kind
+        assert (tmp_path / f"{handle.id}.runs").read_text() == "run\n", kind
+    for name in ("replaced", "progress"):  # a number of any length can be sent
+        assert client.send_task(f"process.{name}", ("number",)).get(DEADLINE_S) in ("heard", True)
+    assert not any("worker lost" in line for line in worker.lines), worker.lines
