@@ -12,7 +12,7 @@ the worker that sends what follows a task. So what Celery wrote runs here, and t
 from __future__ import annotations
 
 import uuid
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 import msgspec
@@ -134,26 +134,36 @@ class Then(msgspec.Struct, frozen=True, kw_only=True):
 NOTHING = Then()
 
 
-def steps_of(signatures: Sequence[Signature]) -> list[Signature]:
-    """Return the links of a chain, inner chains flattened, each group a chord with its next."""
+def steps_of(signatures: Iterable[Signature]) -> list[Signature]:
+    """Return the links of a chain, inner chains flattened, each group a chord with its next.
+
+    So what follows a group gets a list, of one result and of none as well. At the end of a
+    chain, as in Celery, a group of one is its task, and a group of none is left out.
+    """
+    flat = _flattened(signatures)
+    while flat and kind_of(flat[-1]) == GROUP:
+        last = flat[-1]
+        found = members(parts_of(last))
+        if len(found) > 1:
+            break
+        flat[-1:] = _flattened(with_options(one, **passed_on(options_of(last))) for one in found)
     steps: list[Signature] = []
-    for one in signatures:
-        kind = kind_of(one)
-        inner = [one]
-        if kind == CHAIN:
-            inner = steps_of(parts_of(closed(one, joined(options_of(one), NOTHING))))
-        elif kind == GROUP:
-            found = members(parts_of(one))
-            if len(found) == 1:
-                inner = steps_of([with_options(found[0], **passed_on(options_of(one)))])
-            elif not found:
-                inner = []
-        for step in inner:
-            if steps and kind_of(steps[-1]) == GROUP:
-                steps[-1] = _chord_of(steps[-1], step)
-            else:
-                steps.append(step)
+    for step in flat:
+        if steps and kind_of(steps[-1]) == GROUP:
+            steps[-1] = _chord_of(steps[-1], step)
+        else:
+            steps.append(step)
     return steps
+
+
+def _flattened(signatures: Iterable[Signature]) -> list[Signature]:
+    found: list[Signature] = []
+    for one in signatures:
+        if kind_of(one) == CHAIN:
+            found += parts_of(closed(one, joined(options_of(one), NOTHING), split=_flattened))
+        else:
+            found.append(one)
+    return found
 
 
 def put(signature: Signature, then: Then) -> Signature:
@@ -217,8 +227,16 @@ def _most(name: str, own: Mapping[str, Any], then: Then) -> int | None:
     return max(own.get(name) or 0, getattr(then, name) or 0) or None
 
 
-def closed(signature: Signature, then: Then) -> Signature:
-    """Return a chain or chord whose last task has its links, and every task its errbacks."""
+def closed(
+    signature: Signature,
+    then: Then,
+    *,
+    split: Callable[[Iterable[Signature]], list[Signature]] = steps_of,
+) -> Signature:
+    """Return a chain or chord whose last task has its links, and every task its errbacks.
+
+    split: makes the links of a chain.
+    """
     moved = ("group_id", "group_index", "link", "link_error", CHAIN, CHORD)
     rest = {name: value for name, value in options_of(signature).items() if name not in moved}
     if kind_of(signature) == CHORD:
@@ -232,7 +250,7 @@ def closed(signature: Signature, then: Then) -> Signature:
                 signature = with_kwargs(signature, header=header)
         return {**put(signature, then), "options": rest}
     rest.pop("task_id", None)
-    steps = steps_of(parts_of(signature))
+    steps = split(parts_of(signature))
     if steps:
         errors = Then(link_error=then.link_error)
         # `Planner._chain` carries the rest of the chain.

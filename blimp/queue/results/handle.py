@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Sequence
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 from blimp.errors import (
@@ -16,6 +17,7 @@ from blimp.errors import (
     TaskError,
     TaskFailed,
 )
+from blimp.queue.protocol.message import new_id
 from blimp.queue.protocol.record import FINAL, Record, State
 
 if TYPE_CHECKING:
@@ -219,7 +221,7 @@ class GroupResult(AsyncResult):
         """
         found: dict[str, Record] = {}
         ids = self.ids()
-        for record in self._records_of(ids, timeout):
+        for record in self._records_of(ids, timeout) if ids else ():
             if not record.final:
                 continue
             if propagate and record.state is not State.SUCCESS:
@@ -290,8 +292,13 @@ class GroupResult(AsyncResult):
         ]
 
     def _records(self) -> list[Record]:
-        backend = self._backend()
-        return [backend.get(id) for id in self.ids()]
+        return [self._backend().get(id) for id in self.ids()]
+
+
+def empty_group() -> GroupResult:
+    """Return a group of no tasks, and of no app: all of it have ended."""
+    nowhere: Any = SimpleNamespace(name="", results=None)
+    return GroupResult(new_id(), app=nowhere)
 
 
 def from_tuple(written: Any, *, app: ResultApp) -> AsyncResult:
