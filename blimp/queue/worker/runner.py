@@ -16,6 +16,7 @@ from blimp.queue.brokers.base import BrokerLeft, Completion
 from blimp.queue.context import TaskContext
 from blimp.queue.protocol.message import AGAIN
 from blimp.queue.protocol.record import Outcome, State, failure, trace_of
+from blimp.queue.task import check_returned
 from blimp.queue.worker.completions import outcome_of, timed_out, worker_lost
 from blimp.queue.worker.job import Place
 from blimp.queue.worker.middleware import chain, default_middleware
@@ -223,6 +224,7 @@ class Runner:
                 with self._limits.watch(job, hard_s=hard_s, soft_s=soft_s):
                     interruptible = interruptible or soft_s is not None
                     result = await call.run(job, args, interruptible=interruptible)
+            check_returned(job.task.name, result)
         except BaseException as error:  # a task may raise SystemExit; the worker goes on
             if isinstance(error, asyncio.CancelledError) and self._abandoned.is_set():
                 raise  # cut off by the end of the worker: the message is delivered again

@@ -34,7 +34,7 @@ from blimp.queue.protocol.embed import called_task
 from blimp.queue.protocol.kombu_body import from_json
 from blimp.queue.protocol.message import TaskMessage, to_json
 from blimp.queue.protocol.record import Outcome, Record, State, failure, shortened, text_of
-from blimp.queue.task import Task
+from blimp.queue.task import Task, check_returned
 from blimp.queue.worker.completions import outcome_of
 
 MAX_FRAME_BYTES = 256_000_000
@@ -211,6 +211,7 @@ class Server:
                 self._may_interrupt = True
                 with self._around(begin):
                     result = task.function(*args, **begin.message.kwargs)
+                    check_returned(name, result)
             finally:
                 self._may_interrupt = False
             return Outcome(state=State.SUCCESS, result=_sendable(result, task, begin))
