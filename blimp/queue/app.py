@@ -302,7 +302,14 @@ class TaskApp(Hooks, Closing):
         Raises LinkError if no broker answers, MessageError if JSON cannot hold the arguments
         or the message is longer than the limit.
         """
-        return self.result(send(self, name, args, kwargs, options))
+        from blimp.queue.results.handle import AsyncResult  # a worker waits for none
+
+        id = send(self, name, args, kwargs, options)
+        task = self.tasks.get(name)
+        ignored = bool(options.get("ignore_result")) or (
+            task is not None and task.options.ignore_result
+        )
+        return AsyncResult(id, app=self, ignored=ignored)
 
     def send_canvas(
         self,

@@ -180,3 +180,8 @@ def progress(context: TaskContext, kind: str) -> bool:
         "number": 2**2000,
     }
     return context.progress(0.5, details=details[kind])
+
+
+@app.task(name="process.waits", cpu_bound=True)
+def waits() -> Any:
+    return app.result("x").get(timeout=60.0)

@@ -73,8 +73,11 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
 class Node:
     """The place of a result: of one task, or of a group. Becomes an AsyncResult."""
 
-    def __init__(self, id: str, children: Sequence[Node] | None = None) -> None:
+    def __init__(
+        self, id: str, children: Sequence[Node] | None = None, *, ignored: bool = False
+    ) -> None:
         self.id = id
+        self.ignored = ignored  # no result of it is stored
         self.children = None if children is None else tuple(children)
         self.parent: Node | None = None
 
@@ -428,7 +431,14 @@ class Planner:
             headers=settings.headers | (options.get("headers") or {}),
         )
         self.messages.append(message)
-        return Node(message.id)
+        return Node(message.id, ignored=self._ignores(signature))
+
+    def _ignores(self, signature: Signature) -> bool:
+        name = called_task(signature["task"], signature.get("kwargs"))
+        task = self._settings.tasks.get(name)
+        return bool(options_of(signature).get("ignore_result")) or (
+            task is not None and task.options.ignore_result
+        )
 
     # --- all ids are set before anything is sent -------------------------------------------
 
@@ -441,7 +451,10 @@ class Planner:
             return self._freeze_chord(signature)
         id = options_of(signature).get("task_id") or self._ids.next()
         if kind != GROUP:
-            return with_options(signature, task_id=id), Node(id)
+            return (
+                with_options(signature, task_id=id),
+                Node(id, ignored=self._ignores(signature)),
+            )
         pairs = [self.freeze(one) for one in members(parts_of(signature))]
         frozen = with_kwargs(signature, tasks=[one for one, _ in pairs])
         return with_options(frozen, task_id=id), Node(id, [node for _, node in pairs])

@@ -12,6 +12,7 @@ Source: Celery 5.7 `backends/base.py`, `prepare_exception` and `exception_to_pyt
 from __future__ import annotations
 
 import traceback
+from contextvars import ContextVar
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any
 
@@ -176,6 +177,10 @@ CELERY_STATUS = {
     State.EXPIRED: "REVOKED",
     State.SUPERSEDED: "REVOKED",
 }
+
+
+# The task whose function runs here, "" outside of tasks: it must not wait for another.
+running_task: ContextVar[str] = ContextVar("blimp_running_task", default="")
 
 
 class Record(msgspec.Struct, frozen=True, kw_only=True):

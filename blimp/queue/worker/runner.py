@@ -15,7 +15,7 @@ from blimp.errors import LinkError, ResultError, WorkerLost
 from blimp.queue.brokers.base import BrokerLeft, Completion
 from blimp.queue.context import TaskContext
 from blimp.queue.protocol.message import AGAIN
-from blimp.queue.protocol.record import Outcome, State, failure, trace_of
+from blimp.queue.protocol.record import Outcome, State, failure, running_task, trace_of
 from blimp.queue.task import check_returned
 from blimp.queue.worker.completions import outcome_of, timed_out, worker_lost
 from blimp.queue.worker.job import Place
@@ -215,6 +215,7 @@ class Runner:
             job.started_s = self._app.clock.now_s()
             if self._observers.extensions:
                 self._observers.started(job)
+            running_task.set(job.task.name)
             hard_s, soft_s = limits_of(job)
             # A coroutine and a process are cancelled: only a thread must be interrupted.
             interruptible = job.place is Place.THREAD
@@ -229,6 +230,8 @@ class Runner:
             if isinstance(error, asyncio.CancelledError) and self._abandoned.is_set():
                 raise  # cut off by the end of the worker: the message is delivered again
             return self._outcome_of(job, error)
+        finally:
+            running_task.set("")
         return (
             result if isinstance(result, Outcome) else Outcome(state=State.SUCCESS, result=result)
         )

@@ -33,7 +33,15 @@ from blimp.queue.extensions import ChildExtension, ChildHook, load
 from blimp.queue.protocol.embed import called_task
 from blimp.queue.protocol.kombu_body import from_json
 from blimp.queue.protocol.message import TaskMessage, to_json
-from blimp.queue.protocol.record import Outcome, Record, State, failure, shortened, text_of
+from blimp.queue.protocol.record import (
+    Outcome,
+    Record,
+    State,
+    failure,
+    running_task,
+    shortened,
+    text_of,
+)
 from blimp.queue.task import Task, check_returned
 from blimp.queue.worker.completions import outcome_of
 
@@ -208,12 +216,14 @@ class Server:
             return failure(error)
         try:
             try:
+                running_task.set(name)
                 self._may_interrupt = True
                 with self._around(begin):
                     result = task.function(*args, **begin.message.kwargs)
                     check_returned(name, result)
             finally:
                 self._may_interrupt = False
+                running_task.set("")
             return Outcome(state=State.SUCCESS, result=_sendable(result, task, begin))
         except BaseException as error:  # a task may raise SystemExit; the child goes on
             self._may_interrupt = False  # the limit may have interrupted the line that does it
