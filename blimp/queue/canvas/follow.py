@@ -32,7 +32,7 @@ from blimp.queue.protocol.embed import (
     parts_of,
     with_options,
 )
-from blimp.queue.protocol.message import PARENT, STATE, TaskMessage
+from blimp.queue.protocol.message import LIFE, PARENT, STATE, TaskMessage
 from blimp.queue.protocol.record import FINAL, Fault, Outcome, Record, State, decode, failure
 
 if TYPE_CHECKING:
@@ -42,7 +42,7 @@ if TYPE_CHECKING:
 MOST_WORDS = 1000  # letters of a reason that is quoted, or was too long
 MOST_REPLACED = 100  # times that one task may be replaced
 # Headers that messages inherit; their age and delivery count are their own.
-_INHERITED = ("blimp_vehicle", "blimp_source", "blimp_authority", PARENT, STATE)
+_INHERITED = ("blimp_vehicle", "blimp_source", "blimp_authority", LIFE, PARENT, STATE)
 
 
 class After(msgspec.Struct, kw_only=True):
