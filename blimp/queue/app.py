@@ -37,7 +37,7 @@ from blimp.queue.retry import (
     RetryPolicy,
     policy_of,
 )
-from blimp.queue.task import Task, builtin_task, map_task
+from blimp.queue.task import Task, builtin_task, map_task, name_of
 
 if TYPE_CHECKING:
     from blimp.queue.canvas.send import Chords
@@ -262,8 +262,7 @@ class TaskApp(Hooks, Closing):
         options = options_of(keywords)
 
         def register(function: Callable[..., Any]) -> Task:
-            default = f"{function.__module__}.{function.__qualname__}"
-            name = keywords.get("name") or default
+            name = keywords.get("name") or name_of(function)
             task = Task(app=self, name=name, function=function, options=options)
             if task.name in self.tasks:
                 raise ConfigError(f"app {self.name!r}: two tasks are named {task.name!r}")
@@ -303,7 +302,14 @@ class TaskApp(Hooks, Closing):
         Raises LinkError if no broker answers, MessageError if JSON cannot hold the arguments
         or the message is longer than the limit.
         """
-        return self.result(send(self, name, args, kwargs, options))
+        from blimp.queue.results.handle import AsyncResult  # a worker waits for none
+
+        id = send(self, name, args, kwargs, options)
+        task = self.tasks.get(name)
+        ignored = bool(options.get("ignore_result")) or (
+            task is not None and task.options.ignore_result
+        )
+        return AsyncResult(id, app=self, ignored=ignored)
 
     def send_canvas(
         self,

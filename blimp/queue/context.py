@@ -11,7 +11,7 @@ import msgspec
 from blimp.errors import LinkError, MaxRetriesExceeded, MessageError, Replace, ResultError, Retry
 from blimp.queue.protocol.embed import CHORD, check_signature, options_of
 from blimp.queue.protocol.message import epoch_s, to_json
-from blimp.queue.protocol.record import Record, State
+from blimp.queue.protocol.record import Record, State, repr_of
 from blimp.queue.retry import give_up
 
 if TYPE_CHECKING:
@@ -128,7 +128,7 @@ class TaskContext:
             raise error
         if eta is not None:
             countdown = epoch_s(eta) - self._broker_now_s()
-        raise Retry(repr(exc) if exc else "", countdown_s=countdown) from exc
+        raise Retry(repr_of(exc) if exc is not None else "", countdown_s=countdown) from exc
 
     def replace(self, signature: dict[str, Any]) -> NoReturn:
         """Run `signature` (a task, chain, group or chord) in this task's place. Never returns.

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import copy
 import inspect
+import types
 from collections.abc import Callable, Iterable, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any, Protocol, Unpack
 
 import msgspec
@@ -23,6 +26,9 @@ if TYPE_CHECKING:
     from blimp.queue.redis.clock import BrokerClock
     from blimp.queue.results.backend import ResultBackend
     from blimp.queue.results.handle import AsyncResult
+
+
+MOST_WRAPPERS = 20  # of one function, to look through
 
 
 class AppOfTask(Protocol):
@@ -63,11 +69,13 @@ class Task:
     def __init__(
         self, *, app: AppOfTask, name: str, function: Callable[..., Any], options: TaskOptions
     ) -> None:
+        if isinstance(function, Task):
+            function = function.function
         self.app = app
         self.name = name
-        self.function = function
+        self.function: Callable[..., Any] = function
         self.options = options
-        self.is_async = inspect.iscoroutinefunction(function)
+        self.is_async = is_async(name, function)
         if self.is_async and options.cpu_bound:
             raise ConfigError(
                 f"task {name!r} is cpu_bound and async: a process of its own runs plain functions"
@@ -154,6 +162,85 @@ class Task:
         return self.app.send_task(self.name, args, kwargs, **options)
 
 
+# --- which functions can be tasks ----------------------------------------------------------------
+
+
+def name_of(function: Any) -> str:
+    """Return the name of a task without one: that of its function, or of a partial's.
+
+    Raises ConfigError if it has none.
+    """
+    if isinstance(function, Task):
+        return function.name
+    if not callable(function):
+        raise ConfigError(f"a task must be a function, not {type(function).__name__}")
+    while isinstance(function, partial) and not hasattr(function, "__qualname__"):
+        function = function.func
+    try:
+        return f"{function.__module__}.{function.__qualname__}"
+    except AttributeError:
+        kind = type(function).__name__
+        raise ConfigError(
+            f"a task of type {kind} has no name of its own: give it one, name={kind.lower()!r}"
+        ) from None
+
+
+def is_async(name: str, function: Any) -> bool:
+    """Return whether `function` is to be awaited.
+
+    Raises ConfigError for one that only makes something that would never run.
+    """
+    called = _called(function)
+    if inspect.isgeneratorfunction(called) or inspect.isasyncgenfunction(called):
+        what = "a generator" if inspect.isgeneratorfunction(called) else "an async generator"
+        raise ConfigError(
+            f"task {name!r} is {what} function, and nothing would run it: return a list instead "
+            "of `yield`, or send one task for each item"
+        )
+    if inspect.iscoroutinefunction(called):
+        return True
+    if getattr(called, "__globals__", None) is vars(contextlib):
+        raise ConfigError(f"task {name!r} is a context manager: write a task that uses it")
+    inner = called
+    for _ in range(MOST_WRAPPERS):
+        inner = _called(getattr(inner, "__wrapped__", None))
+        if inspect.iscoroutinefunction(inner):
+            raise ConfigError(
+                f"task {name!r} wraps a coroutine function, and is none: make the wrapper "
+                "`async def` and await what it wraps; of one that runs the coroutine itself, "
+                "delete `__wrapped__`"
+            )
+    return False
+
+
+def _called(function: Any) -> Any:
+    """Return the function that is run by calling `function`, which may be an object of a class."""
+    while isinstance(function, partial):
+        function = function.func
+    if isinstance(function, staticmethod):
+        return _called(function.__func__)
+    if inspect.isroutine(function) or inspect.isclass(function):
+        return function
+    call = getattr(type(function), "__call__", None)  # noqa: B004
+    return call if inspect.isfunction(call) else function
+
+
+_NEVER_RUN: dict[type, str] = {
+    types.CoroutineType: "a coroutine, which has not run: make the task `async def` and await it",
+    types.GeneratorType: "a generator, which has not run: return a list of it",
+    types.AsyncGeneratorType: "an async generator, which has not run: return a list of it",
+}
+
+
+def check_returned(name: str, result: Any) -> None:
+    """Raise TypeError if task `name` returned what still has to be run: it would be lost."""
+    what = _NEVER_RUN.get(type(result))
+    if what is not None:
+        if isinstance(result, types.CoroutineType):
+            result.close()  # or Python warns of it later, and names no task
+        raise TypeError(f"{name} returned {what}")
+
+
 def _positional_counts(signature: inspect.Signature | None) -> range:
     """Return how many positional arguments are right if there are no others."""
     if signature is None:
@@ -206,11 +293,15 @@ def _mapping(called: Task, *, star: bool) -> Callable[..., Any]:
             before = (own,)
         return [(*before, *(item if star else (item,))) for item in it]
 
+    def checked(result: Any) -> Any:
+        check_returned(called.name, result)
+        return result
+
     def call_each(context: Any, task: object, it: Sequence[Any]) -> list[Any]:  # noqa: ARG001
-        return [called.function(*args) for args in calls(context, it)]
+        return [checked(called.function(*args)) for args in calls(context, it)]
 
     async def await_each(context: Any, task: object, it: Sequence[Any]) -> list[Any]:  # noqa: ARG001
-        return [await called.function(*args) for args in calls(context, it)]
+        return [checked(await called.function(*args)) for args in calls(context, it)]
 
     return await_each if called.is_async else call_each
 

@@ -32,7 +32,7 @@ from blimp.queue.protocol.embed import (
     parts_of,
     with_options,
 )
-from blimp.queue.protocol.message import PARENT, STATE, TaskMessage
+from blimp.queue.protocol.message import LIFE, PARENT, STATE, TaskMessage
 from blimp.queue.protocol.record import FINAL, Fault, Outcome, Record, State, decode, failure
 
 if TYPE_CHECKING:
@@ -42,7 +42,7 @@ if TYPE_CHECKING:
 MOST_WORDS = 1000  # letters of a reason that is quoted, or was too long
 MOST_REPLACED = 100  # times that one task may be replaced
 # Headers that messages inherit; their age and delivery count are their own.
-_INHERITED = ("blimp_vehicle", "blimp_source", "blimp_authority", PARENT, STATE)
+_INHERITED = ("blimp_vehicle", "blimp_source", "blimp_authority", LIFE, PARENT, STATE)
 
 
 class After(msgspec.Struct, kw_only=True):
@@ -193,7 +193,7 @@ def after(message: TaskMessage, ended: Record | Outcome, settings: Settings) -> 
         return found
     settings = within(settings, message)
     if ended.state is State.SUCCESS:
-        planner = Planner(settings=settings, ids=Ids(f"{message.id}/callback"))
+        planner = Planner(settings=settings, ids=Ids(f"{message.lineage}/callback"))
         found.children = [planner.plan(one, (ended.result,)) for one in message.callbacks]
         if message.chain:
             *rest, link = message.chain
@@ -202,7 +202,7 @@ def after(message: TaskMessage, ended: Record | Outcome, settings: Settings) -> 
         found.add(planner)
     else:
         failing = Failing(found, ended, settings)
-        failing.call(message.errbacks, message.id)
+        failing.call(message.errbacks, message.id, lineage=message.lineage)
         for one in reversed(message.chain):
             failing.signature(one, calls=False)
     found.add_part(message.chord, message.group_id, message.group_index, message.id, ended)
@@ -218,9 +218,9 @@ def replaced(message: TaskMessage, signature: Signature, settings: Settings) -> 
         raise MessageError(f"{message.task} was replaced {message.nesting} times, the limit")
     nesting = message.nesting + 1
     settings = msgspec.structs.replace(within(settings, message), nesting=nesting)
-    planner = Planner(settings=settings, ids=Ids(f"{message.id}/replaced/{nesting}"))
+    planner = Planner(settings=settings, ids=Ids(f"{message.lineage}/replaced/{nesting}"))
     planner.plan(
-        with_options(single(signature), task_id=None),
+        single(signature),
         then=Then(
             chain=tuple(with_options(one, replaced_task_nesting=nesting) for one in message.chain),
             chord=message.chord,
@@ -229,13 +229,14 @@ def replaced(message: TaskMessage, signature: Signature, settings: Settings) -> 
             link=message.callbacks,
             link_error=message.errbacks,
             task_id=message.id,
+            # Wherever the id goes: its mark is not this task's, and its fence does not fall back.
+            replaced_task_nesting=nesting,
+            blimp_delivery=message.delivery,
         ),
     )
     settings.check(planner.messages, planner.sizes)
-    # The task's own id again: it has the same parent, and its fence must not fall back.
-    own = {"parent_id": message.parent_id, "delivery": message.delivery}
-    messages = [
-        msgspec.structs.replace(one, **own) if one.id == message.id else one
+    messages = [  # the task's own id again: it has the same parent
+        msgspec.structs.replace(one, parent_id=message.parent_id) if one.id == message.id else one
         for one in planner.messages
     ]
     return After(messages=messages, sizes=planner.sizes)
@@ -304,9 +305,9 @@ class Failing(msgspec.Struct, frozen=True):
                 Record(id=id, state=ended.state, fault=ended.fault, name=signature["task"])
             )
 
-    def call(self, errbacks: tuple[Signature, ...], id: str) -> None:
+    def call(self, errbacks: tuple[Signature, ...], id: str, *, lineage: str = "") -> None:
         """Start `errbacks` with the id of the task that ended."""
-        ids = Ids(f"{id}/errback")
+        ids = Ids(f"{lineage or id}/errback")
         for number, one in enumerate(errbacks):
             planner = Planner(settings=self.settings, ids=ids)
             try:

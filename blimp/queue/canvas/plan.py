@@ -12,7 +12,7 @@ the worker that sends what follows a task. So what Celery wrote runs here, and t
 from __future__ import annotations
 
 import uuid
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 import msgspec
@@ -73,8 +73,11 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
 class Node:
     """The place of a result: of one task, or of a group. Becomes an AsyncResult."""
 
-    def __init__(self, id: str, children: Sequence[Node] | None = None) -> None:
+    def __init__(
+        self, id: str, children: Sequence[Node] | None = None, *, ignored: bool = False
+    ) -> None:
         self.id = id
+        self.ignored = ignored  # no result of it is stored
         self.children = None if children is None else tuple(children)
         self.parent: Node | None = None
 
@@ -115,6 +118,9 @@ class Then(msgspec.Struct, frozen=True, kw_only=True):
 
     chain: the later links, last first. chord: the body of the chord that it is a part of.
     task_id: the id of its result, if it has none of its own.
+    replaced_task_nesting, blimp_delivery: of the message with that id, at least so many: how
+        often it was replaced and delivered. They go where the id goes: the worker knows by them
+        that this is no copy of the task that it replaces.
     """
 
     chain: tuple[Signature, ...] = ()
@@ -124,31 +130,43 @@ class Then(msgspec.Struct, frozen=True, kw_only=True):
     link: tuple[Signature, ...] = ()
     link_error: tuple[Signature, ...] = ()
     task_id: str | None = None
+    replaced_task_nesting: int | None = None
+    blimp_delivery: int | None = None
 
 
 NOTHING = Then()
 
 
-def steps_of(signatures: Sequence[Signature]) -> list[Signature]:
-    """Return the links of a chain, inner chains flattened, each group a chord with its next."""
+def steps_of(signatures: Iterable[Signature]) -> list[Signature]:
+    """Return the links of a chain, inner chains flattened, each group a chord with its next.
+
+    So what follows a group gets a list, of one result and of none as well. At the end of a
+    chain, as in Celery, a group of one is its task, and a group of none is left out.
+    """
+    flat = _flattened(signatures)
+    while flat and kind_of(flat[-1]) == GROUP:
+        last = flat[-1]
+        found = members(parts_of(last))
+        if len(found) > 1:
+            break
+        flat[-1:] = _flattened(with_options(one, **passed_on(options_of(last))) for one in found)
     steps: list[Signature] = []
-    for one in signatures:
-        kind = kind_of(one)
-        inner = [one]
-        if kind == CHAIN:
-            inner = steps_of(parts_of(closed(one, joined(options_of(one), NOTHING))))
-        elif kind == GROUP:
-            found = members(parts_of(one))
-            if len(found) == 1:
-                inner = steps_of([with_options(found[0], **passed_on(options_of(one)))])
-            elif not found:
-                inner = []
-        for step in inner:
-            if steps and kind_of(steps[-1]) == GROUP:
-                steps[-1] = _chord_of(steps[-1], step)
-            else:
-                steps.append(step)
+    for step in flat:
+        if steps and kind_of(steps[-1]) == GROUP:
+            steps[-1] = _chord_of(steps[-1], step)
+        else:
+            steps.append(step)
     return steps
+
+
+def _flattened(signatures: Iterable[Signature]) -> list[Signature]:
+    found: list[Signature] = []
+    for one in signatures:
+        if kind_of(one) == CHAIN:
+            found += parts_of(closed(one, joined(options_of(one), NOTHING), split=_flattened))
+        else:
+            found.append(one)
+    return found
 
 
 def put(signature: Signature, then: Then) -> Signature:
@@ -203,11 +221,25 @@ def joined(own: Mapping[str, Any], then: Then) -> Then:
         link=(*listed(own.get("link")), *then.link),
         link_error=(*listed(own.get("link_error")), *then.link_error),
         task_id=own.get("task_id") or then.task_id,
+        replaced_task_nesting=_most("replaced_task_nesting", own, then),
+        blimp_delivery=_most("blimp_delivery", own, then),
     )
 
 
-def closed(signature: Signature, then: Then) -> Signature:
-    """Return a chain or chord whose last task has its links, and every task its errbacks."""
+def _most(name: str, own: Mapping[str, Any], then: Then) -> int | None:
+    return max(own.get(name) or 0, getattr(then, name) or 0) or None
+
+
+def closed(
+    signature: Signature,
+    then: Then,
+    *,
+    split: Callable[[Iterable[Signature]], list[Signature]] = steps_of,
+) -> Signature:
+    """Return a chain or chord whose last task has its links, and every task its errbacks.
+
+    split: makes the links of a chain.
+    """
     moved = ("group_id", "group_index", "link", "link_error", CHAIN, CHORD)
     rest = {name: value for name, value in options_of(signature).items() if name not in moved}
     if kind_of(signature) == CHORD:
@@ -221,7 +253,7 @@ def closed(signature: Signature, then: Then) -> Signature:
                 signature = with_kwargs(signature, header=header)
         return {**put(signature, then), "options": rest}
     rest.pop("task_id", None)
-    steps = steps_of(parts_of(signature))
+    steps = split(parts_of(signature))
     if steps:
         errors = Then(link_error=then.link_error)
         # `Planner._chain` carries the rest of the chain.
@@ -242,10 +274,14 @@ def gathered(group: Signature, chain: Sequence[Signature]) -> Signature:
 
 
 def single(signature: Signature) -> Signature:
-    """Return `signature` with one task at its end: a group there gets one that gathers it."""
+    """Return `signature` with one task at its end, which has no id yet.
+
+    A group there gets a task that gathers it.
+    """
     kind = kind_of(signature)
     if kind == GROUP:
         return gathered(signature, ())
+    signature = with_options(signature, task_id=None)
     if kind == CHORD:
         return with_kwargs(signature, body=single(body_of(signature)))
     if kind == CHAIN and parts_of(signature):
@@ -388,13 +424,21 @@ class Planner:
             chord=then.chord,
             callbacks=then.link,
             errbacks=then.link_error,
-            nesting=max(settings.nesting, options.get("replaced_task_nesting") or 0),
+            nesting=max(settings.nesting, then.replaced_task_nesting or 0),
+            delivery=then.blimp_delivery or 1,
             stamps={stamp: options.get(stamp) for stamp in stamps} if stamps else {},
             origin=settings.origin,
             headers=settings.headers | (options.get("headers") or {}),
         )
         self.messages.append(message)
-        return Node(message.id)
+        return Node(message.id, ignored=self._ignores(signature))
+
+    def _ignores(self, signature: Signature) -> bool:
+        name = called_task(signature["task"], signature.get("kwargs"))
+        task = self._settings.tasks.get(name)
+        return bool(options_of(signature).get("ignore_result")) or (
+            task is not None and task.options.ignore_result
+        )
 
     # --- all ids are set before anything is sent -------------------------------------------
 
@@ -407,7 +451,10 @@ class Planner:
             return self._freeze_chord(signature)
         id = options_of(signature).get("task_id") or self._ids.next()
         if kind != GROUP:
-            return with_options(signature, task_id=id), Node(id)
+            return (
+                with_options(signature, task_id=id),
+                Node(id, ignored=self._ignores(signature)),
+            )
         pairs = [self.freeze(one) for one in members(parts_of(signature))]
         frozen = with_kwargs(signature, tasks=[one for one, _ in pairs])
         return with_options(frozen, task_id=id), Node(id, [node for _, node in pairs])

@@ -217,6 +217,10 @@ class group(Signature):  # noqa: N801
     def apply_async(
         self, args: Sequence[Any] = (), kwargs: dict[str, Any] | None = None, **options: Any
     ) -> GroupResult:
+        if self.app is None and not members(self.tasks):
+            from blimp.queue.results.handle import empty_group
+
+            return empty_group()  # of no rows: there is nothing to send, and no app to know of
         return cast("GroupResult", super().apply_async(args, kwargs, **options))
 
     def delay(self, *args: Any, **kwargs: Any) -> GroupResult:

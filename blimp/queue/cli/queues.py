@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from blimp.errors import ConfigError
+from blimp.errors import ConfigError, MessageError
 from blimp.queue.cli import A_TASK, add_command, add_json, add_queues, say, say_error, say_json
 
 if TYPE_CHECKING:
@@ -118,16 +118,46 @@ def handle_dead(app: TaskApp, options: argparse.Namespace) -> int:
 
 
 def requeue_dead(app: TaskApp, letters: DeadLetters, letter: DeadLetter) -> None:
-    """Requeue a dead letter; delete its result and the mark that it has begun."""
+    """Requeue a dead letter; delete its result and the mark that it has begun.
+
+    The results of what was to follow it, which say that it failed, are deleted too.
+    """
     from blimp.queue.redis.keys import began_key, result_key
 
     headers = letter.headers or {}
     id, retries = str(headers.get("id", "")), headers.get("retries") or 0
     nesting = headers.get("replaced_task_nesting") or 0
-    if id and app.results is not None and not app.completes_at_once:
-        app.results.forget(id)  # first: a kill in between loses an old result, not the message
-    forgetting = (result_key(id), began_key(id, retries, nesting)) if id else ()
+    ended = [id, *_ended_with(app, letter)] if id else []
+    if app.results is not None and not app.completes_at_once:
+        for one in ended:  # first: a kill in between loses an old result, not the message
+            app.results.forget(one)
+    forgetting = [result_key(one) for one in ended]
+    if id:
+        forgetting.append(began_key(id, retries, nesting))
     letters.requeue(letter.id, forgetting=forgetting, signer=app.signer)
+
+
+def _ended_with(app: TaskApp, letter: DeadLetter) -> list[str]:
+    """Return the ids of the tasks that could no longer run when the message was given up."""
+    from blimp.queue.canvas.follow import after
+    from blimp.queue.canvas.send import settings_of
+    from blimp.queue.protocol.message import CONTENT_TYPE
+    from blimp.queue.protocol.read import parse_message
+    from blimp.queue.protocol.record import Outcome, State
+
+    try:
+        message = parse_message(
+            headers=letter.headers or {},
+            body=letter.body or b"",
+            content_type=CONTENT_TYPE,
+            content_encoding=None,
+            queue=letter.queue,
+            limit_bytes=app.limit_bytes,
+        )
+    except MessageError:
+        return []
+    found = after(message, Outcome(state=State.FAILURE), settings_of(app))
+    return [record.id for record in found.records]
 
 
 @contextlib.contextmanager

@@ -45,6 +45,7 @@ class _Options(msgspec.Struct):
     chain: list[Any] | Signature | None = None
     chord: Signature | None = None
     replaced_task_nesting: Annotated[int, Meta(ge=0, lt=2**31)] | None = None
+    blimp_delivery: Annotated[int, Meta(ge=0, lt=2**31)] | None = None
 
 
 class _Signature(msgspec.Struct):
@@ -198,7 +199,7 @@ def members(signatures: Iterable[Signature]) -> list[Signature]:
 # Options that hold for one signature and not for its parts.
 _OWN = frozenset(
     {"task_id", "group_id", "group_index", "root_id", "parent_id", "reply_to"}
-    | {"link", "link_error", CHAIN, CHORD, "stamped_headers"}
+    | {"link", "link_error", CHAIN, CHORD, "stamped_headers", "blimp_delivery"}
 )
 
 

@@ -13,6 +13,7 @@ blimp_coalesce    its key: a newer message with the same supersedes it
 blimp_number      its place among the messages of its queue that coalesce
 blimp_version     the version of these headers; absent in the first
 blimp_again       sent a second time: the answer to the first was lost
+blimp_life        how often it was a dead letter that was requeued: what follows its next end is new
 blimp_signature, blimp_seal   see signing.py
 
 `traceparent` and `tracestate` say which trace it belongs to, as Celery's own instrumentation
@@ -52,6 +53,7 @@ CONTENT_TYPE = "application/json"
 CONTENT_ENCODING = "utf-8"
 VERSION = 1  # of our own headers
 AGAIN = "blimp_again"
+LIFE = "blimp_life"
 PARENT, STATE = "traceparent", "tracestate"
 MAX_PARENT_LENGTH = 256  # of a version to come; the present one's is 55
 MAX_STATE_LENGTH, MAX_STATE_MEMBERS = 512, 32
@@ -103,6 +105,12 @@ class TaskMessage(msgspec.Struct, frozen=True, kw_only=True):
     def is_followed(self) -> bool:
         """Whether anything may follow its end; see canvas/follow.py."""
         return bool(self.callbacks or self.errbacks or self.chain or self.chord)
+
+    @property
+    def lineage(self) -> str:
+        """What the ids of what follows it are made from: another one in each of its lives."""
+        life = self.headers.get(LIFE)
+        return f"{self.id}/{life}" if life else self.id
 
 
 def build_headers(message: TaskMessage, *, is_large: bool = False) -> dict[str, Any]:

@@ -61,6 +61,7 @@ class _Headers(msgspec.Struct):
     blimp_issued_ms: _Number | None = None
     blimp_ttl_s: Annotated[float, Meta(gt=0.0, le=MAX_NUMBER)] | None = None
     blimp_delivery: _Number | None = None
+    blimp_life: _Count | None = None
     blimp_coalesce: _Text | None = None
     blimp_number: Annotated[int, Meta(ge=0, lt=2**53)] | None = None
 

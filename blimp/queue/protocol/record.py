@@ -11,6 +11,8 @@ Source: Celery 5.7 `backends/base.py`, `prepare_exception` and `exception_to_pyt
 
 from __future__ import annotations
 
+import traceback
+from contextvars import ContextVar
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any
 
@@ -18,9 +20,11 @@ import msgspec
 
 from blimp.errors import ResultError
 from blimp.queue.protocol.kombu_body import from_json
-from blimp.queue.protocol.message import TaskMessage, to_json
+from blimp.queue.protocol.message import MAX_NAME_LENGTH, TaskMessage, to_json
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from blimp.queue.protocol.signing import Signer
 
 OURS = "blimp.errors"
@@ -72,28 +76,66 @@ class Fault(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def fault_of(error: BaseException) -> Fault:
-    """Return `error` with its arguments; those that JSON cannot hold are written out."""
+    """Return `error` with its arguments; those that JSON cannot hold are written out.
+
+    Never raises, whatever its methods do: a failure must reach who waits for it.
+    """
     kind = type(error)
-    arguments = [_writable(one) for one in error.args]
-    said = str(error)
+    try:
+        arguments = [_writable(one) for one in error.args]
+    except Exception:  # `args` may be a property of its own
+        arguments = []
+    said = text_of(error)
     name = kind.__name__ if "<locals>" in kind.__qualname__ else kind.__qualname__
-    fault = Fault(exc_type=name, exc_message=arguments, exc_module=kind.__module__)
+    fault = Fault(
+        exc_type=escaped(name)[:MAX_NAME_LENGTH],
+        exc_message=arguments,
+        exc_module=escaped(str(kind.__module__))[:MAX_NAME_LENGTH],
+    )
     return fault if fault.text == said else msgspec.structs.replace(fault, said=said)
 
 
 def _writable(argument: Any) -> Any:
     """Return `argument` as plain JSON, so that it is the same after any encoder."""
+    if isinstance(argument, str):
+        return escaped(argument)
     try:
-        return msgspec.json.decode(to_json(argument))
+        # As deep as in a record, or in the part of a chord, which have a limit of depth.
+        return msgspec.json.decode(to_json([[[argument]]]))[0][0][0]
     except Exception:  # an argument's own methods may raise anything
-        return _repr(argument)
+        return repr_of(argument)
 
 
-def _repr(value: object) -> str:
+def escaped(text: str) -> str:
+    """Return `text` as UTF-8 can hold it: a half of a letter, as of a file name, is written out."""
+    return str.encode(text, "utf-8", "backslashreplace").decode()
+
+
+def text_of(value: object) -> str:
+    """Return `str(value)`, escaped. Never raises."""
+    return _words_of(str, value)
+
+
+def repr_of(value: object) -> str:
+    """Return `repr(value)`, escaped. Never raises."""
+    return _words_of(repr, value)
+
+
+def _words_of(function: type[str] | Callable[[object], str], value: object) -> str:
     try:
-        return repr(value)
-    except Exception as error:
-        return f"<{type(value).__name__}, whose repr raises {type(error).__name__}>"
+        return escaped(function(value))
+    except BaseException as error:  # it may even raise SystemExit
+        how = f"{function.__name__} raises {type(error).__name__}"
+        return escaped(f"<{type(value).__name__}, whose {how}>")
+
+
+def trace_of(error: BaseException) -> str:
+    """Return the traceback of `error`, escaped. Never raises."""
+    try:
+        return escaped("".join(traceback.format_exception(error)))
+    except BaseException:  # a note, a cause or a field of it may be anything
+        lines = traceback.format_tb(error.__traceback__)
+        return escaped("".join([*lines, f"{type(error).__name__}: {text_of(error)}\n"]))
 
 
 def read_fault(document: dict[str, Any], state: str) -> Fault:
@@ -135,6 +177,10 @@ CELERY_STATUS = {
     State.EXPIRED: "REVOKED",
     State.SUPERSEDED: "REVOKED",
 }
+
+
+# The task whose function runs here, "" outside of tasks: it must not wait for another.
+running_task: ContextVar[str] = ContextVar("blimp_running_task", default="")
 
 
 class Record(msgspec.Struct, frozen=True, kw_only=True):
@@ -272,6 +318,29 @@ def failure(
     error: BaseException, *, state: State = State.FAILURE, trace: str | None = None
 ) -> Outcome:
     return Outcome(state=state, fault=fault_of(error), traceback=trace)
+
+
+def shortened(outcome: Outcome, *, most_bytes: int) -> Outcome:
+    """Return `outcome` with a fault and a traceback that are, together, at most so long as JSON.
+
+    Begin and end of each text stay. Arguments that are too long become one text.
+    """
+    fault, trace, most = outcome.fault, outcome.traceback, most_bytes // 3
+    if fault is not None and len(to_json(fault.exc_message)) > most:
+        fault = msgspec.structs.replace(fault, exc_message=[_cut(fault.text, most)], said="")
+    elif fault is not None:
+        fault = msgspec.structs.replace(fault, said=_cut(fault.said, most))
+    trace = trace and _cut(trace, most)
+    return msgspec.structs.replace(outcome, fault=fault, traceback=trace)
+
+
+def _cut(text: str, most_bytes: int) -> str:
+    if len(to_json(text)) <= most_bytes:
+        return text
+    # One letter is up to 6 bytes, what is written between them up to 50.
+    half = max(0, (most_bytes - 50) // 12)
+    left_out = len(text) - 2 * half
+    return f"{text[:half]} ... {left_out} letters left out ... {text[len(text) - half :]}"
 
 
 def open_record(id: str, data: bytes, *, signer: Signer | None) -> Record:

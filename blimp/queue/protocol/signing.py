@@ -19,7 +19,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from blimp.errors import ConfigError, Copied, NotGenuine
-from blimp.queue.protocol.message import AGAIN, new_id, to_json
+from blimp.queue.protocol.message import AGAIN, LIFE, new_id, to_json
 
 HEADER = "blimp_signature"
 SEAL = "blimp_seal"
@@ -32,7 +32,7 @@ _SIGNED = (
     "task", "id", "retries", "eta", "expires", "group", "group_index", "root_id", "parent_id",
     "timelimit", "ignore_result", "replaced_task_nesting", "compression",
 )  # fmt: skip
-_UNSIGNED = (HEADER, "blimp_delivery", AGAIN)
+_UNSIGNED = (HEADER, "blimp_delivery", AGAIN, LIFE)
 
 Key = str | bytes
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, nullcontext
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 from blimp.errors import (
@@ -16,7 +18,8 @@ from blimp.errors import (
     TaskError,
     TaskFailed,
 )
-from blimp.queue.protocol.record import FINAL, Record, State
+from blimp.queue.protocol.message import new_id
+from blimp.queue.protocol.record import FINAL, Record, State, running_task
 
 if TYPE_CHECKING:
     from blimp.queue.results.backend import ResultApp, ResultBackend
@@ -33,14 +36,25 @@ class AsyncResult:
     LinkError if it does not answer.
 
     parent: of a link of a chain, the one before; of a chord's body, its header.
+    ignored: it was sent so that no result of it is stored, as far as its sender knows.
     """
 
     kind = "task"
+    ignored = False
 
-    def __init__(self, id: str, *, app: ResultApp, parent: AsyncResult | None = None) -> None:
+    def __init__(
+        self,
+        id: str,
+        *,
+        app: ResultApp,
+        parent: AsyncResult | None = None,
+        ignored: bool = False,
+    ) -> None:
         self.id = id
         self.app = app
         self.parent = parent
+        if ignored:
+            self.ignored = True
 
     @property
     def record(self) -> Record:
@@ -92,11 +106,25 @@ class AsyncResult:
         """Return the final record. Raises TimeoutError after `timeout` seconds, LinkError.
 
         timeout: None waits until there is one. on_progress: called with each report of the task.
+        Raises TaskError in a task, as `get` does. If it is `ignored`, there is nothing to wait
+        for: returns a PENDING record.
         """
+        if self.ignored:
+            return Record(id=self.id, state=State.PENDING)
+        self._check_outside()
         for record in self._records_of([self.id], timeout):
             if on_progress and record.state is State.PROGRESS:
                 on_progress(record.result)
         return record
+
+    def _check_outside(self) -> None:
+        """Raise TaskError in a task, whose worker may have no other place to run this one."""
+        if running := running_task.get():
+            raise TaskError(
+                f"task {running!r} waits for {self.kind} {self.id}, and its worker may have no "
+                "other place to run it: have it follow (`link`, chain, chord) or replace the task "
+                "(`context.replace`); get(disable_sync_subtasks=False) waits all the same"
+            )
 
     def _records_of(self, ids: list[str], timeout: float | None) -> Iterator[Record]:
         """Yield the records of `ids` as they come, until each has ended. Raises TimeoutError."""
@@ -123,17 +151,23 @@ class AsyncResult:
         interval: float = 0.5,  # noqa: ARG002
         *,
         on_progress: OnProgress | None = None,
+        disable_sync_subtasks: bool = True,
     ) -> Any:
-        """Return what the task returned, once it has ended.
+        """Return what the task returned, once it has ended; None at once if it is `ignored`.
 
         timeout: in seconds; None, as with Celery, waits as long as the task takes.
         propagate: raise what it ended with otherwise (Refused, Expired, Revoked, Superseded,
             Interrupted or TaskFailed); False returns that exception instead.
         interval: for programs written for Celery; nothing is polled that could use it.
         on_progress: called with each report of the task.
+        disable_sync_subtasks: raise TaskError in a task: the two could wait for each other.
         Raises TimeoutError, and LinkError if the connection is lost.
         """
-        value = value_of(record := self.wait(timeout, on_progress=on_progress))
+        if self.ignored:
+            return None
+        with nullcontext() if disable_sync_subtasks else _outside():
+            record = self.wait(timeout, on_progress=on_progress)
+        value = value_of(record)
         if propagate and record.state is not State.SUCCESS:
             raise value
         return value
@@ -160,6 +194,9 @@ class AsyncResult:
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__}: {self.id}>"
+
+    def _value(self, found: dict[str, Record]) -> Any:
+        return None if self.ignored else value_of(found[self.id])
 
     def _backend(self) -> ResultBackend:
         return backend_of(self.app)
@@ -210,16 +247,19 @@ class GroupResult(AsyncResult):
         interval: float = 0.5,  # noqa: ARG002
         *,
         on_progress: OnProgress | None = None,
+        disable_sync_subtasks: bool = True,
     ) -> list[Any]:
         """Return what each returned, in order, once all have ended: by one subscription for all.
 
-        timeout, interval: see AsyncResult.get. on_progress: called at the end of each, with
-        {"id", "done", "of"}. propagate: raise the first failure as soon as it is known; False
-        returns the exceptions instead. Raises TimeoutError, LinkError.
+        timeout, interval, disable_sync_subtasks: see AsyncResult.get. on_progress: called at the
+        end of each, with {"id", "done", "of"}. propagate: raise the first failure as soon as it
+        is known; False returns the exceptions instead. Raises TimeoutError, LinkError.
         """
         found: dict[str, Record] = {}
-        ids = self.ids()
-        for record in self._records_of(ids, timeout):
+        ids = self._stored_ids()
+        if ids and disable_sync_subtasks:
+            self._check_outside()
+        for record in self._records_of(ids, timeout) if ids else ():
             if not record.final:
                 continue
             if propagate and record.state is not State.SUCCESS:
@@ -227,7 +267,7 @@ class GroupResult(AsyncResult):
             found[record.id] = record
             if on_progress is not None:
                 on_progress({"id": record.id, "done": len(found), "of": len(ids)})
-        return self._values(found)
+        return self._value(found)
 
     join = get
 
@@ -240,6 +280,16 @@ class GroupResult(AsyncResult):
         ids: dict[str, None] = {}
         for one in self.results:
             ids |= dict.fromkeys(one.ids() if isinstance(one, GroupResult) else [one.id])
+        return list(ids)
+
+    def _stored_ids(self) -> list[str]:
+        """Return the ids of those of which something is stored in the end."""
+        ids: dict[str, None] = {}
+        for one in self.results:
+            if not one.ignored:
+                ids |= dict.fromkeys(
+                    one._stored_ids() if isinstance(one, GroupResult) else [one.id]
+                )
         return list(ids)
 
     def revoke(self, *, terminate: bool = False) -> Any:
@@ -283,15 +333,26 @@ class GroupResult(AsyncResult):
     def __bool__(self) -> bool:
         return True
 
-    def _values(self, found: dict[str, Record]) -> list[Any]:
-        return [
-            one._values(found) if isinstance(one, GroupResult) else value_of(found[one.id])
-            for one in self.results
-        ]
+    def _value(self, found: dict[str, Record]) -> list[Any]:
+        return [one._value(found) for one in self.results]
 
     def _records(self) -> list[Record]:
-        backend = self._backend()
-        return [backend.get(id) for id in self.ids()]
+        return [self._backend().get(id) for id in self._stored_ids()]
+
+
+@contextmanager
+def _outside() -> Iterator[None]:
+    token = running_task.set("")
+    try:
+        yield
+    finally:
+        running_task.reset(token)
+
+
+def empty_group() -> GroupResult:
+    """Return a group of no tasks, and of no app: all of it have ended."""
+    nowhere: Any = SimpleNamespace(name="", results=None)
+    return GroupResult(new_id(), app=nowhere)
 
 
 def from_tuple(written: Any, *, app: ResultApp) -> AsyncResult:

@@ -6,8 +6,9 @@ of any outcome: the record, and the messages that follow.
 
 from __future__ import annotations
 
+import contextlib
+import math
 import random
-import traceback
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
@@ -15,6 +16,7 @@ import msgspec
 
 from blimp.errors import (
     Interrupted,
+    MessageError,
     Refused,
     Reject,
     Replace,
@@ -26,7 +28,17 @@ from blimp.errors import (
 )
 from blimp.queue.brokers.base import MOST_DELIVERIES, Completion
 from blimp.queue.protocol.message import to_json
-from blimp.queue.protocol.record import Outcome, Record, State, failure, fault_of
+from blimp.queue.protocol.record import (
+    Outcome,
+    Record,
+    State,
+    failure,
+    fault_of,
+    repr_of,
+    shortened,
+    text_of,
+    trace_of,
+)
 from blimp.queue.protocol.signing import SEAL
 from blimp.queue.redis.keys import began_key
 from blimp.queue.retry import is_given_up
@@ -39,6 +51,9 @@ if TYPE_CHECKING:
     from blimp.queue.worker.job import Job
 
 RETRY_DELAY_S = 1.0  # of a retry without a time
+MOST_REASON = 1000  # letters of why a message is a dead letter
+# Of a failure that the backend refused: half of its limit, then what any backend takes.
+SHORTER_BYTES = (10_000, 1000)
 
 
 class Completions:
@@ -135,18 +150,36 @@ class Completions:
     def _encode(self, job: Job, outcome: Outcome, found: Followed | None) -> tuple[bytes, Outcome]:
         """Return the record, b"" if none is stored, and the outcome that it says.
 
-        A value that cannot be written, or cannot be given to a callback, is a failure.
+        A value that cannot be written, or cannot be given to a callback, is a failure. A failure
+        that is too long is cut, and stays what it is.
         """
         if outcome.settled or outcome.replacement is not None:
             return b"", outcome
         try:
             return self._record_bytes(job, outcome, found), outcome
         except Exception as error:  # a result may be of a class whose own methods raise
+            if outcome.fault is not None:
+                return self._encode_shorter(job, outcome, found)
             if not isinstance(error, ResultError):
-                error = ResultError(f"{job.task.name} returned what cannot be written: {error!r}")
+                error = ResultError(
+                    f"{job.task.name} returned what cannot be written: {repr_of(error)}"
+                )
             self._log.error("result", task=job.task.name, id=job.message.id, reason=str(error))
             outcome = failure(error)
             return self._record_bytes(job, outcome, None), outcome
+
+    def _encode_shorter(
+        self, job: Job, outcome: Outcome, found: Followed | None
+    ) -> tuple[bytes, Outcome]:
+        """Return what `_encode` does, of a failure. Raises ResultError if no length will do."""
+        limit_bytes = self._app.result_options.result_limit_bytes or self._app.limit_bytes
+        *several, least = (limit_bytes // 2, *SHORTER_BYTES)
+        for most_bytes in several:
+            shorter = shortened(outcome, most_bytes=most_bytes)
+            with contextlib.suppress(ResultError):
+                return self._record_bytes(job, shorter, found), shorter
+        shorter = shortened(outcome, most_bytes=least)
+        return self._record_bytes(job, shorter, found), shorter
 
     def _record_bytes(self, job: Job, outcome: Outcome, found: Followed | None) -> bytes:
         message = job.message
@@ -195,16 +228,22 @@ def outcome_of(
     if isinstance(error, Interrupted):
         return failure(error, state=State.INTERRUPTED)
     if isinstance(error, Reject):
-        reason = "" if error.requeue else str(error) or "rejected by its task"
+        reason = "" if error.requeue else text_of(error)[:MOST_REASON] or "rejected by its task"
         return Outcome(
             state=State.FAILURE, fault=fault_of(error), requeue=error.requeue, dead=reason
         )
     if isinstance(error, Replace):
         return Outcome(state=State.PENDING, replacement=error.signature)
     if isinstance(error, Retry):
-        delay_s = error.countdown_s
-        return _retry(error, RETRY_DELAY_S if delay_s is None else max(0.0, delay_s))
-    trace = "".join(traceback.format_exception(error))
+        delay_s: Any = RETRY_DELAY_S if error.countdown_s is None else error.countdown_s
+        try:
+            if math.isfinite(delay_s):
+                return _retry(error, max(0.0, float(delay_s)))
+        except (TypeError, OverflowError):
+            pass
+        what = f"{task.name}: the countdown of a retry is {repr_of(delay_s):.80}"
+        error = MessageError(f"{what}, must be a number of seconds")
+    trace = trace_of(error)
     tries_left = options.max_retries is None or message.retries < options.max_retries
     if isinstance(error, options.autoretry_for) and tries_left and not is_given_up(error):
         delay_s = options.backoff.delay_s(message.retries, chance=chance)

@@ -6,7 +6,6 @@ import asyncio
 import contextlib
 import random
 import threading
-import traceback
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
@@ -16,7 +15,8 @@ from blimp.errors import LinkError, ResultError, WorkerLost
 from blimp.queue.brokers.base import BrokerLeft, Completion
 from blimp.queue.context import TaskContext
 from blimp.queue.protocol.message import AGAIN
-from blimp.queue.protocol.record import Outcome, State, failure
+from blimp.queue.protocol.record import Outcome, State, failure, running_task, trace_of
+from blimp.queue.task import check_returned
 from blimp.queue.worker.completions import outcome_of, timed_out, worker_lost
 from blimp.queue.worker.job import Place
 from blimp.queue.worker.middleware import chain, default_middleware
@@ -170,7 +170,7 @@ class Runner:
     def _middleware_failed(self, job: Job, error: Exception) -> Outcome:
         """Fail closed: the function was not run, or its outcome is lost."""
         self._log.exception("middleware", task=job.task.name, id=job.message.id)
-        return failure(error, trace=traceback.format_exc())
+        return failure(error, trace=trace_of(error))
 
     # --- the chain: outer middleware, log, inner middleware, function --------------------------
 
@@ -215,6 +215,7 @@ class Runner:
             job.started_s = self._app.clock.now_s()
             if self._observers.extensions:
                 self._observers.started(job)
+            running_task.set(job.task.name)
             hard_s, soft_s = limits_of(job)
             # A coroutine and a process are cancelled: only a thread must be interrupted.
             interruptible = job.place is Place.THREAD
@@ -224,10 +225,13 @@ class Runner:
                 with self._limits.watch(job, hard_s=hard_s, soft_s=soft_s):
                     interruptible = interruptible or soft_s is not None
                     result = await call.run(job, args, interruptible=interruptible)
+            check_returned(job.task.name, result)
         except BaseException as error:  # a task may raise SystemExit; the worker goes on
             if isinstance(error, asyncio.CancelledError) and self._abandoned.is_set():
                 raise  # cut off by the end of the worker: the message is delivered again
             return self._outcome_of(job, error)
+        finally:
+            running_task.set("")
         return (
             result if isinstance(result, Outcome) else Outcome(state=State.SUCCESS, result=result)
         )

@@ -57,7 +57,38 @@ CANVASES: dict[str, tuple[Callable[[Sums], Any], Any]] = {
         lambda s: s.add.s(1, 1) | group(s.add.s(1), s.add.s(2)), [3, 4]),
     "chord": (lambda s: chord([s.add.s(n, n) for n in range(10)], s.total.s()), 90),
     "group, then a task": (lambda s: group(s.same.s(1), s.same.s(2)) | s.total.s(), 3),
-    "group of one, then a task": (lambda s: group(s.same.s(1)) | s.add.s(1), 2),
+    "group of one, then a task": (lambda s: group(s.same.s(1)) | s.total.s(), 1),
+    "chain of a group of one": (lambda s: chain(group([s.same.s(1)]), s.same.s()), [1]),
+    "task, group of one, task": (lambda s: s.same.s(1) | group(s.same.s()) | s.same.s(), [1]),
+    "task, group of one": (lambda s: s.same.s(1) | group(s.same.s()), 1),
+    "group of one at the end of a chain in a chain": (
+        lambda s: chain(chain(s.same.s(1), group(s.same.s())), s.same.s()), [1]),
+    "the same with options": (
+        lambda s: chain(chain(s.same.s(1), group(s.same.s())).set(priority=3), s.same.s()), [1]),
+    "group of a group of one": (lambda s: group(group(s.same.s(1))) | s.same.s(), [1]),
+    "group of one chain": (lambda s: group(s.same.s(1) | s.same.s()) | s.same.s(), [1]),
+    "group of one, group, task": (
+        lambda s: group(s.same.s(1)) | group(s.same.s(), s.same.s()) | s.same.s(), [[1], [1]]),
+    "group of one, group of one, task": (
+        lambda s: group(s.same.s(1)) | group(s.same.s()) | s.same.s(), [[1]]),
+    "group of one, chord": (
+        lambda s: group(s.same.s(1)) | chord([s.same.s()], s.same.s()), [[1]]),
+    "group of one in a part": (
+        lambda s: chord([group(s.same.s(1)) | s.same.s(), s.same.s(2)], s.same.s()), [[1], 2]),
+    "group of one in a body": (
+        lambda s: chord([s.same.s(1)], group(s.same.s()) | s.same.s()), [[1]]),
+    "group of none, then a task": (lambda s: group([]) | s.total.s(), 0),
+    "chain of a group of none": (lambda s: chain(group([]), s.same.s()), []),
+    "task, group of none, task": (lambda s: s.same.s(1) | group([]) | s.same.s(), []),
+    "task, group of none": (lambda s: s.same.s(1) | group([]), 1),
+    "task, group of a group of none, task": (
+        lambda s: s.same.s(1) | group(group([])) | s.same.s(), []),
+    "group of none at the end of a chain in a chain": (
+        lambda s: chain(chain(s.same.s(1), group([])), s.same.s()), []),
+    "group of none, group, task": (
+        lambda s: group([]) | group(s.same.s(), s.total.s()) | s.same.s(), [[], 0]),
+    "group of none in a body": (
+        lambda s: chord([s.same.s(1)], group([]) | s.same.s()), []),
     "order": (lambda s: chord([s.same.s(n) for n in range(12)], s.same.s()), list(range(12))),
     "empty header": (lambda s: chord([], s.total.s()), 0),
     "body is a chain": (

@@ -194,3 +194,105 @@ def test_celerys_tasks_that_are_canvases(sums: Replacing) -> None:
         several.get(timeout=DEADLINE_S)
     whole = args("celery.chord", header=[sums.same.s(1), sums.same.s(2)], body=sums.total.s())
     assert whole.get(timeout=DEADLINE_S) == 3
+
+
+class Once:
+    """Tasks that may not begin twice, with what they have done."""
+
+    def __init__(self, sums: Replacing) -> None:
+        self.effects: list[Any] = []
+        self.fences: list[int] = []
+        options: Any = {"idempotent": False, "bind": True}
+
+        @sums.app.task(name="act", **options)
+        def act(context: TaskContext, value: Any = None) -> Any:
+            self.effects.append(value)
+            self.fences.append(context.fence)
+            return value
+
+        @sums.app.task(name="become.once", max_retries=3, **options)
+        def become(context: TaskContext, plain: dict[str, Any], *_: Any, tries: int = 0) -> None:
+            if context.message.retries < tries:
+                context.retry(countdown=0.0)
+            context.replace(signature(plain, app=sums.app))
+
+        self.act, self.become = act, become
+
+
+# What takes the place of a task, and what comes of it: its last task may not begin twice.
+ENDS_ONCE: dict[str, tuple[Callable[[Replacing, Once], Any], Any]] = {
+    "task": (lambda _, o: o.act.s(1), 1),
+    "chain": (lambda s, o: s.same.s(1) | o.act.s(), 1),
+    "chain in a chain": (lambda s, o: chain(s.same.s(1), chain(s.same.s(), o.act.s())), 1),
+    "chain of it alone": (lambda _, o: chain(o.act.s(1)), 1),
+    "chord": (lambda s, o: chord([s.same.s(1), s.same.s(2)], o.act.s()), [1, 2]),
+    "chord without parts": (lambda _, o: chord([], o.act.s()), []),
+    "group, then it": (lambda s, o: group(s.same.s(1), s.same.s(2)) | o.act.s(), [1, 2]),
+    "link, group, then it": (
+        lambda s, o: s.same.s(1) | group(s.same.s(), s.same.s()) | o.act.s(), [1, 1]),
+    "body is a chain": (
+        lambda s, o: chord([s.same.s(1), s.same.s(2)], s.total.s() | o.act.s()), 3),
+    "body is a chord": (
+        lambda s, o: chord([s.same.s(1)], chord([s.total.s(), s.total.s()], o.act.s())), [1, 1]),
+    "chord at the end of a chain": (
+        lambda s, o: s.same.s(1) | chord([s.same.s(), s.same.s()], o.act.s()), [1, 1]),
+    "another that is replaced": (
+        lambda s, o: o.become.s(s.same.s(1) | o.act.s()), 1),
+    "chain whose end is replaced": (
+        lambda s, o: s.same.s(1) | o.become.si(s.same.s(2) | o.act.s()), 2),
+    "body that is replaced by a chord": (
+        lambda s, o: chord([s.same.s(1)], o.become.si(chord([s.same.s(2)], o.act.s()))), [2]),
+    "named": (lambda s, o: s.same.s(1) | o.act.s().set(task_id="own"), 1),
+    "named chord": (lambda s, o: chord([s.same.s(1)], o.act.s().set(task_id="own")), [1]),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", ENDS_ONCE)
+@pytest.mark.parametrize("place", ["alone", "link", "last link", "part", "body", "callback"])
+def test_the_last_task_of_a_replacement_begins_once_and_not_never(
+    sums: Replacing, name: str, place: str
+) -> None:
+    """It has the id of a task that may not begin twice either, and has begun."""
+    once = Once(sums)
+    make, value = ENDS_ONCE[name]
+    task = once.become.si(make(sums, once))
+    whole, found = {
+        "alone": (task, value),
+        "link": (sums.same.s(0) | task | sums.same.s(), value),
+        "last link": (sums.same.s(0) | task, value),
+        "part": (chord([task, sums.same.s(9)], sums.same.s()), [value, 9]),
+        "body": (chord([sums.same.s(0)], task), value),
+        "callback": (sums.same.s(0), 0),
+    }[place]
+    if place == "callback":
+        whole.link(task.set(task_id="called"))
+    handle = whole.delay()
+    assert handle.get(timeout=DEADLINE_S) == found
+    if place == "callback":
+        handle = sums.app.result("called")
+        assert handle.get(timeout=DEADLINE_S) == value
+    assert once.effects == [value]
+
+
+@pytest.mark.parametrize("name", ENDS_ONCE)
+def test_the_fence_of_a_replaced_task_does_not_fall_back(sums: Replacing, name: str) -> None:
+    """The flight process refuses a lower fence of a known id as an older delivery."""
+    once = Once(sums)
+    handle = once.become.apply_async([ENDS_ONCE[name][0](sums, once)], {"tries": 2})
+    handle.get(timeout=DEADLINE_S)
+    assert once.fences == [3]
+
+
+def test_a_task_that_replaces_itself_by_a_chord_is_replaced_so_often_and_not_more(
+    sums: Replacing,
+) -> None:
+    depths: list[int] = []
+
+    @sums.app.task(name="loop", bind=True, idempotent=False)
+    def loop(context: TaskContext, *_: Any) -> None:
+        depths.append(context.message.nesting)
+        context.replace(chord([sums.same.s(1)], loop.s()))
+
+    with pytest.raises(TaskFailed, match=f"was replaced {MOST_REPLACED} times, the limit"):
+        loop.delay().get(timeout=4 * DEADLINE_S)
+    assert depths == list(range(MOST_REPLACED + 1))

@@ -40,3 +40,19 @@ def test_a_canvas_has_the_arguments_it_was_cloned_with(sums: Sums) -> None:
         sent = {name: one.clone((5,)).apply_async() for name, one in made.items()}
         found = {name: one.get(timeout=DEADLINE_S) for name, one in sent.items()}
     assert found == {"chain": 7, "group": [6, 7], "chord": 13}
+
+
+def test_a_group_of_none_is_sent_alone_without_an_app() -> None:
+    for nothing in (group([]), group(), group(group([])), group(iter([]))):
+        handle = nothing.apply_async()
+        assert handle.get(timeout=0) == []
+        assert len(handle) == handle.completed_count == 0
+        assert handle.ready()
+        assert handle.successful()
+        assert nothing.delay().join() == []
+
+
+def test_a_group_of_none_of_an_app_is_an_empty_list(app: TaskApp) -> None:
+    assert group([], app=app).delay().get(timeout=DEADLINE_S) == []
+    with pytest.raises(MessageError, match="a chain needs a link"):
+        chain(group([]), app=app).delay()

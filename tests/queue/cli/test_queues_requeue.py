@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
-from blimp.errors import Reject
-from blimp.queue import State, TaskApp, TaskContext
+from blimp.errors import Reject, TaskFailed
+from blimp.queue import State, TaskApp, TaskContext, chord
 from blimp.queue.brokers.base import MOST_DELIVERIES as MOST
 from blimp.queue.brokers.streams.store import DeadLetters
 from blimp.queue.brokers.streams.visibility import StreamsSession
@@ -143,3 +143,73 @@ def test_a_letter_that_is_gone_leaves_result_and_marker(
     letters = DeadLetters(store=session.store, queue="tests")
     assert not letters.requeue("1-1", forgetting=["celery-task-meta-x", "blimp-began-x-0"])
     assert server.exists("celery-task-meta-x", "blimp-began-x-0") == 2
+
+
+def test_what_follows_a_requeued_task_follows_its_second_end_too(
+    app: TaskApp, look: Look, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its errbacks have the ids of those of its first end, and must not be taken for copies."""
+    heard: list[str] = []
+    runs = 0
+
+    @app.task(name="moody")
+    def moody() -> str:
+        nonlocal runs
+        runs += 1
+        if runs < 3:
+            raise Reject("not for me")
+        return "done"
+
+    @app.task(name="after", idempotent=False)
+    def after(what: str, who: str) -> str:
+        heard.append(f"{who}")
+        return f"{what} {who}"
+
+    task = moody.s()
+    task.link(after.s("callback").set(task_id="callback"))
+    task.on_error(after.s("errback"))
+    with working(app):
+        last = (task | after.s("chain")).delay()
+        for run in (1, 2):
+            wait_until(lambda run=run: look.dead() == 1 and len(heard) == run, "no errback")
+            with pytest.raises(TaskFailed, match="not for me"):
+                last.get(DEADLINE_S)
+            requeue(app, monkeypatch)
+        wait_until(lambda: last.state is State.SUCCESS, "the end of its chain stands")
+        assert last.get(DEADLINE_S) == "done chain"
+        assert app.result("callback").get(DEADLINE_S) == "done callback"
+    assert sorted(heard) == ["callback", "chain", "errback", "errback"]
+
+
+def test_the_errbacks_of_what_replaces_a_requeued_task_run_too(
+    app: TaskApp, look: Look, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    heard: list[str] = []
+    runs: list[int] = []
+
+    @app.task(name="same")
+    def same(value: int) -> int:
+        return value
+
+    @app.task(name="fails")
+    def fails(*_: object) -> None:
+        raise ValueError("no")
+
+    @app.task(name="moody", bind=True)
+    def moody(context: TaskContext) -> None:
+        runs.append(1)
+        if len(runs) == 1:
+            raise Reject("not for me")
+        context.replace(chord([same.s(1), same.s(2)], fails.s()))
+
+    @app.task(name="after", idempotent=False)
+    def after(id: str) -> None:
+        heard.append(id)
+
+    task = moody.s().on_error(after.s())
+    with working(app):
+        handle = task.delay()
+        wait_until(lambda: look.dead() == 1 and len(heard) == 1, "no errback")
+        requeue(app, monkeypatch)
+        wait_until(lambda: len(heard) == 2, "its second errback is taken for a copy")
+    assert heard == [handle.id, handle.id]

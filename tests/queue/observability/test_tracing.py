@@ -61,7 +61,8 @@ def test_retries_and_callbacks_belong_to_the_trace(app: TaskApp, trace: Path) ->
     def first(context: TaskContext) -> int:
         if context.message.retries < 2:
             context.retry(countdown=0.0)
-        return (second.delay().wait(timeout=DEADLINE_S) and 7) or 7
+        second.delay().get(DEADLINE_S, disable_sync_subtasks=False)
+        return 7
 
     @app.task(name="second")
     async def second() -> None: ...

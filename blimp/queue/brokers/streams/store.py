@@ -16,6 +16,7 @@ from blimp.nesting import shallow
 from blimp.queue.brokers.base import MOST_SEARCHED, Found
 from blimp.queue.brokers.streams import envelope as wire
 from blimp.queue.brokers.streams.envelope import NONE, Claim, Stamp
+from blimp.queue.protocol.message import LIFE
 from blimp.queue.redis.clock import READ_CLOCK, monotonic_words
 from blimp.queue.redis.keys import GROUP, LEVELS, NOBODY, Keys, QueueKeys
 from blimp.queue.redis.scripts import Script, read_functions, read_scripts
@@ -29,6 +30,7 @@ DONE, SETTLED, LOST = 1, 0, -1  # how a delivery's end was answered
 UNKNOWN = 2  # how a renewal may be: the server was emptied
 FORGET_AFTER_MS = 3_600_000  # a silent consumer that holds nothing
 PURGE_AT_ONCE = SEARCH_AT_ONCE = 1000
+MOST_LIVES = 2**31 - 1  # of a message; a reader accepts no more
 
 
 def _load() -> dict[str, Script]:
@@ -424,11 +426,19 @@ class DeadLetters:
 
 
 def _sent_again(head: bytes, sign: Callable[[dict[str, Any]], bool]) -> bytes:
-    """Return `head` without its count of earlier deliveries; nothing if it stays as it is."""
+    """Return `head` without its count of earlier deliveries; nothing if it stays as it is.
+
+    That of a task counts its lives.
+    """
     try:
         document = json.loads(shallow(head))
-        is_counted = document["headers"].pop("blimp_delivery", None) is not None
-        if not sign(document["headers"]) and not is_counted:
+        headers = document["headers"]
+        is_counted = headers.pop("blimp_delivery", None) is not None
+        is_task = "task" in headers
+        if is_task:
+            life = headers.get(LIFE)
+            headers[LIFE] = life + 1 if type(life) is int and 0 < life < MOST_LIVES else 1
+        if not sign(headers) and not is_counted and not is_task:
             return b""
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
         return b""

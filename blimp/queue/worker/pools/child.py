@@ -33,12 +33,21 @@ from blimp.queue.extensions import ChildExtension, ChildHook, load
 from blimp.queue.protocol.embed import called_task
 from blimp.queue.protocol.kombu_body import from_json
 from blimp.queue.protocol.message import TaskMessage, to_json
-from blimp.queue.protocol.record import Outcome, Record, State, failure
-from blimp.queue.task import Task
+from blimp.queue.protocol.record import (
+    Outcome,
+    Record,
+    State,
+    failure,
+    running_task,
+    shortened,
+    text_of,
+)
+from blimp.queue.task import Task, check_returned
 from blimp.queue.worker.completions import outcome_of
 
 MAX_FRAME_BYTES = 256_000_000
 FRAME_S = 30  # a frame that has begun to arrive is lost if nothing more of it comes for so long
+LONGEST = 1000  # letters of why an end cannot be sent
 INTERRUPT, STOPPING = signal.SIGUSR1, signal.SIGUSR2  # only to a child that is ready
 
 
@@ -175,11 +184,23 @@ class Server:
                 begin: Begin = self._channel.receive()
                 if begin.child != self._number:
                     raise EOFError  # the worker finds this child gone, and starts another
-                outcome = self._run(begin)
-                self._channel.send(Done(child=self._number, job=begin.job, outcome=outcome))
+                self._end(begin, self._run(begin))
         finally:
             if self._hook is not None:
                 self._hook.close()
+
+    def _end(self, begin: Begin, outcome: Outcome) -> None:
+        """Send `outcome`, or why it cannot be sent: the worker would take silence for a kill."""
+        try:
+            if outcome.fault is not None:
+                outcome = shortened(outcome, most_bytes=begin.limit_bytes)
+            self._channel.send(Done(child=self._number, job=begin.job, outcome=outcome))
+        except OSError:
+            raise
+        except Exception as error:
+            what = f"{begin.message.task}: its end cannot be sent: {text_of(error)}"
+            outcome = failure(ResultError(what[:LONGEST]))
+            self._channel.send(Done(child=self._number, job=begin.job, outcome=outcome))
 
     def _run(self, begin: Begin) -> Outcome:
         try:
@@ -195,11 +216,14 @@ class Server:
             return failure(error)
         try:
             try:
+                running_task.set(name)
                 self._may_interrupt = True
                 with self._around(begin):
                     result = task.function(*args, **begin.message.kwargs)
+                    check_returned(name, result)
             finally:
                 self._may_interrupt = False
+                running_task.set("")
             return Outcome(state=State.SUCCESS, result=_sendable(result, task, begin))
         except BaseException as error:  # a task may raise SystemExit; the child goes on
             self._may_interrupt = False  # the limit may have interrupted the line that does it
@@ -243,8 +267,8 @@ class ChildContext(TaskContext):
 
     def progress(self, fraction: float, **details: Any) -> bool:
         """Ask the worker to publish how far the task is; returns True, as it does not answer."""
-        _as_json([fraction, details], f"{self.task.name}: progress")
         begin = self._begin
+        _as_json([fraction, details], f"{self.task.name}: progress is", begin.limit_bytes)
         self._channel.send(
             Progress(child=begin.child, job=begin.job, fraction=fraction, details=details)
         )
@@ -268,19 +292,18 @@ def _sendable(result: Any, task: Task, begin: Begin) -> Any:
     """Return `result` as JSON. Raises ResultError if JSON cannot hold it."""
     if task.options.ignore_result or begin.message.ignore_result:
         return None
-    data = _as_json(result, f"{task.name} returned what")
-    if len(data) > begin.limit_bytes:
-        raise ResultError(
-            f"{task.name} returned {len(data)} bytes as JSON: the limit is {begin.limit_bytes}"
-        )
-    return msgspec.Raw(data)
+    return msgspec.Raw(_as_json(result, f"{task.name} returned", begin.limit_bytes))
 
 
-def _as_json(value: Any, what: str) -> bytes:
+def _as_json(value: Any, what: str, limit_bytes: int) -> bytes:
+    """Return `value` as JSON. Raises ResultError if JSON cannot hold it, or it is too long."""
     try:
-        return to_json(value)
+        data = to_json(value)
     except (TypeError, ValueError, RecursionError) as error:
-        raise ResultError(f"{what} JSON cannot hold: {error}") from error
+        raise ResultError(f"{what} what JSON cannot hold: {error}") from error
+    if len(data) > limit_bytes:
+        raise ResultError(f"{what} {len(data)} bytes as JSON: the limit is {limit_bytes}")
+    return data
 
 
 def without_arguments(message: TaskMessage) -> tuple[TaskMessage, msgspec.Raw]:
