@@ -143,6 +143,8 @@ def test_a_link_that_is_half_open_a_name_that_is_gone_and_results_that_are_refus
                                    "%R~celery-task-meta-*")  # fmt: skip
             assert client.estop(timeout_s=DEADLINE_S).state == "SUCCESS"
             assert world.report().outputs_safe
+            # The last snapshot is older than the stop: "armed" in it is not the arming below.
+            stack.wait_until(lambda: (s := snapshots.now()) and not s.armed, within_s=DEADLINE_S)
             waits = []
             for task, arguments, holds in (
                 ("arm", {"force": True}, lambda: (s := snapshots.now()) and s.armed),
