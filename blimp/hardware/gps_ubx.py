@@ -5,6 +5,7 @@ included, which NMEA lacks. The receiver is set to it at each start, in the old 
 CFG-RATE) and in the new (CFG-VALSET): each generation refuses the one it does not know.
 """
 
+import math
 from typing import ClassVar
 
 import msgspec
@@ -14,6 +15,7 @@ from blimp.errors import BoardError
 from blimp.hardware import ubx
 from blimp.hardware.bus import Buses
 from blimp.hardware.device import Steps, Wiring, read_options
+from blimp.hardware.registers import GNSS
 from blimp.hardware.registers import UBX as R
 from blimp.hardware.serial_sensor import StreamSensor
 from blimp.types import GpsSample
@@ -108,6 +110,10 @@ class GpsUbx(StreamSensor[GpsSample, ubx.Message]):
             return f"{pvt.satellites} satellites"
         if pvt.accuracy_m > self._options.max_error_m:
             return f"accuracy {pvt.accuracy_m:.0f} m"
+        if not GNSS.MIN_ALTITUDE_M <= pvt.altitude_msl_m <= GNSS.MAX_ALTITUDE_M:
+            return f"altitude {pvt.altitude_msl_m:.0f} m"
+        if (speed_mps := math.hypot(*pvt.velocity_ned_mps)) > GNSS.MAX_SPEED_MPS:
+            return f"speed {speed_mps:.0f} m/s"
         return ""
 
     def _value(self, sample: GpsSample) -> tuple[float, ...]:

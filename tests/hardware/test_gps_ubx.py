@@ -102,7 +102,8 @@ def test_start_up_asks_for_solutions_in_the_old_way_and_in_the_new() -> None:
     [
         ({"flags": 0}, "no fix"), ({"fix": 2}, "no fix, type 2"), ({"fix": 5}, "no fix, type 5"),
         ({"flags3": 1}, "marked invalid"), ({"satellites": 4}, "4 satellites"),
-        ({"h_acc": 0xFFFFFFFF}, "accuracy 4294967 m"),
+        ({"h_acc": 0xFFFFFFFF}, "accuracy 4294967 m"), ({"msl": 18001000}, "altitude 18001 m"),
+        ({"msl": -501000}, "altitude -501 m"), ({"east": -516000}, "speed 516 m/s"),
     ],
 )  # fmt: skip
 def test_what_is_no_position_is_said_and_no_fault(changes: dict[str, int], said: str) -> None:

@@ -26,12 +26,24 @@ class MOCAP:
         return f"{value:02X}"
 
 
+class GNSS:
+    """What a receiver for civil use can say: "CoCom", 18 km and 1000 knots; no land is as low."""
+
+    MIN_ALTITUDE_M: Final = -500.0
+    MAX_ALTITUDE_M: Final = 18000.0
+    MAX_SPEED_MPS: Final = 515.0
+
+
 class NMEA:
     """NMEA 0183 framing."""
 
-    MAX_LINE: Final = 82  # characters from $ to the line feed, both counted
-    START: Final = 0x24  # $
-    CHECKSUM_MARK: Final = 0x2A  # *
+    # The standard has 82 characters from $ to the line feed. A u-blox F9P in its high-precision
+    # mode and SkyTraq's RTK receivers send 99.
+    MAX_LENGTH: Final = 128
+    FIXES: Final = (1, 2, 3, 4, 5)  # of a GGA: alone, differential, PPS, RTK, float RTK
+    QUALITIES: Final = {0: "none", 6: "dead reckoning", 7: "set by hand", 8: "simulated"}  # no fix
+    FIX_MODES: Final = "ADPRF"  # of a GNS: the same, a letter a constellation
+    NO_FIX_MODES: Final = "EMNS"  # of an RMC from NMEA 2.3 on
 
 
 class UBX:
