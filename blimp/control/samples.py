@@ -11,6 +11,7 @@ ROLE_BY_CHIP = {
     "icm20948": "imu",
     "mpu6050": "imu",
     "bmp280": "baro",
+    "bme280": "baro",
     "bmp388": "baro",
     "bmp390": "baro",
     "ms5611": "baro",

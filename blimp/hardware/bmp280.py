@@ -1,7 +1,8 @@
-"""BMP280: pressure and temperature on I2C.
+"""BMP280 and BME280: pressure and temperature on I2C.
 
 Source: BST-BMP280-DS001 revision 1.26: 3.11 and 4.2 (readings), 8.1 (compensation in
-floating point), 3.4 (settings).
+floating point), 3.4 (settings). BST-BME280-DS002 1.6 has the same registers, settings and formulas
+for them, and measures no humidity after a reset.
 """
 
 from struct import Struct
@@ -66,7 +67,10 @@ class Calibration(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Bmp280(Barometer):
-    """Reads in normal mode: the chip measures on its own, the driver takes what is there."""
+    """Reads in normal mode: the chip measures on its own, the driver takes what is there.
+
+    Either chip passes for either name: boards are sold as one with the other on them.
+    """
 
     WIRING: ClassVar = Wiring(bus="i2c", addresses=R.ADDRESSES)
     STALE_S: ClassVar[float] = 2.0
@@ -79,7 +83,7 @@ class Bmp280(Barometer):
 
     def _start(self) -> Steps:
         bus = self._open()
-        self._identify("id", R.ID, R.CHIP_ID)
+        self._identify("id", R.ID, R.CHIP_ID, R.CHIP_ID_BME280, *R.SAMPLES)
         bus.write(self._address, R.RESET, bytes([R.RESET_WORD]))
         yield R.START_UP_S
         if bus.read(self._address, R.STATUS, 1)[0] & R.STATUS_IM_UPDATE:

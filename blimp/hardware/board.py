@@ -40,6 +40,7 @@ from blimp.types import SensorReadings, SensorStatus
 # Every chip there is a driver for. A new one is one file and one line here.
 CHIPS: dict[str, type[Sensor[Any]] | type[Output]] = {
     "bmp280": Bmp280,
+    "bme280": Bmp280,
     "bmp388": Bmp388,
     "bmp390": Bmp390,
     "bno055": Bno055,

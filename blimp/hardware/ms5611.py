@@ -88,7 +88,7 @@ class Ms5611(Barometer):
             shown = " ".join(f"{word:04x}" for word in words)
             raise DeviceError(
                 f"{self._where}: PROM {shown} has CRC {crc4(words):x}, expected {words[-1] & 0xF:x}"
-                " and no coefficient 0"
+                f" and no coefficient 0{self._instead()}"
             )
         c1, c2, c3, c4, c5, c6 = words[1:7]
         self._calibration = Calibration(c1=c1, c2=c2, c3=c3, c4=c4, c5=c5, c6=c6)

@@ -26,6 +26,7 @@ _NAMES = {pin: f"GPIO {bcm}" for bcm, pin in HEADER.items()} | POWER
 # What the table does not say, from each datasheet. A chip that is missing here is drawn, too.
 SUPPLY = {
     "bmp280": "3V3",
+    "bme280": "3V3",
     "bmp388": "3V3",
     "bmp390": "3V3",
     "drv8833": "VM: motor battery, 2.7 to 10.8 V",

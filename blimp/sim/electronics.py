@@ -6,7 +6,7 @@ from functools import partial
 from blimp.airframe import Airframe, Device
 from blimp.errors import BoardError, ConfigError
 from blimp.sim.bus import I2CBus, no_answer
-from blimp.sim.chips.bmp280 import Bmp280
+from blimp.sim.chips.bmp280 import Bme280, Bmp280
 from blimp.sim.chips.bmp388 import Bmp388, Bmp390
 from blimp.sim.chips.bno055 import Bno055
 from blimp.sim.chips.chip import Chip, Fitting, I2CChip, SerialChip, SpiChip
@@ -35,6 +35,7 @@ from blimp.sim.truth import Truth
 # Every chip the simulator has, by its name in the board table. A new one is one line here.
 CHIPS: Mapping[str, type[Chip]] = {
     "bmp280": Bmp280,
+    "bme280": Bme280,
     "bmp388": Bmp388,
     "bmp390": Bmp390,
     "bno055": Bno055,

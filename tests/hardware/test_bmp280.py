@@ -72,11 +72,24 @@ def test_the_same_reading_is_no_new_sample_and_after_two_seconds_frozen() -> Non
 
 def test_a_wrong_identity_is_named_and_nothing_is_written() -> None:
     baro, chip, _ = fitted()
-    chip.set(0xD0, b"\x60")
+    chip.set(0xD0, b"\x61")
     poll_until(baro, 2.0)
     assert not well(baro)
-    assert baro.error == ("baro: bmp280 at i2c-1 address 0x76: id (0xD0) reads 0x60, expected 0x58")
+    assert baro.error == (
+        "baro: bmp280 at i2c-1 address 0x76: id (0xD0) reads 0x61, "
+        "expected 0x58 or 0x60 or 0x56 or 0x57; it answers as BME680 or BME688"
+    )
     assert chip.writes == []
+
+
+@pytest.mark.parametrize("identity", [0x56, 0x57, 0x58, 0x60])
+def test_samples_of_the_first_series_and_a_bme280_are_read_alike(identity: int) -> None:
+    baro, chip, _ = fitted()
+    chip.set(0xD0, bytes([identity]))
+    poll_until(baro, 1.0)
+    assert well(baro)
+    assert baro.sample is not None
+    assert baro.sample.pressure_pa == pytest.approx(100653.27, abs=0.5)
 
 
 def test_an_empty_calibration_is_refused() -> None:

@@ -60,6 +60,7 @@ def test_each_takes_its_own_identity_only(kind: type[Bmp388], found: int, expect
     poll_until(baro, 1.0)
     assert not well(baro)
     assert f"chip_id (0x00) reads 0x{found:02X}, expected {expected}" in baro.error
+    assert f"it answers as {'BMP390' if found == 0x60 else 'BMP388'}" in baro.error
     assert chip.writes == []
 
 

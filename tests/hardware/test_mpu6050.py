@@ -133,11 +133,12 @@ def test_start_up_resets_waits_and_sets_filter_and_ranges() -> None:
 
 def test_a_wrong_identity_is_named() -> None:
     imu, chip, _ = fitted()
-    chip.set(0x75, b"\x71")
+    chip.set(0x75, b"\x47")
     imu.poll(0.0)
-    assert imu.error == (
-        "imu: mpu6050 at i2c-1 address 0x68: WHO_AM_I (0x75) reads 0x71, expected 0x68"
+    assert imu.error.startswith(
+        "imu: mpu6050 at i2c-1 address 0x68: WHO_AM_I (0x75) reads 0x47, expected 0x68"
     )
+    assert imu.error.endswith("; it answers as ICM-42688-P")
     assert chip.writes == []
 
 

@@ -27,7 +27,7 @@ class Chip(CommandChip):
 
     def read(self, register: int, length: int) -> bytes:
         if register == 0:
-            return self.adc[self.commands[-1]].to_bytes(3, "big")
+            return self.adc.get(self.commands[-1], 0).to_bytes(3, "big")
         return super().read(register, length)
 
 
