@@ -10,6 +10,8 @@ ROLE_BY_CHIP = {
     "bno055": "imu",
     "icm20948": "imu",
     "mpu6050": "imu",
+    "mpu6500": "imu",
+    "mpu9250": "imu",
     "bmp280": "baro",
     "bme280": "baro",
     "bmp388": "baro",

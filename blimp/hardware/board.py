@@ -56,6 +56,8 @@ CHIPS: dict[str, type[Sensor[Any]] | type[Output]] = {
     "ina260": Ina260,
     "mocap": Mocap,
     "mpu6050": Mpu6050,
+    "mpu6500": Mpu6050,
+    "mpu9250": Mpu6050,
     "ms5611": Ms5611,
     "pca9685": Pca9685,
     "pmw3901": Pmw3901,

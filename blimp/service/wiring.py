@@ -43,6 +43,8 @@ SUPPLY = {
     "ina226": "3V3; shunt in the battery's + wire",
     "ina260": "3V3; its shunt in the battery's + wire",
     "mpu6050": "3V3",
+    "mpu6500": "3V3",
+    "mpu9250": "3V3",
     "pca9685": "VCC 3V3; V+ servo supply, 5 to 6 V",
     "pmw3901": "3V3",
     "tb6612": "VCC 3V3; VM motor battery, 2.5 to 13.5 V",
