@@ -53,6 +53,7 @@ class UBX:
     MAX_LENGTH: Final = 1024  # of a payload; longer ones are not asked for
     NAV_PVT: Final = (0x01, 0x07)
     NAV_PVT_LENGTH: Final = 92
+    NAV_PVT_LENGTH_7: Final = 84  # of a u-blox 7: the same without headVeh, magDec and magAcc
     FIX_3D: Final = 3
     FIX_WITH_DEAD_RECKONING: Final = 4
     GNSS_FIX_OK: Final = 0x01  # of flags
@@ -67,5 +68,8 @@ class UBX:
     KEY_NAV_PVT_UART1: Final = 0x20910007  # u8 rate
     KEY_UART1_NMEA: Final = 0x10740002  # bool
     MON_VER: Final = (0x0A, 0x04)
+    HARDWARE_AT: Final = 30  # in its answer: ten characters behind the software's version
+    HARDWARE_LENGTH: Final = 8
+    HARDWARE_OF_7: Final = b"00070000"  # "00040007" is a u-blox 6, which has no NAV-PVT
     NMEA_CLASS: Final = 0xF0
     NMEA_IDS: Final = range(6)  # GGA, GLL, GSA, GSV, RMC, VTG: on after power-on
