@@ -16,6 +16,7 @@ ROLE_BY_CHIP = {
     "bme280": "baro",
     "bmp388": "baro",
     "bmp390": "baro",
+    "ms5607": "baro",
     "ms5611": "baro",
     "tfluna": "ranger",
     "vl53l1x": "ranger",

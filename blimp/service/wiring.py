@@ -37,6 +37,7 @@ SUPPLY = {
     "gps-nmea": "3V3",
     "gps-ubx": "3V3",
     "icm20948": "3V3",
+    "ms5607": "3V3",
     "ms5611": "3V3",
     "hcsr04": "5V; echo through a divider to 3.3 V",
     "ina219": "3V3; shunt in the battery's + wire",

@@ -21,6 +21,7 @@ from blimp.sim.chips.ina219 import Ina219
 from blimp.sim.chips.ina226 import Ina226, Ina260
 from blimp.sim.chips.mocap import Mocap
 from blimp.sim.chips.mpu6050 import Mpu6050, Mpu6500, Mpu9250
+from blimp.sim.chips.ms5607 import Ms5607
 from blimp.sim.chips.ms5611 import Ms5611
 from blimp.sim.chips.pca9685 import Pca9685
 from blimp.sim.chips.pmw3901 import Pmw3901
@@ -53,6 +54,7 @@ CHIPS: Mapping[str, type[Chip]] = {
     "mpu6050": Mpu6050,
     "mpu6500": Mpu6500,
     "mpu9250": Mpu9250,
+    "ms5607": Ms5607,
     "ms5611": Ms5611,
     "pca9685": Pca9685,
     "pmw3901": Pmw3901,
