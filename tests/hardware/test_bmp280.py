@@ -148,3 +148,49 @@ def test_unknown_options_are_refused() -> None:
     row = Row(name="baro", chip="bmp280", bus="i2c-1", address=0x76, options={"speed": 3})
     with pytest.raises(BoardError, match=r"baro.*speed"):
         Bmp280(row=row, buses=Doubles())
+
+
+def test_a_calibration_that_is_still_being_copied_is_not_used() -> None:
+    """The chip copies it after a reset, for longer than the data sheet's 2 ms."""
+    baro, chip, _ = fitted()
+    whole = chip.read(0x88, 24)
+    chip.set(0x88, bytes(14) + whole[14:])
+    chip.set(0xF3, b"\x01")
+    poll_until(baro, 0.04)
+    assert not well(baro)
+    chip.set(0x88, whole)
+    chip.set(0xF3, b"\x00")
+    poll_until(baro, 0.5, start_s=0.05)
+    assert baro.sample is not None
+    assert baro.sample.pressure_pa == pytest.approx(100653.27, abs=0.5)
+
+
+def test_a_calibration_that_changed_between_two_reads_is_refused() -> None:
+    """Its status may say that the copy is done when the first registers are still 0."""
+    baro, chip, _ = fitted()
+    whole = chip.read(0x88, 24)
+    read, reads = chip.read, []
+
+    def partial(register: int, length: int) -> bytes:
+        if register == 0x88:
+            reads.append(register)
+            if len(reads) == 1:
+                return whole[:8] + bytes(16)
+        return read(register, length)
+
+    chip.read = partial  # type: ignore[method-assign]
+    poll_until(baro, 0.3)
+    assert not well(baro)
+    assert "calibration" in baro.error
+    poll_until(baro, 1.5, start_s=0.31)
+    assert well(baro)
+    assert baro.sample is not None
+    assert baro.sample.pressure_pa == pytest.approx(100653.27, abs=0.5)
+
+
+def test_a_copy_that_never_ends_is_said() -> None:
+    baro, chip, _ = fitted()
+    chip.set(0xF3, b"\x01")
+    poll_until(baro, 0.4)
+    assert not well(baro)
+    assert "0xF3" in baro.error

@@ -131,3 +131,23 @@ def test_unknown_options_are_refused() -> None:
     row = Row(name="baro", chip="bmp388", bus="i2c-1", address=0x76, options={"speed": 3})
     with pytest.raises(BoardError, match=r"baro.*speed"):
         Bmp388(row=row, buses=Doubles())
+
+
+def test_a_calibration_that_changed_between_two_reads_is_refused() -> None:
+    baro, chip, _ = fitted()
+    whole = chip.read(0x31, 21)
+    read, reads = chip.read, []
+
+    def partial(register: int, length: int) -> bytes:
+        if register == 0x31:
+            reads.append(register)
+            if len(reads) == 1:
+                return whole[:5] + bytes(16)
+        return read(register, length)
+
+    chip.read = partial  # type: ignore[method-assign]
+    poll_until(baro, 0.3)
+    assert not well(baro)
+    assert "calibration" in baro.error
+    poll_until(baro, 1.5, start_s=0.31)
+    assert well(baro)
