@@ -4,7 +4,7 @@ from contextlib import suppress
 
 from blimp.errors import BusError
 from blimp.hardware.bus import I2CBus
-from blimp.hardware.registers.identities import IDENTITIES, WIDE
+from blimp.hardware.registers.identities import IDENTITIES
 
 
 def answers_as(bus: I2CBus, address: int) -> str:
@@ -14,8 +14,8 @@ def answers_as(bus: I2CBus, address: int) -> str:
     """
     for register, length, names in IDENTITIES.get(address, ()):
         with suppress(BusError):
-            read = bus.read16 if length == WIDE else bus.read
-            found = int.from_bytes(read(address, register, length or 1), "big")
+            read = bus.read16 if length < 0 else bus.read
+            found = int.from_bytes(read(address, register, abs(length)), "big")
             if found in names:
                 return names[found]
     return ""

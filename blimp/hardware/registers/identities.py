@@ -6,9 +6,11 @@ Sources: the data sheets' identity registers; those of InvenSense's parts as in 
 
 from typing import Final
 
+# How an identity is read: bytes behind a register number of 8 bits or, negative, of 16.
 BYTE: Final = 1
 WORD: Final = 2
-WIDE: Final = 0  # one byte behind a register number of 16 bits
+WIDE_BYTE: Final = -1
+WIDE_WORD: Final = -2
 
 _INERTIAL: Final = (
     (0x75, BYTE, {
@@ -34,6 +36,7 @@ _BAROMETERS: Final = (
     (0x0D, BYTE, {0x10: "DPS310 or SPL06"}),
 )  # fmt: skip
 _POWER: Final = (
+    (0xFE, WORD, {0x190F: "SQ52201"}),  # of Silergy, on boards sold as INA226
     (0xFF, WORD, {0x2260: "INA226", 0x2270: "INA260", 0x3220: "INA3221"}),
     (0x3F, WORD, {
         0x2280: "INA228", 0x2281: "INA228", 0x2370: "INA237", 0x2371: "INA237",
@@ -45,9 +48,11 @@ _AT_0X40: Final = ((0x05, BYTE, {0xE0: "PCA9685"}),)  # its all-call address, af
 _RANGERS: Final = (
     (0xC0, BYTE, {0xEE: "VL53L0X"}),
     (0x00, BYTE, {0xA0: "BNO055"}),
-    (0x0000, WIDE, {0xB4: "VL6180X"}),
-    (0x010F, WIDE, {0xEA: "VL53L1X or VL53L3CX", 0xEB: "VL53L4CD or VL53L4CX"}),
-)
+    (0x0000, WIDE_BYTE, {0xB4: "VL6180X"}),
+    (0x010F, WIDE_WORD, {
+        0xEACC: "VL53L1X", 0xEAAA: "VL53L3CX", 0xEBAA: "VL53L4CD or VL53L4CX", 0xECAA: "VL53L4ED",
+    }),
+)  # fmt: skip
 
 # At each address: a register, how it is read, and what its values mean.
 IDENTITIES: Final[dict[int, tuple[tuple[int, int, dict[int, str]], ...]]] = {
