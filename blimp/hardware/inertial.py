@@ -4,7 +4,7 @@ import math
 from typing import ClassVar
 
 from blimp.airframe import Device as Row
-from blimp.errors import BoardError
+from blimp.errors import BoardError, DeviceError
 from blimp.hardware.bus import Buses
 from blimp.hardware.calibration import Calibration, Correction
 from blimp.hardware.device import read_options
@@ -89,6 +89,7 @@ class InertialSensor(I2CSensor[ImuSample]):
     ) -> ImuSample:
         """Return a sample and note that the chip lives. Raises DeviceError on garbage."""
         self._temperature.check(temperature_c)
+        check_range(accel, gyro, who=self.name)
         self._alive(now_s, remark)
         return ImuSample(
             t_s=now_s,
@@ -100,6 +101,13 @@ class InertialSensor(I2CSensor[ImuSample]):
 
     def _value(self, sample: ImuSample) -> tuple[float, ...]:
         return values(sample)
+
+
+def check_range(accel: Counts, gyro: Counts, *, who: str) -> None:
+    """Refuse counts that only say that the truth is beyond. Raises DeviceError."""
+    for what, counts in (("acceleration", accel), ("rate", gyro)):
+        if max(counts) == 32767 or min(counts) == -32768:
+            raise DeviceError(f"{who}: {what} {counts} is at the end of its range")
 
 
 def values(sample: ImuSample) -> tuple[float, ...]:

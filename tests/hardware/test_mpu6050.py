@@ -235,3 +235,28 @@ def test_one_that_wakes_by_itself_after_a_power_cut_is_set_again() -> None:
         imu.poll(now_s + step * 0.01)
     assert well(imu)
     assert chip.memory[0x1B] == 0x08
+
+
+@pytest.mark.parametrize(
+    ("axes", "named"),
+    [
+        ((32767, 0, 16384, 0, 0, 0), "acceleration"), ((0, -32768, 16384, 0, 0, 0), "acceleration"),
+        ((0, 0, 16384, 0, 0, 32767), "rate"), ((0, 0, 16384, -32768, 0, 0), "rate"),
+    ],
+)  # fmt: skip
+def test_the_end_of_its_range_is_no_measurement(axes: tuple[int, ...], named: str) -> None:
+    """An axis that is broken so must not be believed; one knock is no loss."""
+    imu, chip, _ = fitted()
+    now_s = start(imu)
+    before = imu.sample
+    accel, gyro = axes[:3], axes[3:]
+    for step in range(4):
+        chip.set(0x3B, words(*accel, TEMPERATURE_25C + step, *gyro))
+        imu.poll(now_s + 0.01 * step)
+    assert well(imu)
+    assert imu.sample is before
+    chip.set(0x3B, words(*accel, TEMPERATURE_25C + 4, *gyro))
+    imu.poll(now_s + 0.05)
+    assert not well(imu)
+    assert named in imu.error
+    assert "at the end of its range" in imu.error
