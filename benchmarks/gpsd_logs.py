@@ -1,4 +1,4 @@
-"""What the NMEA driver makes of gpsd's recordings.
+"""What the GPS drivers make of gpsd's recordings.
 
     python -m benchmarks.gpsd_logs gpsd/test/daemon --satellites 0
 
@@ -6,6 +6,7 @@ gpsd has some 200 logs of receivers, each beside what gpsd reads in it (NAME.log
 a position and a GGA goes through the driver, byte for byte, at the pace of its own times; then the
 positions of each moment are compared. Where one side has none, the log's own sentences say why:
 what a ship must not fly by is no difference, nor is a moment that gpsd has not ended with the log.
+Each NAV-PVT goes through the UBX driver; its position must be among those that gpsd gives.
 """
 
 import argparse
@@ -18,8 +19,11 @@ from pathlib import Path
 from typing import Any, cast
 
 from blimp.airframe import Device as Row
+from blimp.hardware import ubx
 from blimp.hardware.bus import Buses
 from blimp.hardware.gps import GpsNmea
+from blimp.hardware.gps_ubx import GpsUbx
+from blimp.hardware.registers import UBX
 from blimp.types import GpsSample
 
 BYTES_A_S = 11520.0  # 115200 baud
@@ -67,11 +71,7 @@ def fixes(check: Path) -> Places:
 def samples(data: bytes, satellites: int) -> Iterator[tuple[float, GpsSample]]:
     """Yield what the driver makes of a log, each with the time of day in the log."""
     port = OneLog()
-    row = Row(
-        name="gps", chip="gps-nmea", bus="serial", port="log", baud=115200, rate_hz=10.0,
-        options={"min_satellites": satellites},
-    )  # fmt: skip
-    gps = GpsNmea(row=row, buses=cast(Buses, port))
+    gps = GpsNmea(row=row("gps-nmea", min_satellites=satellites), buses=cast(Buses, port))
     polls, now_s, begun = [(-2.0, b""), (-1.0, b"")], 0.0, [(0.0, -1.0)]
     for chunk in data.splitlines(keepends=True):
         now_s += len(chunk) / BYTES_A_S
@@ -88,6 +88,31 @@ def samples(data: bytes, satellites: int) -> Iterator[tuple[float, GpsSample]]:
         if gps.sample is not None and gps.sample is not before:
             before = gps.sample
             yield next(utc_s for t_s, utc_s in reversed(begun) if t_s <= before.t_s), before
+
+
+def row(chip: str, **options: float) -> Row:
+    return Row(
+        name="gps", chip=chip, bus="serial", port="log", baud=115200, rate_hz=10.0, options=options
+    )
+
+
+def solutions(data: bytes, places: list[tuple[float, float, float | None]]) -> Counter[str]:
+    """Count what the UBX driver makes of each NAV-PVT in a log."""
+    port = OneLog()
+    options = {"min_satellites": 0, "max_error_m": 1e6}  # as gpsd has them
+    gps = GpsUbx(row=row("gps-ubx", **options), buses=cast(Buses, port))
+    gps.poll(-2.0)
+    gps.poll(-1.0)
+    counts: Counter[str] = Counter()
+    for step, (message, payload) in enumerate(ubx.FrameReader().feed(data)):
+        before = gps.sample
+        port.waiting += ubx.frame(message, payload)
+        gps.poll(0.05 * step)
+        if message == UBX.NAV_PVT and gps.sample is not None and gps.sample is not before:
+            counts["agree" if agrees(places, gps.sample) else "differ"] += 1
+        elif message == UBX.NAV_PVT:
+            counts[f"none: {gps.error}"] += 1
+    return counts
 
 
 def seconds(utc: str) -> float:
@@ -139,6 +164,9 @@ def main() -> int:
         while lines and lines[0].startswith(b"#"):
             lines.pop(0)
         data = b"".join(lines)
+        if found and any(bytes(UBX.NAV_PVT) + n in data for n in (b"\x5c\0", b"\x54\0")):
+            every = [place for places in found.values() for place in places]
+            totals += Counter({f"NAV-PVT {k}": n for k, n in solutions(data, every).items()})
         if not found or not GGA.search(data):
             totals[f"logs with {'a position but no GGA' if found else 'no position'}"] += 1
             continue
