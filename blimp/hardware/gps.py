@@ -51,9 +51,11 @@ class GpsNmea(StreamSensor[GpsSample, str]):
         self._rmc_s = 0.0
         self._paired_s = -math.inf  # when a velocity came to its position; at first, the start
         self._utc_ms = -1  # of the newest position
+        self._sends_positions = False
 
     def _start(self) -> Steps:
-        self._waiting = None
+        self._waiting = self._rmc = None
+        self._sends_positions = False
         yield from super()._start()
 
     def _read(self, now_s: float) -> GpsSample | None:
@@ -75,6 +77,7 @@ class GpsNmea(StreamSensor[GpsSample, str]):
         return self._on_gga(sentence, now_s) or sample
 
     def _on_gga(self, gga: Gga, now_s: float) -> GpsSample | None:
+        self._sends_positions = True
         waiting = self._waiting
         if gga.position is None or gga.satellites < self._options.min_satellites:
             # A receiver that searches may have no time yet: its sentences are its life.
@@ -125,6 +128,11 @@ class GpsNmea(StreamSensor[GpsSample, str]):
             accuracy_m=max(0.5, METRES_PER_HDOP * gga.hdop),
             satellites=gga.satellites,
         )
+
+    def _stale_error(self) -> str:
+        if self._rmc is not None and not self._sends_positions:
+            return "RMC comes, but no GGA or GNS: switch one on in the receiver; none"
+        return super()._stale_error()
 
     def _value(self, sample: GpsSample) -> tuple[float, ...]:
         return (sample.latitude_deg, sample.longitude_deg, sample.altitude_msl_m)

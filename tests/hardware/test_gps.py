@@ -420,3 +420,14 @@ def test_a_stream_of_dollars_keeps_no_memory() -> None:
         reader.feed(b"$" * 1000)
     assert len(reader._rest) < 200
     assert reader.garbage > 100_000
+
+
+def test_a_receiver_that_sends_no_position_sentence_is_named() -> None:
+    gps, port, _ = fitted()
+    for step in range(40):
+        port.arrive(rmc(f"1200{step:02d}"))
+        gps.poll(0.5 + 0.1 * step)
+        if "for 3 s" in gps.error:
+            break
+    assert not well(gps)
+    assert "RMC comes, but no GGA or GNS" in gps.error
