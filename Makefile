@@ -54,7 +54,7 @@ check: $(VENV)/dev.installed ## format, lint, types and the import rules
 	$(BIN)/lint-imports
 
 docs: $(VENV)/dev.installed ## build the site of the documents in build/site; any warning is an error
-	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build
 
 format: $(VENV)/dev.installed ## rewrite the code in the project's format
 	$(BIN)/ruff format .

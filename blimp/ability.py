@@ -151,6 +151,13 @@ def usable_ah(airframe: Airframe, battery_v: float) -> float:
     return max(0.0, now - low) * battery.capacity_ah
 
 
+def lasts_s(airframe: Airframe, *, battery_v: float, current_a: float) -> float:
+    """Return how long (s) it gives `current_a`, under which it has `battery_v`, until empty."""
+    battery, sag_v = airframe.battery, current_a * airframe.battery.settled_ohm
+    left = _charge(battery, battery_v + sag_v) - _charge(battery, battery.empty_v + sag_v)
+    return max(0.0, left) * battery.capacity_ah * 3600.0 / max(current_a, battery.idle_current_a)
+
+
 def _charge(battery: Battery, volts: float) -> float:
     cell_v = volts / battery.cells
     i = min(max(bisect_right(_CHARGE, (cell_v, 1.0)), 1), len(_CHARGE) - 1)

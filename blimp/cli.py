@@ -3,7 +3,7 @@
 The commands are in `blimp/service/commands/`: each reads its options, builds what it needs in
 `blimp.service.compose` and runs it.
 Data goes to standard output, messages to standard error. Exit status: 0 done, 1 failed (the
-reason is printed), 2 wrong usage.
+reason is printed), 2 wrong usage, or something wrong in the configuration file.
 """
 
 import sys
@@ -30,7 +30,7 @@ _UsageError: Any = typer.BadParameter.__bases__[0]
 HELP = """Run a blimp: on board, or on a laptop in the simulator.
 
 Data goes to standard output, messages to standard error. Exit status: 0 done, 1 failed (the
-reason is printed), 2 wrong usage.
+reason is printed), 2 wrong usage, or something wrong in the configuration file.
 """
 
 app = typer.Typer(

@@ -273,7 +273,8 @@ class Setpoint(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     `position_ned_m` is None, else a feed-forward beside it. `thrust_body`: the share, -1 to 1, of
     the force that the ship has forward, right and down, where a person asks for it instead; down
     comes beside the ship's weight. `sink_mps`: thrust and weight together must not be enough for a
-    faster descent, whatever the estimate says. `actuators`
+    faster descent, whatever the estimate says. `press_n` presses a ship onto the ground with this
+    force, in place of every other wish. `actuators`
     (MANUAL and bench only) bypasses controller and mixer, never the motor gate.
     """
 
@@ -284,6 +285,7 @@ class Setpoint(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     yaw_rate_radps: float = 0.0
     thrust_body: tuple[float | None, float | None, float | None] = (None, None, None)
     sink_mps: float | None = None
+    press_n: float | None = None
     actuators: ActuatorCommand | None = None
     idle: bool = False  # outputs at their safe state: disarmed, killed or resting on the ground
 

@@ -103,6 +103,11 @@ EMULATED = {
 # A CPython without its interpreter lock, which Debian does not package. FREE: $1: the root, then a
 # command. FREE_INSIDE: $1: the mirror, $2: the suite, $3: the source package. Debian's patches move
 # site-packages, and take pip out: they are left out.
+# A mirror's index may name files that the mirror does not have. Then the first revision of the
+# newest earlier release is taken, a name that no index gives. What the index names, apt checks
+# against the index and Debian's signature of it. Of an earlier release, dpkg-source checks the
+# files against the .dsc, and that a Debian developer signed the .dsc; that nothing newer cures a
+# fault of it is not checked.
 FREE = """
 set -eu
 mount --make-rprivate /
@@ -121,10 +126,25 @@ $get install --no-install-recommends dpkg-dev redis-server libpq5 \
   libbz2-dev libffi-dev liblzma-dev libsqlite3-dev libssl-dev zlib1g-dev
 mkdir -p /usr/src/free
 cd /usr/src/free
-$get source --download-only "$3"
-dpkg-source --skip-patches --extract ./*.dsc source
+verify=
+if ! $get source --download-only "$3"; then
+  rm -f ./*
+  fetch() { /usr/lib/apt/apt-helper download-file "$1" "${1##*/}"; }
+  pool=$1/pool/main/p/$3 minor=${3#python}
+  patch=$(apt-cache showsrc --only-source "$3" | sed -n "s/^Version: $minor\.\([0-9]*\).*/\1/p" |
+    sort -n | tail -n 1)
+  until fetch "$pool/${3}_$minor.$((patch -= 1))-1.dsc"; do
+    [ "$patch" -gt 0 ]
+  done
+  for file in $(sed -n '/^Files:/,/^$/s/^ [0-9a-f]* [0-9]* //p' ./*.dsc); do
+    fetch "$pool/$file"
+  done
+  $get install --no-install-recommends debian-keyring
+  verify=--require-valid-signature
+fi
+dpkg-source $verify --skip-patches --extract ./*.dsc source
 cd source
-./configure --disable-gil "--prefix=/opt/${3}t"
+./configure --disable-gil --disable-test-modules "--prefix=/opt/${3}t"
 make -j"$(nproc)"
 make install
 rm -rf /usr/src/free

@@ -42,6 +42,49 @@ def test_a_missing_extra_is_one_line_with_its_cure(
     assert len(ended.stderr.splitlines()) == 1, ended.stderr
 
 
+# Each command of a program, of which it prints the help; the last line says how many there are.
+EVERY_HELP = """
+import contextlib, sys
+sys.modules.update(dict.fromkeys({absent}))
+from typer.main import get_command
+from {program} import main
+from {table} import app
+
+def commands(command, *words):
+    yield words
+    for name, part in getattr(command, "commands", {{}}).items():
+        yield from commands(part, *words, name)
+
+every = list(commands(get_command(app)))
+for words in every:
+    sys.argv[1:] = [*words, "--help"]
+    try:
+        main()
+    except SystemExit as ended:
+        assert not ended.code, words
+print(len(every))
+"""
+
+
+@pytest.mark.parametrize(
+    ("program", "table", "at_least"),
+    [(GROUND, "ground_station.commands", 31), (BLIMP, "blimp.cli", 41)],
+)
+def test_every_help_is_printed_without_any_extra(
+    program: str, table: str, at_least: int, tmp_path: Path
+) -> None:
+    absent = (*PAGE, "mcap", "lz4", "zstandard", "numpy", "matplotlib", "foxglove", "tomlkit")
+    code = EVERY_HELP.format(absent=absent, program=program, table=table)
+    ended = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, timeout=60, cwd=tmp_path,
+        check=False, env={"PYTHONPATH": str(ROOT)},
+    )  # fmt: skip
+    assert (ended.returncode, ended.stderr) == (0, "")
+    *lines, count = ended.stdout.splitlines()
+    assert int(count) >= at_least
+    assert sum(line.lower().startswith("usage: ") for line in lines) == int(count)
+
+
 @pytest.mark.parametrize(
     ("package", "extra", "code"),
     [

@@ -1,4 +1,4 @@
-"""Battery voltage without the dips that a motor's start makes."""
+"""Battery voltage and current without the dips and peaks that a motor's start makes."""
 
 from math import exp, isfinite
 
@@ -10,9 +10,11 @@ _BACK_S = 0.5
 
 
 class BatteryFilter:
-    """First-order smoothing of the monitor's voltage; None when it has gone quiet."""
+    """First-order smoothing of what the monitor says; None when it has gone quiet."""
 
     def __init__(self) -> None:
+        self.amps = 0.0  # while the voltage is known
+        self.volts: float | None = None  # when it was last asked
         self._volts: float | None = None
         self._sample_s = 0.0
 
@@ -21,12 +23,15 @@ class BatteryFilter:
         if now_s < self._sample_s - _BACK_S:
             self._volts = None  # the clock went back: what was measured is of no known age
         if sample is not None and isfinite(sample.voltage_v) and isfinite(sample.t_s):
+            amps = sample.current_a if isfinite(sample.current_a) else self.amps
             if self._volts is None:
                 self._volts, self._sample_s = sample.voltage_v, sample.t_s
+                self.amps = amps
             elif sample.t_s > self._sample_s:
                 keep = exp(-(sample.t_s - self._sample_s) / _SMOOTH_S)
                 self._volts = keep * self._volts + (1.0 - keep) * sample.voltage_v
+                self.amps = keep * self.amps + (1.0 - keep) * amps
                 self._sample_s = sample.t_s
-        if self._volts is None or now_s - self._sample_s > _STALE_S:
-            return None
-        return self._volts
+        is_known = self._volts is not None and now_s - self._sample_s <= _STALE_S
+        self.volts = self._volts if is_known else None
+        return self.volts

@@ -1,9 +1,11 @@
 """Puts one ship's control together."""
 
 from collections.abc import Callable
+from math import hypot, inf
 
-from blimp.ability import max_wind_mps
+from blimp.ability import lasts_s, max_wind_mps
 from blimp.airframe import Airframe
+from blimp.control.battery import BatteryFilter
 from blimp.control.commander import Commander
 from blimp.control.controller import Controller
 from blimp.control.effect import EffectCheck
@@ -19,6 +21,7 @@ from blimp.control.supervisor import Supervisor
 from blimp.control.witness import Witnesses
 from blimp.types import FlightRecord
 
+_STRAIGHT = 0.1  # of a push: so little aside is friction's
 _WEAK = 0.7  # sideways force over forward force: below this a ship is steered by its nose
 
 
@@ -51,6 +54,8 @@ def build_flight_loop(
         airframe=airframe,
         force_limit_n=(mixer.limit_n(0), mixer.limit_n(1), mixer.limit_n(2)),
         yaw_limit_nm=mixer.limit_n(5),
+        surge_n=(mixer.reach_n(0, 1.0), mixer.reach_n(0, -1.0)),
+        heave_n=(mixer.reach_n(2, 1.0), mixer.reach_n(2, -1.0)),
     )
     estimator = Estimator(airframe=airframe)
     recovery = None
@@ -60,12 +65,32 @@ def build_flight_loop(
             recovery = Recovery(left, airframe=airframe)
     witnesses = Witnesses(airframe=airframe)
     effect = EffectCheck(airframe=airframe)
+    battery = BatteryFilter()
+
+    def battery_s() -> float | None:
+        if battery.volts is None or battery.amps <= 0.0:
+            return None
+        return lasts_s(airframe, battery_v=battery.volts, current_a=battery.amps)
+
+    def grips_n() -> float:
+        """A tilt that stays pushes ahead as well: no more of that than the feet grip."""
+        ahead_n, aside_n, down_n = mixer.achieved.force_body_n
+        along_n = hypot(ahead_n, aside_n)
+        if down_n <= 0.0 or along_n <= _STRAIGHT * down_n:
+            return inf
+        return airframe.ground.grip_n * down_n / along_n
+
     ship = Ship(
         airframe=airframe,
         heaviness_kg=lambda: controller.heaviness_kg,
         weighed=lambda: controller.weighed_kg is not None,
         wind_mps=lambda: controller.wind.north_east_mps,
         felt_kg=lambda: controller.felt_kg,
+        least_kg=lambda: controller.least_kg,
+        grips_n=grips_n,
+        push_n=lambda: mixer.reach_n(2, 1.0),
+        pushes_n=lambda: None if mixer.doubted else mixer.achieved.force_body_n[2],
+        lasts_s=battery_s,
         doubt=witnesses.doubt,
         astray=lambda: not effect.only_dead,
         steers=mixer.limit_n(1) < _WEAK * mixer.limit_n(0),
@@ -76,6 +101,7 @@ def build_flight_loop(
         failsafe=Failsafe(airframe=airframe, fence=lambda: ship.area.fence),
         bench=bench,
         on_landed=estimator.declare_landed,
+        killed_s=left.t_s if left is not None and left.killed else None,
     )
     commander = Commander(
         airframe=airframe,
@@ -104,6 +130,7 @@ def build_flight_loop(
         mixer=mixer,
         witnesses=witnesses,
         effect=effect,
+        battery=battery,
         measures_power=any(role(device) == "power" for device in airframe.device),
         vehicle=vehicle,
         boot_id=boot_id,

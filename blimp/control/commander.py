@@ -188,6 +188,7 @@ class Commander:
         if self._ends:
             raise Refusal("arm: a parameter is being taken over: send it again in a moment")
         if supervisor.armed and not supervisor.recovering:
+            supervisor.review(at.state, at.flags, now_s=at.now_s, armed=True)
             return self._done(command, at, {"armed": True})
         issued_s = at.now_s - max(0.0, command.age_s) - command.waited_s
         if supervisor.killed and issued_s <= supervisor.killed_s:
@@ -206,8 +207,9 @@ class Commander:
 
     def disarm(self, command: Command, _: forms.Nothing, at: Situation) -> Outcome:
         if self._supervisor.armed:
-            # A person may say what no sensor can: that a ship whose motors idle is down.
-            if not (at.state.on_ground or self._pilot.idles or self._pilot.resting):
+            # A person may say what no sensor can: that a ship that lies there is down.
+            said = self._pilot.idles or self._pilot.resting or self._supervisor.stands
+            if not (at.state.on_ground or said):
                 where = f"in the air at {at.state.altitude_m:.1f} m"
                 if not at.state.height_valid:
                     where = "height not known, so perhaps in the air"
@@ -224,7 +226,7 @@ class Commander:
         return self._done(command, at, {"killed": True})
 
     def set_mode(self, command: Command, wish: forms.SetMode, at: Situation) -> Outcome:
-        self._must_fly()
+        self._must_fly(at)
         number = Mode[wish.name.upper()]
         if number in NEEDS_POSITION:
             self._must_know_position(at, number.name)
@@ -243,7 +245,7 @@ class Commander:
         return self._done(command, at, {"mode": number.name})
 
     def takeoff(self, command: Command, wish: forms.Takeoff, at: Situation) -> Outcome:
-        self._must_fly()
+        self._must_fly(at)
         self._must_know_position(at, "takeoff")
         north, east, _ = at.state.position_ned_m
         check_leg("takeoff", self._fence, at.state, (north, east), wish.altitude_m)
@@ -251,7 +253,7 @@ class Commander:
         return self._fly(command, at, Loiter(at.state, ship=self._pilot.ship, target_ned_m=target))
 
     def goto(self, command: Command, wish: forms.Goto, at: Situation) -> Outcome:
-        self._must_fly()
+        self._must_fly(at)
         self._must_be_up(at, "goto")
         self._must_know_position(at, "goto")
         check_leg("goto", self._fence, at.state, (wish.north_m, wish.east_m), wish.altitude_m)
@@ -266,7 +268,7 @@ class Commander:
         return self._fly(command, at, mode)
 
     def set_velocity(self, command: Command, wish: forms.SetVelocity, at: Situation) -> Outcome:
-        self._must_fly()
+        self._must_fly(at)
         self._must_be_up(at, "velocity")
         self._must_know_position(at, "velocity")
         check_velocity(self._fence, at.state, wish, self._airframe.limits)
@@ -282,7 +284,7 @@ class Commander:
         return self._fly(command, at, mode)
 
     def trajectory(self, command: Command, wish: forms.FlyTrajectory, at: Situation) -> Outcome:
-        self._must_fly()
+        self._must_fly(at)
         self._must_be_up(at, "trajectory")
         self._must_know_position(at, "trajectory")
         mode = self._pilot.mode
@@ -300,7 +302,7 @@ class Commander:
         return self._done(command, at, {**mode.result, "until_s": mode.until_s})
 
     def stick(self, command: Command, wish: forms.PushStick, at: Situation) -> Outcome:
-        self._must_fly()
+        self._must_fly(at)
         mode = self._pilot.flying
         if not isinstance(mode, Sticks):
             raise Refusal(
@@ -318,7 +320,7 @@ class Commander:
         return self._done(command, at, {"mode": mode.number.name, "seconds": wish.seconds})
 
     def hold(self, command: Command, _: forms.Nothing, at: Situation) -> Outcome:
-        self._must_fly()
+        self._must_fly(at)
         if self._resting(at):
             self._pilot.rest(at.state, reason=_superseded(command))
         else:
@@ -339,7 +341,7 @@ class Commander:
         return self._fly(command, at, Land(at.state, ship=self._pilot.ship, weigh=True))
 
     def return_to_pad(self, command: Command, _: forms.Nothing, at: Situation) -> Outcome:
-        self._must_fly()
+        self._must_fly(at)
         self._must_be_up(at, "return")
         self._must_know_position(at, "return")
         return self._fly(command, at, ReturnToPad(at.state, ship=self._pilot.ship))
@@ -355,7 +357,7 @@ class Commander:
     def set_parameter(self, command: Command, wish: forms.SetParameter, at: Situation) -> Outcome:
         if self._supervisor.armed or self._supervisor.recovering:
             raise Refusal("param: works only while disarmed: no flight changes on the way")
-        if self._supervisor.killed:  # another flight loop would not know of the emergency stop
+        if self._supervisor.killed:  # a person looks at a stopped ship first
             raise Refusal("param: killed: arm and disarm first")
         if self._ends:
             raise Refusal("param: another one is being taken over: send it again in a moment")
@@ -368,7 +370,7 @@ class Commander:
         return self._done(command, at, {"name": wish.name, "value": wish.value})
 
     def payload(self, command: Command, wish: forms.Payload, at: Situation) -> Outcome:
-        self._must_fly()
+        self._must_fly(at)
         name = wish.servo(self._airframe)
         angle_rad = wish.angle_rad(self._airframe)
         self._pilot.payload.turn(name, angle_rad)
@@ -386,7 +388,8 @@ class Commander:
 
     # --- what handlers share -------------------------------------------------------------
 
-    def _must_fly(self) -> None:
+    def _must_fly(self, at: Situation) -> None:
+        self._supervisor.review(at.state, at.flags, now_s=at.now_s, armed=False)
         refusal = self._supervisor.refusal()
         if refusal:
             raise Refusal(refusal)

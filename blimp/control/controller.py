@@ -27,6 +27,7 @@ from blimp.rotation import rotate, rotate_back, wrap_pi, yaw_of
 from blimp.types import LEVEL, ZERO3, Quaternion, Setpoint, Vec3, VehicleState, Wrench
 
 Saturation = tuple[int, int, int, int, int, int]
+OneWay = tuple[float, float]  # the most along an axis, and against it
 
 _INTEGRAL_SHARE = 0.6  # of an axis's force: the rest is left to hold the ship steady
 _LEVEL_MPS = 0.08
@@ -38,9 +39,10 @@ _CIRCLE = 0.3  # of the yaw torque
 _WEIGHED_S = 4.0  # of level flight, to know
 _KEPT_S = 6  # of level flight, that a fault of an output takes to be named
 _FEEL_S = 3.0
+_UNSEEN_S = 0.5  # the slowest source of height gives 10 Hz
 _LIFTED_S = 2.0  # in the air, to feel a first weight
 _LEAD = 1.0  # of the missing speed the course leads by: nothing else brakes a sideways slip
-_STEERED = 0.25  # of the surge: the rest is left to turn, and one propeller alone pushes aside, too
+_STEERED = 0.25  # of the surge, if one propeller alone pushes aside, too: the rest is left to turn
 _STEERED_SPEED = 0.4  # of its speed: it has to turn before it can brake
 _HEADWIND_MPS = 0.15  # in such a wind its nose stays near it, or it turns about before it brakes
 _NEAR_WIND_RAD = 1.0  # off the wind, and no further
@@ -51,11 +53,20 @@ _FADE_S = 10.0  # without a position the wind correction goes stale
 class Controller:
     """One instance a ship; `update` once a cycle.
 
-    force_limit_n, torque_limit_nm: what the mixer can give, surge, sway, heave and yaw;
-    they bound the integrals and the demand.
+    force_limit_n, yaw_limit_nm: what the mixer can give both ways, surge, sway, heave and yaw;
+    surge_n, heave_n: ahead and back, down and up, of a propeller that is weaker in reverse. They
+    bound the integrals and the demand.
     """
 
-    def __init__(self, *, airframe: Airframe, force_limit_n: Vec3, yaw_limit_nm: float) -> None:
+    def __init__(
+        self,
+        *,
+        airframe: Airframe,
+        force_limit_n: Vec3,
+        yaw_limit_nm: float,
+        surge_n: OneWay | None = None,
+        heave_n: OneWay | None = None,
+    ) -> None:
         gains, aero = airframe.gains, airframe.aero
         self._gains = gains
         self._limits = airframe.limits
@@ -86,12 +97,15 @@ class Controller:
         self._kept_kg: deque[float] = deque(maxlen=_KEPT_S)
         self._weighs = True
         self.felt_kg = airframe.mass.heaviness_kg  # heaviness by the last seconds, climbing or not
+        self._lasting_kg = self.felt_kg  # the same, later
         self._air_kg = airframe.mass.heaviness_kg  # the mean of what was felt in this flight
         self._air_s = 0.0
         self._sink_mps: float | None = None
         self.asked_mps = 0.0  # downwards, by the last setpoint
         self._course_rad: float | None = None
         self._force_limit_n = force_limit_n
+        self._surge_n = surge_n or (force_limit_n[0], force_limit_n[0])
+        self._heave_n = heave_n or (force_limit_n[2], force_limit_n[2])
         # A ship as strong sideways turns by the same thrusters: a turn must not take them all.
         sways = force_limit_n[1] > _SWAYS * force_limit_n[0]
         self._yaw_limit_nm = yaw_limit_nm * (_TURN_SHARE if sways else 1.0)
@@ -100,7 +114,7 @@ class Controller:
         self._quadratic = aero.quadratic_drag
         horizontal_n = min(force_limit_n[0], force_limit_n[1])
         horizontal = _INTEGRAL_SHARE * horizontal_n / max(self._mass_kg[0], self._mass_kg[1])
-        vertical = _INTEGRAL_SHARE * force_limit_n[2] / self._mass_kg[2]
+        vertical = _INTEGRAL_SHARE * max(self._heave_n) / self._mass_kg[2]
         turning = _INTEGRAL_SHARE * yaw_limit_nm / self._inertia_kg_m2
         self._north = Pid(p=gains.velocity_p, i=gains.velocity_i, integral_limit=horizontal)
         self._east = Pid(p=gains.velocity_p, i=gains.velocity_i, integral_limit=horizontal)
@@ -141,11 +155,16 @@ class Controller:
         return weighed_kg is not None and weighed_kg > self._sure_kg
 
     @property
-    def _least_n(self) -> float:
-        """Its weight at the least. Before it is weighed the last seconds show it, roughly."""
+    def least_kg(self) -> float:
+        """Its heaviness at the least. Before it is weighed the last seconds show it, roughly.
+
+        What felt it last may have failed with the height that is gone: a weighed ship is as light
+        as it has felt for some seconds.
+        """
         weighed_kg = self.weighed_kg
-        least_kg = self.felt_kg - self._rough_kg if weighed_kg is None else weighed_kg
-        return GRAVITY_MPS2 * min(least_kg, self.felt_kg)
+        if weighed_kg is None:
+            return self.felt_kg - self._rough_kg
+        return min(weighed_kg, self._lasting_kg)
 
     def reset(self) -> None:
         """Forget wind and yaw trim, for a ship at rest; heaviness is kept: it is the ship's."""
@@ -180,6 +199,7 @@ class Controller:
         achieved: Wrench,
         saturated: Saturation,
         sways: bool = True,
+        straight: bool = True,
         weighs: bool = True,
         height_first: bool = False,
     ) -> Wrench:
@@ -187,6 +207,7 @@ class Controller:
 
         achieved, saturated: what the mixer made of the last one. sways: whether there is side
         force; without, the ship gets to its place by turning the nose, whatever yaw is asked.
+        straight: whether surge comes without side force.
         weighs: whether thrusts are what is commanded, so that they tell the ship's weight.
         height_first: the ship does not sink as asked: no thrust goes into place and heading, but
         for what turns it slowly.
@@ -197,9 +218,14 @@ class Controller:
         what the drag of the speed asked for leaves of the heaviness last known.
         """
         self._given_n, self._weighs = achieved.force_body_n, weighs
+        if setpoint.press_n is not None:  # the ground holds it: its stillness weighs nothing
+            self.asked_mps, self._sink_mps = 0.0, None
+            return Wrench(force_body_n=(0.0, 0.0, setpoint.press_n))
         self._course_rad = None if sways else self._course(state, setpoint)
         attitude = state.attitude if state.attitude_valid else LEVEL
-        force = self._force_ned(state, setpoint, attitude, dt_s, saturated, sways=sways)
+        force = self._force_ned(
+            state, setpoint, attitude, dt_s, saturated, sways=sways, straight=straight
+        )
         torque_nm = 0.0
         if height_first:  # turning, it does not go far by what pushes it aside
             force = (0.0, 0.0, force[2])
@@ -219,6 +245,7 @@ class Controller:
         saturated: Saturation,
         *,
         sways: bool,
+        straight: bool,
     ) -> Vec3:
         yaw = yaw_of(attitude)
         heading = (cos(yaw), sin(yaw))
@@ -231,18 +258,18 @@ class Controller:
         elif state.position_valid and state.attitude_valid:
             fx, fy = self._horizontal_force(state, setpoint, velocity, heading, dt_s, saturated)
             if self._course_rad is not None:
-                fx, fy = within(fx, _STEERED * self._force_limit_n[0]), 0.0
+                fx, fy = (fx if straight else within(fx, _STEERED * self._force_limit_n[0])), 0.0
         elif state.attitude_valid:
             fx, fy = self._blind_force(state, heading, dt_s)
         if self._damper.on and ahead is None and state.attitude_valid and not state.on_ground:
             p, q, _ = state.rates_body_radps
             against_x, against_y = self._damper.update(q, p, dt_s)
             fx, fy = fx + against_x, fy + (against_y if sways else 0.0)
-        fx = within(fx, self._force_limit_n[0])
+        fx = _one_way(fx, self._surge_n)
         fy = within(fy, self._force_limit_n[1])
         if push is not None:
             weight_n = self._nominal_n - self._mass_kg[2] * self._down.integral
-            fz = within(push * self._force_limit_n[2] - weight_n, self._force_limit_n[2])
+            fz = _one_way(push * self._force_limit_n[2] - weight_n, self._heave_n)
             return (*turned_back((fx, fy), heading), fz)
         speeding = setpoint.acceleration_ned_mps2[2]
         fz = self._vertical_force(
@@ -315,17 +342,23 @@ class Controller:
         dt_s: float,
         saturated: int,
     ) -> float:
-        if state.height_valid:
-            self._weigh(state, down_mps, dt_s)
+        fresh = state.health.height.age_s < _UNSEEN_S
+        # The accelerometer carries the climb on for two seconds; without it nothing does.
+        if state.height_valid and (fresh or state.attitude_valid):
+            if fresh:
+                self._weigh(state, down_mps, dt_s)
+            else:
+                self._sink_mps = None
             error = down_mps - state.velocity_ned_mps[2]
             demand = ahead_mps2 + self._down.update(error, dt_s, saturated=saturated)
             fz = self._mass_kg[2] * demand + self._drag(2, down_mps) - self._nominal_n
         else:
-            fz = self._drag(2, down_mps) - self._least_n
+            self._sink_mps = None  # the next climb known is no change of this one
+            fz = self._drag(2, down_mps) - GRAVITY_MPS2 * self.least_kg
         if sink_mps is not None:
             weight_n = GRAVITY_MPS2 * min(self._heaviness_kg, self.felt_kg)
             fz = min(fz, self._drag(2, sink_mps) - weight_n)
-        return within(fz, self._force_limit_n[2])
+        return _one_way(fz, self._heave_n)
 
     def _weigh(self, state: VehicleState, demand_mps: float, dt_s: float) -> None:
         """In level flight the mean of what it feels is what the ship is too heavy by."""
@@ -362,6 +395,7 @@ class Controller:
         inertia_n = self._mass_kg[2] * (sink_mps - before_mps) / dt_s
         now_kg = (inertia_n + self._drag(2, sink_mps) - self._given_n[2]) / GRAVITY_MPS2
         self.felt_kg += dt_s / _FEEL_S * (now_kg - self.felt_kg)
+        self._lasting_kg += dt_s / _FEEL_S * (self.felt_kg - self._lasting_kg)
         return now_kg
 
     def _velocity_demand(self, state: VehicleState, setpoint: Setpoint) -> Vec3:
@@ -431,6 +465,10 @@ class Controller:
 
     def _drag(self, axis: int, speed: float) -> float:
         return speed * (self._linear[axis] + self._quadratic[axis] * abs(speed))
+
+
+def _one_way(force_n: float, most_n: OneWay) -> float:
+    return max(-most_n[1], min(most_n[0], force_n))
 
 
 def _no_faster(north_mps: float, east_mps: float, limit_mps: float) -> tuple[float, float]:

@@ -136,12 +136,14 @@ class Estimator:
         *,
         now_s: float,
         powered: bool,
+        stands: bool = False,
         thrust: Wrench | None = _STILL,
     ) -> VehicleState:
         """Take what is new in `readings` and return the state at `now_s`.
 
         powered: something drives the ship; while nothing does and it lies on the ground it
-        may be at rest, and then gyro bias and heights are set. thrust: what the thrusters give;
+        may be at rest, and then gyro bias and heights are set. stands: it has come down, and is
+        pressed onto the ground or lies there. thrust: what the thrusters give;
         None: not known, since an output is broken. Then it is compared with nothing.
         """
         self._note_time(now_s)
@@ -165,7 +167,9 @@ class Estimator:
         horizontal.vote(now_s)
         if not horizontal.valid(now_s):
             horizontal.coast(now_s, dt_s)
-        if not height.valid(now_s):
+        if stands:
+            height.stand(now_s)
+        elif not height.valid(now_s):
             height.coast(dt_s)
         self._ground.update(height.height_m, height.climb_mps, now_s)
         if now_s - self._health_s >= _HEALTH_S:

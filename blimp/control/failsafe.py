@@ -77,7 +77,8 @@ _NOTHING = Decision()
 class Rule(msgspec.Struct, frozen=True, kw_only=True):
     """One row: `when` must hold for `after_s`.
 
-    light, heavy: why the action is safe for a ship of that kind. latched: only an arm ends it.
+    light, heavy: why the action is safe for a ship of that kind. latched: it outlasts its
+    condition, until the pilot commands another mode, or arms again if the motors idle.
     """
 
     name: str
@@ -306,6 +307,14 @@ class Failsafe:
             if decision.action < rule.action:
                 decision = Decision(action=rule.action, text=rule.text)
         return decision
+
+    def release(self, state: VehicleState, flags: Flags, *, up_to: Action) -> None:
+        """Unlatch what no longer holds: the pilot says so. up_to: nothing worse than that."""
+        self._latched -= {
+            rule.name
+            for rule in self._rules
+            if rule.action <= up_to and not rule.when(state, flags)
+        }
 
     def reset(self) -> None:
         self._since_s.clear()

@@ -34,6 +34,7 @@ _FADE_S = 2.0
 _RESTING_S = 0.2
 _REFUSED_S = 0.7  # sources that agree with each other and not with the filter are right
 _LIFTED_M = 0.4
+_STANDS_M = 0.1  # what the last measurement of a ship on the ground may be wrong by
 _RESTING_M = 0.2  # what a ranger may show at rest
 _CLIMB_MPS = 10.0
 _CLIMB_DOUBT_MPS = 0.25  # a source's own rate against the filter's
@@ -195,6 +196,15 @@ class HeightFilter:
     def coast(self, dt_s: float) -> None:
         """Nothing measures height any more: let the climb fade instead of running away."""
         self.climb_mps *= max(0.0, 1.0 - dt_s / _FADE_S)
+
+    def stand(self, now_s: float) -> None:
+        """The ship lies on the ground, under power: there it stays while nothing measures height.
+
+        Its level on the pad is kept, and so is the uncertainty: what is seen next is believed.
+        """
+        if not any(gate.speaks(now_s) for gate in self._gates.values()):
+            self.climb_mps = 0.0
+            self.height_m = max(0.0, min(_STANDS_M, self.height_m))
 
     # --- measurements -------------------------------------------------------------------------
 

@@ -139,6 +139,7 @@ class FlightLoop:
         mixer: Mixer,
         witnesses: Witnesses,
         effect: EffectCheck,
+        battery: BatteryFilter,
         measures_power: bool,
         vehicle: str,
         boot_id: str,
@@ -174,7 +175,7 @@ class FlightLoop:
         self._recorded: tuple[bool, bool, bool] | None = None
         self._pressure_pa = 0.0
         self.timing = Timing(rate_hz=rate_hz)
-        self._battery = BatteryFilter()
+        self._battery = battery
         self._pilot_link = PilotLink()
         self._publish_every = max(1, round(rate_hz / _PUBLISH_HZ))
         self._record_every = max(1, round(rate_hz / _RECORD_HZ))
@@ -193,6 +194,11 @@ class FlightLoop:
     @property
     def armed(self) -> bool:
         return self._supervisor.armed
+
+    @property
+    def broken(self) -> tuple[str, ...]:
+        """The outputs that do not do what is commanded."""
+        return self._effect.broken
 
     @property
     def _knows_thrust(self) -> bool:
@@ -214,7 +220,9 @@ class FlightLoop:
         is_adrift = self._found_in_air(readings, now_s)
         thrust = self._mixer.achieved if self._knows_thrust else None
         flown = self._powered or (self.armed and not self._pilot.resting)  # idle on trial, too
-        state = self._estimator.update(readings, now_s=now_s, powered=flown, thrust=thrust)
+        state = self._estimator.update(
+            readings, now_s=now_s, powered=flown, stands=self._supervisor.stands, thrust=thrust
+        )
         if is_adrift:
             self._supervisor.recover(state)
         self._witnesses.update(readings, state, now_s, at_rest=not flown)
@@ -298,6 +306,7 @@ class FlightLoop:
             achieved=self._mixer.achieved,
             saturated=self._mixer.saturated,
             sways=self._mixer.sways,
+            straight=self._mixer.straight,
             weighs=self._knows_thrust,
             height_first=self._height_first_s > 0.0,
         )
@@ -319,7 +328,7 @@ class FlightLoop:
         self._was_armed = self.armed
         if not self.armed:
             self._effect.reset()
-        elif thrusts_n is None or self._mixer.doubted or self._supervisor.is_down(state):
+        elif thrusts_n is None or self._mixer.doubted or self._supervisor.may_stand(state):
             self._effect.pause()  # what lies on the ground does not follow a push
         else:
             tilts_rad = self._mixer.tilts_rad

@@ -37,7 +37,8 @@ _LEAST = 0.03  # the same, of a ship that does not sink as asked
 _TILT_FILTER_S = 0.25
 _SCAN_STEPS = 7
 _SWING_COST = 2e-3  # N² per radian: what it must gain to be worth moving the servo
-_SWAYS = 0.5  # of a wish for side force alone must come, for a ship that pushes sideways
+_SWAYS = 0.5  # of a wish for side force, or surge, alone must come, for a ship that can push so
+_ASIDE = 0.1  # of the surge may push aside: less than a hull's drag from there makes good
 _CRAWL = 0.05  # of full speed: with thrust by its square, 0.25 % of thrust
 _ALONE = 0.05  # of an axis: thrusters that make less of it do not fly it
 _SURFACE_LIMIT = 0.6  # of its travel
@@ -82,7 +83,7 @@ class Mixer:
         self._limits = self._whole = [self._limit(axis) for axis in range(6)]
         self._most = [self._both_ways(axis) for axis in _FLOWN]
         self.left_over = 1.0  # share of the whole ship's surge, heave or yaw, of the weakest
-        self._sways = self._can_sway()
+        self._sways, self._straight = self._ways()
         self._rudders = _rudders(airframe)
         # Every motor still, every servo at its safe state.
         self.neutral = ActuatorCommand(
@@ -132,6 +133,11 @@ class Mixer:
         """Whether it can push sideways and neither turn nor surge by it."""
         return self._sways
 
+    @property
+    def straight(self) -> bool:
+        """Whether it can push ahead and neither turn nor sway by it."""
+        return self._straight
+
     def leave_out(self, accused_n: Mapping[str, float]) -> None:
         """Allocate from now on to the other thrusters only. accused_n: what the broken ones give.
 
@@ -168,7 +174,7 @@ class Mixer:
         if any(fixed.values()):
             self._given = [_sum(columns, fixed) for columns in self._columns]
         self._limits = [self._limit(axis) for axis in range(6)] if fixed else self._whole
-        self._sways = self._can_sway()
+        self._sways, self._straight = self._ways()
 
     def _bound(self, fixed: Container[int]) -> None:
         """Set the bounds of thrust, with none for these thrusters."""
@@ -185,12 +191,17 @@ class Mixer:
     def _both_ways(self, axis: int) -> float:
         return self.reach_n(axis, 1.0) + self.reach_n(axis, -1.0)
 
-    def _can_sway(self) -> bool:
+    def _ways(self) -> tuple[bool, bool]:
+        """Return whether a wish for side force comes true, and one for surge without side force."""
         index = self._index(0.0)
-        gains = [row[_FY] for row in self._inverse[index]]
-        columns = zip(*self._columns[index], strict=True)
-        made = [sum(c * g for c, g in zip(axis, gains, strict=True)) for axis in columns]
-        return bool(made[_FY] > _SWAYS)
+        made = []
+        for axis in (_FY, _FX):
+            gains = [row[axis] for row in self._inverse[index]]
+            columns = zip(*self._columns[index], strict=True)
+            made.append([sum(c * g for c, g in zip(row, gains, strict=True)) for row in columns])
+        aside, ahead = made
+        straight = ahead[_FX] > _SWAYS and abs(ahead[_FY]) < _ASIDE * ahead[_FX]
+        return aside[_FY] > _SWAYS, straight
 
     def _limit(self, axis: int) -> float:
         return max(

@@ -44,7 +44,9 @@ class Supervisor:
         failsafe: Failsafe,
         bench: bool,
         on_landed: Callable[[], None],
+        killed_s: float | None = None,
     ) -> None:
+        """killed_s: when a flight process before this one was last seen killed, if it was."""
         self._pilot = pilot
         self._failsafe = failsafe
         self._bench = bench
@@ -55,8 +57,8 @@ class Supervisor:
         self._driven = DrivenDown(ship=pilot.ship)
         self.armed = False
         self.recovering = False  # armed to land after a crash, and for nothing else
-        self.killed = False
-        self.killed_s = float("-inf")
+        self.killed = killed_s is not None  # a restart is no arm
+        self.killed_s = float("-inf") if killed_s is None else killed_s
         self.decision = Decision()
         self.messages: deque[str] = deque(maxlen=_MESSAGES)
 
@@ -123,6 +125,15 @@ class Supervisor:
         if not self.messages or self.messages[-1] != message:
             self.messages.append(message)
 
+    def review(self, state: VehicleState, flags: Flags, *, now_s: float, armed: bool) -> None:
+        """Let a pilot's command end a failsafe whose cause is gone. armed: that command is `arm`.
+
+        What goes on flies on until the pilot commands another mode.
+        """
+        if self.decision.action >= Action.LAND:
+            self._failsafe.release(state, flags, up_to=Action.IDLE if armed else Action.LAND)
+            self.decision = self._failsafe.update(now_s, state, flags)
+
     def refusal(self) -> str:
         """Return why a flight command must not be taken now, or ""."""
         if self.killed:
@@ -144,6 +155,11 @@ class Supervisor:
                 return self._pilot.manual.update(state, dt_s=dt_s)
             return IDLE
         decision = self._failsafe.update(now_s, state, flags)
+        if self.stands and Action.LAND <= decision.action < Action.IDLE:
+            lost, _, _ = decision.text.partition(":")
+            decision = Decision(
+                action=decision.action, text=f"{lost}: on the ground, it stays there"
+            )
         if decision.text != self.decision.text:
             self.say(decision.text or f"over: {self.decision.text}")
         self.decision = decision
@@ -185,6 +201,7 @@ class Supervisor:
             # A blip must not cost the rest of the way down its sight: land, in control.
             land = Land(state, ship=pilot.ship, pushed=True)
             pilot.enter(land, reason="attitude and height are known again")
+            self.say("attitude and height are known again: landing, until a mode is commanded")
             return
         if action == Action.NONE:
             pilot.resume(state)
@@ -198,6 +215,20 @@ class Supervisor:
             self.is_down(state) and action < Action.IDLE
         ):
             pilot.enter(self._remedy(action, state), reason=decision.text)
+
+    @property
+    def stands(self) -> bool:
+        """Whether it has come down and lies there, pressed on or idle."""
+        mode = self._pilot.flying
+        return self.armed and isinstance(mode, Land) and mode.stands
+
+    def may_stand(self, state: VehicleState) -> bool:
+        """Whether the ground may hold the ship, so that no push moves it.
+
+        So it may after a blind descent, until it is seen to sink as asked.
+        """
+        mode = self._pilot.flying
+        return self.is_down(state) or (isinstance(mode, Land) and mode.may_stand)
 
     def is_down(self, state: VehicleState) -> bool:
         """Whether it has landed: thrust holds a light one, and nothing else may let go of it."""

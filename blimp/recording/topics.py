@@ -96,12 +96,18 @@ class Message(NamedTuple):
 
 
 class Translator:
-    """Turns the records of one session's tape into messages; events and faults come out of it."""
+    """Turns the records of one session's tape into messages; events and faults come out of it.
+
+    is_timed: whether the time is known. A flight in lockstep begins at 0. Another one has the time
+    since its machine's boot, and its first record may be a command: it waits for a cycle.
+    """
 
     def __init__(self, session: Session) -> None:
         self.session = session
         self.t_s = 0.0  # of the last cycle, or status before the first
+        self.is_timed = session.lockstep
         self.armed = False
+        self._waiting: list[Command | Outcome] = []
         self._epoch_ns = int(session.epoch_s * NS)
         self._cycle = 0
         self._before: Snapshot | None = None
@@ -112,22 +118,35 @@ class Translator:
     def messages(self, kind: int, payload: bytes) -> Iterator[Message]:
         """Yield what a record stands for; nothing for one that cannot be read."""
         if kind == Kind.CYCLE and len(payload) == self._end + CYCLE_END.size:
+            t_s, number = CYCLE.unpack_from(payload)[:2]
+            yield from self._now(t_s, number)
             yield self._snapshot(payload)
         elif kind == Kind.INJECTED:
             yield self._message("/injected", payload)
         elif kind == Kind.MESSAGE:
             message = self._decode(payload)
             if isinstance(message, Snapshot):
-                self.t_s = message.t_s
+                yield from self._now(message.t_s, self._cycle + 1)
                 yield from self._changes(message)
                 self._before = message
                 yield self._message("/status", self._encode(_rounded_status(payload)))
+            elif self.is_timed:
+                yield self._mail(message, self._cycle + 1)
             else:
-                topic = "/command" if isinstance(message, Command) else "/outcome"
-                # A command acts in the cycle that is written next.
-                number = self._cycle + 1
-                fields = {"t_s": round(self.t_s, 4), "cycle": number, **_known(message)}
-                yield self._message(topic, self._encode(fields))
+                self._waiting.append(message)
+
+    def _now(self, t_s: float, next_cycle: int) -> Iterator[Message]:
+        """Take the time, and yield what has waited for one."""
+        self.t_s, self.is_timed = t_s, True
+        waiting, self._waiting = self._waiting, []
+        for message in waiting:
+            yield self._mail(message, next_cycle)
+
+    def _mail(self, message: Command | Outcome, cycle: int) -> Message:
+        """Return a command or an outcome. cycle: the one that is written next, where it acts."""
+        topic = "/command" if isinstance(message, Command) else "/outcome"
+        fields = {"t_s": round(self.t_s, 4), "cycle": cycle, **_known(message)}
+        return self._message(topic, self._encode(fields))
 
     def event(self, name: str, text: str, *, level: int = INFO) -> Message:
         """Return an event, at the time of the last record."""
@@ -141,7 +160,6 @@ class Translator:
     def _snapshot(self, payload: bytes) -> Message:
         values = CYCLE.unpack_from(payload)
         t_s, self._cycle = values[:2]
-        self.t_s = t_s
         numbers = [round(value, 4) for value in values[2:-1]]
         flags = values[-1]
         self.armed = bool(flags & ARMED)

@@ -187,7 +187,10 @@ class Recorder:
         try:
             found = list(translator.messages(kind, payload))
         except Exception as error:  # it would come again, and end every recorder after this one
-            found = [translator.event("unreadable", f"record of kind {kind}: {error}")]
+            text = f"record of kind {kind}: {error}"
+            found = [translator.event("unreadable", text)] if translator.is_timed else []
+            if not found:
+                _say(text)
         for message in found:
             if self._live is not None:
                 self._live.send(message)

@@ -87,7 +87,9 @@ def main(modules: str, *files: str) -> None:
     for name in modules.split(","):
         importlib.import_module(name)
     package = Path(blimp.__file__).parent
-    for path in (*package.rglob("*"), *map(Path, files)):
+    # Python does without its cache where it may not read it; root's imports may have written it.
+    found = [path for path in package.rglob("*") if "__pycache__" not in path.parts]
+    for path in (*found, *map(Path, files)):
         if not os.access(path, os.R_OK | (os.X_OK if path.is_dir() else 0)):
             sys.exit(f"{path} is not readable")
 

@@ -39,11 +39,12 @@ class Failure(msgspec.Struct, frozen=True, kw_only=True):
 
     def fits(self, airframe: Airframe) -> bool:
         """Whether this ship has what fails."""
-        devices = {device.name for device in airframe.device}
+        buses = {device.name: device.bus for device in airframe.device}
         outputs = airframe.thruster_names + airframe.servo_names
         return all(
-            (not fault.device or fault.device in devices)
+            (not fault.device or fault.device in buses)
             and (not fault.output or fault.output in outputs)
+            and (fault.kind != "bus_stuck" or buses[fault.device].startswith("i2c"))
             for fault in self.faults
         )
 

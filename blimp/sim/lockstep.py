@@ -245,6 +245,15 @@ class Lockstep(Closing):
         return self._ship.loop.armed
 
     @property
+    def accused(self) -> tuple[str, ...]:
+        """The outputs that the flight process says do not do what is commanded."""
+        return self._ship.loop.broken
+
+    def problems(self) -> tuple[str, ...]:
+        """Every reason why the flight process would refuse `arm` now."""
+        return self._ship.loop.problems()
+
+    @property
     def messages(self) -> tuple[str, ...]:
         """What the flight process has said lately."""
         return self.snapshot().messages
@@ -353,7 +362,7 @@ class Lockstep(Closing):
     def _settle(self) -> None:
         until_s = self.now_s + SETTLE_S
         self.step(1.0)
-        while self._ship.loop.problems() and self.now_s < until_s:
+        while self.problems() and self.now_s < until_s:
             self.step(0.1)
 
 

@@ -2,17 +2,19 @@
 
 A flight is flown once up to the moment of the failure, and from there once for each failure,
 in a fork of the process: the way there is most of a flight. The operator watches for a
-while, then sends `land` until the ship is down. A flight ends as soon as its outcome is
-clear. The seed sets wind direction, gusts and noise, and by `conditions` wind and heaviness.
+while, then sends `land` until the ship is down. As soon as the outcome of a flight is clear nobody
+touches the ship any more, and five minutes later it must still lie there. The seed sets wind
+direction, gusts and noise, and by `conditions` wind and heaviness.
 """
 
 import os
 from collections.abc import Callable, Iterator, Sequence
 from math import cos, hypot, inf, sin
+from multiprocessing import Pool
 
 import msgspec
 
-from blimp.airframe import Airframe
+from blimp.airframe import Airframe, Thruster
 from blimp.sim.atmosphere import GRAVITY_MPS2
 from blimp.sim.failures import Failure
 from blimp.sim.lockstep import Lockstep
@@ -27,6 +29,10 @@ LIMIT_S = 150.0  # after the failure
 AFTER_S = 6.0  # a light ship that was let go has risen by then
 HELD_S = 12.0  # on the ground under power: the ship has made up its mind
 LOOK_S = 0.2
+REST_S = 300.0  # it lies there; longer than what filters and checks take to change their mind
+IDLE_REST_S = 70.0  # the same of a truly heavy one: the last stage of a lost link comes at 60 s
+CAUGHT_M = 1.0
+ROSE_M = 0.3  # off the ground by more than a gust rocks a ship on its feet
 
 FLY_AWAY_M = 40.0
 FLY_UP_M = 15.0
@@ -34,6 +40,8 @@ TOUCHDOWN_MPS = 0.5
 DISARM_M = 0.3
 GROUND_M = 0.1
 BALANCED_KG = 0.0005  # neither light nor heavy
+HELD, RUNS = "held down, reported", "motors run on the ground"
+AT_REST = ("landed", "stopped", "on the ground, motors idle", HELD, RUNS)
 
 
 class Cell(msgspec.Struct, frozen=True, kw_only=True):
@@ -142,16 +150,36 @@ def conditions(seed: int) -> tuple[float, float]:
 
 
 def fly(
-    airframe: Airframe, *, modes: Sequence[str], failures: Sequence[Failure], seeds: Sequence[int]
+    airframe: Airframe,
+    *,
+    modes: Sequence[str],
+    failures: Sequence[Failure],
+    seeds: Sequence[int],
+    jobs: int = 1,
+    rest_s: float = REST_S,
 ) -> Iterator[Cell]:
-    """Fly every cell that this ship has the devices for."""
+    """Fly every cell that this ship has the devices for, in order, and look on for `rest_s`.
+
+    jobs: how many processes fly at once, each a mode of a seed with all its failures.
+    """
     fitting = [failure for failure in failures if failure.fits(airframe)]
-    for seed in seeds:
-        for mode in modes:
-            yield from _row(airframe, mode, fitting, seed)
+    rows = [(airframe, mode, fitting, seed, rest_s) for seed in seeds for mode in modes]
+    if jobs == 1:
+        for row in rows:
+            yield from _row(*row)
+        return
+    with Pool(jobs) as pool:
+        for cells in pool.imap(_whole_row, rows):
+            yield from cells
 
 
-def _row(airframe: Airframe, mode: str, failures: Sequence[Failure], seed: int) -> Iterator[Cell]:
+def _whole_row(row: tuple[Airframe, str, Sequence[Failure], int, float]) -> list[Cell]:
+    return list(_row(*row))
+
+
+def _row(
+    airframe: Airframe, mode: str, failures: Sequence[Failure], seed: int, rest_s: float
+) -> Iterator[Cell]:
     wind_mps, load = conditions(seed)
     with Lockstep(airframe, seed=seed, wind_mps=wind_mps) as ship:
         physics = ship.world.physics
@@ -164,13 +192,28 @@ def _row(airframe: Airframe, mode: str, failures: Sequence[Failure], seed: int) 
 
         early = [failure for failure in failures if failure.at_start]
         for failure in early:
-            yield _branch(_Flight(ship, mode, failure, seed, before=begin))
+            yield _branch(_Flight(ship, mode, failure, seed, before=begin, rest_s=rest_s))
         if len(early) < len(failures):
             begin()
             _flush(ship)
         for failure in failures:
             if not failure.at_start:
-                yield _branch(_Flight(ship, mode, failure, seed))
+                yield _branch(_Flight(ship, mode, failure, seed, rest_s=rest_s))
+
+
+def end_of(
+    ship: Lockstep, mode: str, failure: Failure, *, seed: int = 0,
+    before: Callable[[], None] | None = None,
+) -> Cell:  # fmt: skip
+    """Let the failure happen now, in this process, and look on to the end of the flight.
+
+    before: what is done after the failure, of one that is there at the start.
+    """
+    flight = _Flight(ship, mode, failure, seed, before=before)
+    try:
+        return flight.cell()
+    except Exception as error:  # the cell tells it, as a fork's does
+        return flight.broken(repr(error))
 
 
 def press_n(ship: Lockstep, failure: Failure) -> float:
@@ -200,11 +243,26 @@ def press_n(ship: Lockstep, failure: Failure) -> float:
         down_n = 0.0
         for thruster in airframe.thruster:
             angle = fixed.get(thruster.tilted_by, 0.1 * tenth) if thruster.tilted_by else 0.0
-            down = cos(angle) * thruster.axis[2] - sin(angle) * thruster.axis[0]
+            down = _down(thruster, angle)
             pushes = [thruster.max_thrust_n * down, -thruster.reverse_thrust_n * down]
             down_n += fixed[thruster.name] * down if thruster.name in fixed else max(pushes)
         best_n = max(best_n, down_n)
     return best_n
+
+
+def pushes_n(ship: Lockstep) -> float:
+    """Return what the thrusters now push this ship down with, level, N."""
+    airframe, physics = ship.airframe, ship.world.physics
+    angles = dict(zip(airframe.servo_names, physics.servo_angles_rad, strict=True))
+    return sum(
+        thrust_n * _down(thruster, angles.get(thruster.tilted_by, 0.0))
+        for thruster, thrust_n in zip(airframe.thruster, physics.thrusts_n, strict=True)
+    )
+
+
+def _down(thruster: Thruster, tilt_rad: float) -> float:
+    """Return the share of its thrust that points down in a level ship."""
+    return cos(tilt_rad) * thruster.axis[2] - sin(tilt_rad) * thruster.axis[0]
 
 
 def _flush(ship: Lockstep) -> None:
@@ -235,6 +293,46 @@ def _branch(flight: "_Flight") -> Cell:
     return msgspec.json.decode(answer, type=Cell)
 
 
+class Rest:
+    """The time after a flight, when nobody touches the ship: it must stay on the ground."""
+
+    def __init__(self, ship: Lockstep, look: Callable[[], None] = lambda: None) -> None:
+        """look: called whenever it is looked at."""
+        self._ship, self._look = ship, look
+
+    def until_its_end(self, outcome: str, rest_s: float = REST_S) -> str:
+        """Look on at a ship that lies on the ground, and return what became of `outcome`.
+
+        Heavy by its true weight it rises by its motors alone. Disarmed it needs no looking on;
+        armed, motors idle, as long as what may start them takes: filters, checks and failsafes.
+        """
+        ship, physics = self._ship, self._ship.world.physics
+        heavy, lift_n = physics.heaviness_kg > BALANCED_KG, -GRAVITY_MPS2 * physics.heaviness_kg
+        if outcome not in AT_REST or (heavy and not ship.armed):
+            return outcome
+        began_s = ship.now_s
+        end_s = began_s + (min(IDLE_REST_S, rest_s) if heavy else rest_s)
+        pushed_ns = 0.0  # newtons times seconds
+        while ship.now_s < end_s:
+            ship.step(LOOK_S)
+            self._look()
+            rested_s = ship.now_s - began_s
+            if any(ship.world.electronics.throttles()):
+                end_s = began_s + rest_s
+            pushed_ns += LOOK_S * pushes_n(ship)
+            height_m = physics.height_above_ground_m
+            # Armed on its pad it holds itself where it rose to: nobody landed it there.
+            caught = height_m < CAUGHT_M and ship.snapshot().mode == "HOLD"
+            if height_m > ROSE_M and not caught:
+                return f"{outcome}; rose after {rested_s:.0f} s"
+            if hypot(*ship.truth.position_ned_m[:2]) > FLY_AWAY_M:
+                return f"{outcome}; carried off within {rested_s:.0f} s"
+        mean_n = pushed_ns / (ship.now_s - began_s)
+        if outcome == HELD and mean_n < lift_n:
+            return f"{outcome}; by {mean_n:.3f} N of thrust, of {lift_n:.3f} N of lift"
+        return outcome
+
+
 class _Flight:
     """One ship from the failure to its end."""
 
@@ -245,7 +343,9 @@ class _Flight:
         failure: Failure,
         seed: int,
         before: Callable[[], None] | None = None,
+        rest_s: float = REST_S,
     ) -> None:
+        self._rest_s = rest_s
         self.ship = ship
         self._mode = mode
         self._failure = failure
@@ -278,7 +378,8 @@ class _Flight:
                 if sent.armed and sent.mode != "LAND":
                     ship.command("land", check=False)
             outcome = self._ended(ship.now_s - began_s)
-        return self._cell_of(outcome)
+        rest = Rest(ship, look=self._look)
+        return self._cell_of(rest.until_its_end(outcome, self._rest_s))
 
     def _look(self) -> None:
         ship = self.ship
@@ -313,10 +414,10 @@ class _Flight:
         if self._idle_s > HELD_S:
             return "on the ground, motors idle"
         if self._powered_s > HELD_S + AGAIN_S and any("light" in m for m in ship.messages):
-            return "held down, reported"
+            return HELD
         if flown_s < LIMIT_S:
             return ""
-        return "motors run on the ground" if self._powered_s else "still in the air"
+        return RUNS if self._powered_s else "still in the air"
 
     def _cell_of(self, outcome: str) -> Cell:
         physics = self.ship.world.physics
@@ -329,14 +430,14 @@ class _Flight:
             was_light and not (restarted and self._mode == "pad" and self._high_m < GROUND_M)
         )
         light = physics.heaviness_kg < -BALANCED_KG
-        bad = ("flown away", "let go, still in the air", "still in the air")
+        bad = outcome not in AT_REST
         safe = (
-            outcome not in bad
+            not bad
             and not let_go
             and self._hard_mps <= TOUCHDOWN_MPS
-            and (light or outcome != "motors run on the ground")
+            and (light or outcome != RUNS)
         )
-        if outcome in bad and self._press_n + physics.heaviness_kg * GRAVITY_MPS2 < 0.0:
+        if bad and self._press_n + physics.heaviness_kg * GRAVITY_MPS2 < 0.0:
             outcome += ": no thrust is left that could push it down"
         return Cell(
             mode=self._mode,

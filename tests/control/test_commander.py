@@ -3,9 +3,11 @@
 from math import inf, nan
 from typing import Any
 
+import msgspec
 import pytest
 
 from blimp.control.commander import HANDLERS
+from blimp.control.modes.land import Land
 from blimp.types import Command, Outcome, OutcomeState
 from tests.control.parts import Bench
 
@@ -332,6 +334,20 @@ def test_disarm_is_for_the_ground() -> None:
     ship.run(2.0)
     assert ship.tell("disarm").state is DONE
     assert ship.tell("disarm").state is DONE  # it is what was asked for already
+
+
+def test_a_person_may_disarm_a_ship_held_down_whatever_its_height_says() -> None:
+    """Asked to secure it, then disarm, the person was refused: "in the air at 1.0 m"."""
+    ship = flying()
+    pilot = ship.loop._pilot
+    light = msgspec.structs.replace(pilot.ship, heaviness_kg=lambda: -0.006, weighed=lambda: True)
+    land = Land(ship.loop.state, ship=light, down=True)
+    pilot.enter(land, reason="test")
+    ship.run(0.1)
+    assert land.held
+    assert "secure the ship, then disarm" in ship.snapshot().messages[-1]
+    assert not ship.loop.state.on_ground  # by its height
+    assert ship.tell("disarm").state is DONE
 
 
 # --- flying --------------------------------------------------------------------------------------

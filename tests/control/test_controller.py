@@ -9,7 +9,7 @@ from blimp.control.controller import Controller
 from blimp.control.swing import SwingDamper
 from blimp.control.wind import WindObserver
 from blimp.rotation import from_euler, wrap_pi
-from blimp.types import Setpoint, VehicleState, Wrench
+from blimp.types import EstimateHealth, QuantityHealth, Setpoint, VehicleState, Wrench
 from tests.control.parts import GRAVITY_MPS2, at, gtmab, twin
 
 SHIP = twin()
@@ -41,6 +41,15 @@ def test_at_its_place_a_ship_asks_for_its_heaviness_alone() -> None:
     heaviness_n = SHIP.mass.heaviness_kg * GRAVITY_MPS2
     assert wrench.force_body_n == pytest.approx((0.0, 0.0, -heaviness_n), abs=1e-9)
     assert wrench.torque_body_nm == (0.0, 0.0, 0.0)
+
+
+def test_a_propeller_weaker_in_reverse_lifts_by_all_that_it_has() -> None:
+    control = Controller(
+        airframe=SHIP, force_limit_n=LIMIT_N, yaw_limit_nm=YAW_LIMIT_NM, heave_n=(0.9, 1.6)
+    )
+    up = ask(control, at(0.0, 0.0, 0.0), Setpoint(velocity_ned_mps=(0.0, 0.0, -9.0)))
+    down = ask(control, at(0.0, 0.0, 9.0), Setpoint(velocity_ned_mps=(0.0, 0.0, 9.0)))
+    assert (up.force_body_n[2], down.force_body_n[2]) == (-1.6, 0.9)
 
 
 def test_a_place_to_the_north_is_ahead_or_to_the_left_by_heading() -> None:
@@ -334,3 +343,52 @@ def test_a_swing_is_damped_in_the_air_and_not_against_the_sticks() -> None:
     assert ahead_n(up, place) < ahead_n(down, place) - 0.004
     sticks = Setpoint(thrust_body=(0.0, 0.0, 0.0))
     assert ahead_n(up, sticks) == 0.0
+
+
+def sinking(age_s: float, *, attitude_valid: bool = False) -> VehicleState:
+    """Said to hang where it was when its sensors fell silent: the estimate stands still."""
+    health = EstimateHealth(height=QuantityHealth(age_s=age_s))
+    return at(0.0, 0.0, 2.0, health=health, attitude_valid=attitude_valid)
+
+
+def test_a_height_that_nothing_measures_weighs_nothing_and_is_not_flown_by() -> None:
+    """With the bus stuck a GT-MAB felt 3 g lighter within 2 s, and hit the ground at 0.7 m/s."""
+    control, down = controller(), Setpoint(velocity_ned_mps=(0.0, 0.0, 0.2))
+    weight_kg = SHIP.mass.heaviness_kg
+    pushed = Wrench(force_body_n=(0.0, 0.0, 0.3))
+    for k in range(200):
+        wrench = ask(control, sinking(0.5 + 0.01 * k), down, achieved=pushed)
+    assert control.felt_kg == weight_kg
+    drag_n = 0.0955 * 0.2 + 1.164 * 0.2**2
+    least_n = GRAVITY_MPS2 * (weight_kg - FELT * AIR_DENSITY_KGM3 * SHIP.hull.volume_m3)
+    assert wrench.force_body_n[2] == pytest.approx(drag_n - least_n, abs=1e-3)
+    for k in range(200):  # the accelerometer carries the climb on; it weighs nothing all the same
+        wrench = ask(control, sinking(0.5 + 0.01 * k, attitude_valid=True), down, achieved=pushed)
+    assert control.felt_kg == weight_kg
+    assert wrench.force_body_n[2] > 2.0 * (drag_n - least_n)  # a loop, with what it does not see
+
+
+def test_what_is_felt_in_the_moment_the_height_fails_is_not_the_ships_weight() -> None:
+    """An accelerometer that fails with it felt 86 g light: pushed so, a twin hit the ground."""
+    control, level = controller(), Setpoint(position_ned_m=(0.0, 0.0, -2.0))
+    for _ in range(1500):  # weighs itself
+        ask(control, at(0.0, 0.0, 2.0), level)
+    assert control.weighed_kg == pytest.approx(0.0, abs=1e-4)
+    for k in range(50):  # 1 m/s² up, by a wrong accelerometer
+        ask(control, at(0.0, 0.0, 2.0, velocity_ned_mps=(0.0, 0.0, -0.01 * k)), level)
+    assert control.felt_kg < -0.04
+    assert control.least_kg > -0.006
+    for _ in range(1000):  # light for long: it has lost ballast
+        pushed = Wrench(force_body_n=(0.0, 0.0, 0.4))
+        ask(control, at(0.0, 0.0, 2.0), Setpoint(), achieved=pushed)
+    assert control.least_kg < -0.03
+
+
+def test_a_press_onto_the_ground_is_all_there_is_and_weighs_nothing() -> None:
+    control = controller()
+    pressed = Setpoint(position_ned_m=(3.0, 3.0, 0.3), press_n=0.36)
+    for k in range(500):
+        wander = at(0.0, 0.0, 0.01 * k, velocity_ned_mps=(0.2, 0.0, -0.1))
+        wrench = ask(control, wander, pressed, achieved=Wrench(force_body_n=(0.0, 0.0, 0.36)))
+    assert wrench == Wrench(force_body_n=(0.0, 0.0, 0.36))
+    assert control.felt_kg == SHIP.mass.heaviness_kg

@@ -163,3 +163,24 @@ def test_baro_height_follows_the_standard_atmosphere() -> None:
 @pytest.mark.parametrize("pressure", [0.0, -1.0, float("nan"), float("inf"), 2e5])
 def test_an_impossible_pressure_is_not_a_height(pressure: float) -> None:
     assert isnan(baro_height_m(pressure, 15.0, 101325.0))
+
+
+def test_on_the_ground_a_height_that_nothing_measures_stays_and_is_corrected_at_once() -> None:
+    """A light ship is pressed onto the ground, its ranger blind there: it drifted to 8 m."""
+    filter = HeightFilter()
+    for k in range(200):
+        filter.predict(0.0, 0.01)
+        filter.update_ranger(0.3, 0.01 * k)
+    now_s = 2.0
+    for _ in range(6000):  # a bias of 0.05 m/s² left, for a minute
+        now_s += 0.01
+        filter.predict(0.05, 0.01)
+        filter.stand(now_s)
+    assert abs(filter.height_m) <= 0.1
+    assert not filter.valid(now_s)
+    for _ in range(100):  # it has come off
+        now_s += 0.01
+        filter.predict(0.0, 0.01)
+        filter.update_ranger(0.8, now_s)
+        filter.stand(now_s)
+    assert filter.height_m == pytest.approx(0.8, abs=0.1)

@@ -317,8 +317,9 @@ def test_what_is_broken_is_left_out_and_the_others_make_up_for_it(thrust_n: floa
     assert mixer.achieved.force_body_n[0] == pytest.approx(0.2, abs=0.06)
     assert mixer.achieved.torque_body_nm[2] == pytest.approx(0.0, abs=0.06)
     assert (mixer.sways, round(mixer.left_over, 1)) == (False, 0.5)
+    assert not mixer.straight  # the tail that balances one propeller pushes aside
     mixer.leave_out({})
-    assert (mixer.sways, mixer.left_over) == (True, 1.0)
+    assert (mixer.sways, mixer.straight, mixer.left_over) == (True, True, 1.0)
     whole = Mixer(airframe=twin())
     assert mixer.limit_n(0) == whole.limit_n(0)
     assert mixer.allocate(wish, dt_s=0.01).motors[1] != 0.0

@@ -1,4 +1,5 @@
 from math import pi, radians
+from typing import Any
 
 import msgspec
 import pytest
@@ -349,9 +350,104 @@ def test_a_ship_held_down_is_never_pushed_up_however_deep_it_believes_to_be() ->
     for altitude_m in (0.0, -0.2, -0.5, -8.0):
         sinks = at(1.0, 1.0, altitude_m, velocity_ned_mps=(0.0, 0.0, 0.4))
         setpoint = land.update(sinks, dt_s=DT_S)
-        down_m, push = setpoint.position_ned_m[2], setpoint.thrust_body[2]
-        assert push is not None or (down_m is not None and down_m > -altitude_m)
-        assert push is None or push > 0.0
+        assert setpoint.press_n is not None
+        assert setpoint.press_n > 0.006 * 9.8  # more than its lift
+
+
+def held(**ship: Any) -> Land:
+    """A twin 6 g light that has touched down."""
+    land = Land(
+        at(1.0, 1.0, 3.0), ship=msgspec.structs.replace(a_ship(heaviness_kg=-0.006), **ship)
+    )
+    descend(land, seconds=60.0)
+    assert land.held
+    return land
+
+
+def stand(land: Land, seconds: float, altitude_m: float = 0.0) -> Setpoint:
+    for _ in range(round(seconds / DT_S)):
+        setpoint = land.update(at(1.0, 1.0, altitude_m), dt_s=DT_S)
+    return setpoint
+
+
+def test_a_ship_held_down_says_by_how_much_and_for_how_long() -> None:
+    land = held(push_n=lambda: 1.0, pushes_n=lambda: 0.34, lasts_s=lambda: 3600.0)
+    press_n = stand(land, 5.0).press_n
+    assert press_n == pytest.approx(0.006 * 9.81 + 0.3, abs=0.01)  # its lift and a margin
+    assert "held down by thrust of 0.34 N for about 60 min of its battery" in land.note
+
+
+def test_a_thrust_that_is_not_given_holds_nothing_down_and_is_not_said_to() -> None:
+    """The lift motor was left out as broken: 0.0 N, and "held down by thrust" for minutes."""
+    land = held(pushes_n=lambda: 0.0)
+    assert "held down by thrust" in land.note  # what is about to be done
+    stand(land, 5.0)
+    assert "cannot be held down: thrust gives 0 N and it lifts 0.059 N" in land.note
+    unknown = held(pushes_n=lambda: None)  # broken, it is said, and driven all the same
+    stand(unknown, 5.0)
+    assert "held" not in unknown.note
+    assert "said to be broken" in unknown.note
+
+
+def test_a_ship_that_comes_off_the_ground_is_pressed_harder() -> None:
+    land = held()
+    before_n = stand(land, 1.0).press_n
+    assert stand(land, 1.0, altitude_m=0.4).press_n is None  # flown down, at a speed
+    after_n = stand(land, 1.0).press_n
+    assert before_n is not None
+    assert after_n == pytest.approx(1.5 * before_n)
+
+
+def test_a_height_that_wanders_with_the_weather_is_no_rise() -> None:
+    """Pressed with all there is after two minutes, a ship emptied its battery for nothing."""
+    land = held()
+    press_n = stand(land, 1.0).press_n
+    for k in range(300):
+        assert stand(land, 1.0, altitude_m=0.001 * k).press_n == press_n
+    assert stand(land, 1.0, altitude_m=0.6).press_n is None
+
+
+def test_a_ship_that_no_thrust_brings_down_says_so() -> None:
+    ship = msgspec.structs.replace(a_ship(heaviness_kg=-0.15), push_n=lambda: 1.2)
+    land = Land(at(1.0, 1.0, 3.0), ship=ship)
+    assert land.note == ""
+    stand(land, 5.0, altitude_m=3.0)
+    assert "cannot be brought down" in land.note
+    assert "with 1.2 N at the most, and it lifts 1.5 N" in land.note
+    assert not land.done
+
+
+def test_a_push_that_drives_over_the_ground_is_no_more_than_its_feet_grip() -> None:
+    """Its tilt servo stayed at 28 degrees: pressed by 0.5 N it drove 40 m through the hall."""
+    land = held(grips_n=lambda: 0.2)
+    assert stand(land, 10.0).press_n == 0.2
+    slides = held(grips_n=lambda: 0.01)  # but no less than what holds it down
+    assert stand(slides, 10.0).press_n == pytest.approx(1.25 * 0.006 * 9.807, abs=1e-3)
+
+
+def test_a_jump_of_the_estimate_on_trial_is_no_rise() -> None:
+    """A ship 34 g heavy "rose" by 0.1 m for a moment, and was held down for good."""
+    land = Land(at(1.0, 1.0, 3.0), ship=a_ship(heaviness_kg=0.0003))
+    state, _ = descend(land, seconds=25.0)
+    for k in range(450):
+        jumps = k % 60 < 8
+        mps = -0.12 if jumps else 0.0
+        state = at(1.0, 1.0, 0.12 if jumps else 0.0, velocity_ned_mps=(0.0, 0.0, mps))
+        assert land.update(state, dt_s=DT_S).idle
+        assert not land.held
+
+
+def test_numbers_that_hardly_change_are_not_reported_again() -> None:
+    lasts_s = [3600.0]
+    land = held(pushes_n=lambda: 0.34, lasts_s=lambda: lasts_s[0])
+    stand(land, 5.0)
+    before = land.note
+    lasts_s[0] = 3000.0
+    stand(land, 5.0)
+    assert land.note == before
+    lasts_s[0] = 1800.0
+    stand(land, 5.0)
+    assert "30 min" in land.note
 
 
 def test_a_sensor_that_says_not_down_keeps_the_ship_armed_and_is_named() -> None:
@@ -380,13 +476,19 @@ def test_a_blind_descent_ends_idle_for_a_heavy_ship_and_never_for_a_light_one() 
     assert not light.update(blind, dt_s=DT_S).idle
     assert not unknown.update(blind, dt_s=DT_S).idle
     assert "estop" in light.note
+    press_n = light.update(blind, dt_s=DT_S).press_n  # for good, by more than it may lift
+    assert press_n is not None
+    assert press_n > 0.005 * 9.81 + 0.1
+    assert light.update(at(0.0, 0.0, 3.0), dt_s=DT_S).press_n is None  # it sees again
 
 
 def test_the_last_stage_idles_and_pushes_only_what_rises_without_thrust() -> None:
     mode = Idle(ship=a_ship())
     rising = at(0.0, 0.0, 5.0, velocity_ned_mps=(0.0, 0.0, -0.3))
     assert mode.update(rising, dt_s=20.0).idle
+    assert "motors idle" in mode.note
     assert not mode.update(rising, dt_s=6.0).idle
+    assert "it is light: pushed down" in mode.note  # no longer "motors idle"
     slowly = Idle(ship=a_ship())  # whose climb as estimated swings about a tenth
     for k in range(60):
         mps = -0.03 if k % 4 == 0 else -0.12

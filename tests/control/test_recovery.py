@@ -172,6 +172,27 @@ def test_an_arm_gives_it_back_to_its_pilot_and_a_stop_ends_it() -> None:
         assert ship.world.outputs_safe
 
 
+def test_a_crash_does_not_undo_a_stop() -> None:
+    """Nor does an hour: only an arm does."""
+    with Lockstep("twin", seed=5, bench=True) as ship:
+        ship.command("estop")
+        for down_s in (0.5, 3600.0):
+            ship.crash(down_s=down_s)
+            ship.step(1.0)
+            assert ship.snapshot().killed
+            refused = ship.command("motor", check=False, name="tail", percent=20.0, seconds=5.0)
+            assert (refused.state, refused.reason) == (
+                OutcomeState.REFUSED, "killed: send arm first"
+            )  # fmt: skip
+            ship.step(1.0)
+            assert ship.world.outputs_safe
+        assert ship.command("arm", force=True).state is OutcomeState.DONE
+        assert not ship.snapshot().killed
+        ship.crash(down_s=1.0)
+        ship.step(1.0)
+        assert not ship.snapshot().killed
+
+
 @pytest.mark.slow
 def test_one_that_crashes_on_the_way_down_goes_on_coming_down() -> None:
     with Lockstep(LIGHT, seed=6) as ship:

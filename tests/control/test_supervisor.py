@@ -252,6 +252,60 @@ def test_a_blind_descent_ends_as_a_landing_in_control_once_the_ship_sees_again()
     )
 
 
+def test_a_landing_for_a_lost_height_ends_as_the_pilot_says_once_it_is_back() -> None:
+    ship, _ = on_a_leg()
+    ship.sensors.cut = {"baro", "ranger"}
+    ship.run(2.5)
+    assert ship.snapshot().failsafe == "height lost: blind descent"
+    assert ship.tell("hold").state is OutcomeState.REFUSED
+    ship.sensors.cut.clear()
+    ship.run(0.5)
+    assert "landing, until a mode is commanded" in ship.snapshot().messages[-1]
+    ship.run(5.0)
+    assert ship.snapshot().mode == "LAND"  # nobody said otherwise
+    assert ship.tell("hold").state is OutcomeState.DONE
+    ship.run(20.0)
+    assert ship.snapshot().mode == "HOLD"
+
+
+def test_a_landing_for_an_output_ends_as_the_pilot_says_once_nothing_is_accused() -> None:
+    """It was latched until an arm, and an arm in the air does nothing: only a restart helped."""
+    ship, _ = on_a_leg()
+    ship.loop._effect.broken = ("tail",)
+    ship.run(1.0)
+    text = "an output does not do what is commanded: landing"
+    assert ship.snapshot().failsafe == text
+    assert text in ship.tell("hold").reason
+    ship.loop._effect.broken = ()  # it was accused wrongly
+    ship.run(1.0)
+    assert ship.snapshot().failsafe == text  # that alone ends nothing
+    assert ship.tell("hold").state is OutcomeState.DONE
+    ship.run(1.0)
+    assert (ship.snapshot().mode, ship.snapshot().failsafe) == ("HOLD", "")
+
+
+def test_motors_that_idle_until_an_arm_run_after_an_arm_if_the_cause_is_gone() -> None:
+    pilot = Pilot(ship=a_ship())
+    supervisor = Supervisor(
+        pilot=pilot, failsafe=Failsafe(airframe=twin()), bench=False, on_landed=lambda: None
+    )
+    up = at(altitude_m=8.0)
+    supervisor.arm(up)
+    astray = Flags(heavy=True, astray=True)
+    supervisor.decide(up, astray, now_s=1.0, dt_s=0.02)
+    assert (
+        supervisor.refusal()
+        == "failsafe in force: an output goes astray: motors asleep until an arm"
+    )
+    for flags, armed in ((astray, True), (Flags(), False)):
+        supervisor.review(up, flags, now_s=2.0, armed=armed)
+        assert supervisor.refusal()
+        assert supervisor.decide(up, flags, now_s=2.0, dt_s=0.02).idle
+    supervisor.review(up, Flags(), now_s=3.0, armed=True)
+    assert supervisor.refusal() == ""
+    assert supervisor.decide(up, Flags(), now_s=3.0, dt_s=0.02).idle  # until a mode is commanded
+
+
 def test_a_blip_of_the_height_does_not_end_the_push_on_a_light_ship() -> None:
     """It began a new landing, which forgot what the old one knew, and let go."""
     pilot = Pilot(ship=a_ship(heaviness_kg=-0.006))

@@ -103,7 +103,8 @@ def test_without_the_extra_it_is_reported_and_nothing_is_stopped(
     where: list[str], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setenv("BLIMP_TRACE_FILE", "/dev/null")
-    monkeypatch.setitem(sys.modules, "blimp.queue.observability.tracing", None)  # as if it were not
+    monkeypatch.delitem(sys.modules, "blimp.queue.observability.tracing", raising=False)
+    monkeypatch.setitem(sys.modules, "opentelemetry.sdk.trace", None)  # as if it were not there
     assert run([*where, "ping"]) == 0
     assert install_hint("trace") in capsys.readouterr().err
 

@@ -49,11 +49,15 @@ def last_release(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
     packed = subprocess.run(archive, capture_output=True, check=True).stdout
     subprocess.run(["tar", "-x", "-C", str(directory)], input=packed, check=True)
     # PYTHONSAFEPATH: `python -m` would import from the current directory, which is this code's.
-    return {"PYTHONPATH": str(directory), "PYTHONSAFEPATH": "1"}
+    # PYTHONWARNINGS: it was written for the Pythons of its day; its warnings stay.
+    return {"PYTHONPATH": str(directory), "PYTHONSAFEPATH": "1", "PYTHONWARNINGS": "default"}
 
 
 @pytest.fixture
 def stack(request: pytest.FixtureRequest) -> Iterator[RunningStack]:
+    if request.param and sys.version_info >= (3, 14):
+        if find_last_release() == BEFORE_THE_FIRST_TAG:
+            pytest.skip("NOT RUN: the last release cannot simulate a serial port on this Python")
     running = RunningStack(environment=request.param and request.getfixturevalue(request.param))
     yield running
     running.close()

@@ -1,5 +1,7 @@
 """The on-board configuration: read, checked, and taken by the command line."""
 
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -72,3 +74,32 @@ def test_the_environment_goes_before_it(monkeypatch: pytest.MonkeyPatch, tmp_pat
 def test_a_missing_file_is_an_error(tmp_path: Path) -> None:
     with pytest.raises(BlimpError, match="No such file"):
         read_configuration(tmp_path / "none.toml")
+
+
+UNITS = (("fly",), ("worker",), ("relay",), ("log", "record"))
+NEWER, ONE_KEY = "config_version = 2", 'vehicle = "Twin 1"'
+
+
+@pytest.mark.parametrize(
+    ("command", "text", "status"),
+    [
+        *[(command, NEWER, 2) for command in UNITS],
+        (("worker",), ONE_KEY, 2),
+        (("worker",), 'airframe = "twim"', 2),
+        (("worker",), 'airframe = "/nonexistent/ship.toml"', 1),
+        (("worker",), None, 1),
+    ],
+)
+def test_what_no_restart_cures_has_the_status_of_a_wrong_command_line(
+    command: tuple[str, ...], text: str | None, status: int, tmp_path: Path
+) -> None:
+    """A unit is restarted unless it ended with 2: a file that is missing may come back."""
+    path = tmp_path / "ship.toml"
+    if text is not None:
+        path.write_text(text)
+    ended = subprocess.run(
+        [sys.executable, "-m", "blimp", *command, "--config", path, "--runtime-dir", tmp_path],
+        capture_output=True, text=True, check=False, timeout=60,
+    )  # fmt: skip
+    assert (ended.returncode, ended.stdout) == (status, "")
+    assert len(ended.stderr.splitlines()) == 1, ended.stderr

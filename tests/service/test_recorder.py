@@ -36,9 +36,10 @@ SESSION = Session(
 class Flight:
     """A flight loop's face towards the tape, and its tape."""
 
-    def __init__(self, ring: Ring, session: Session = SESSION) -> None:
+    def __init__(self, ring: Ring, session: Session = SESSION, *, up_s: float = 0.0) -> None:
         self.armed = True
-        self.state = VehicleState(t_s=0.0)
+        self._up_s = up_s  # of the machine when the flight process starts: its clock begins there
+        self.state = VehicleState(t_s=up_s)
         self.setpoint = Setpoint(position_ned_m=(1.0, None, -2.0))
         self._number = 0
         self._tape = Tape(session, write=ring.write)
@@ -47,7 +48,7 @@ class Flight:
     def fly(self, cycles: int) -> None:
         for _ in range(cycles):
             self._number += 1
-            self.state = VehicleState(t_s=self._number / 100)
+            self.state = VehicleState(t_s=self._up_s + self._number / 100)
             values = {"left": 0.5, "right": -0.5}
             self._tape.cycle(self, values, number=self._number, step_s=0.001)
 
@@ -244,6 +245,38 @@ def test_a_new_flight_process_begins_a_new_log(rig: Rig) -> None:
             assert log.complete
             boots.append(log.session.boot_id)
     assert boots == ["b1", "b2"]
+
+
+def test_a_command_before_the_first_cycle_has_the_time_of_that_cycle(rig: Rig) -> None:
+    """Until a cycle is read nobody knows how long the machine is up: 0 would add all of it."""
+    rig.fly(1.0)
+    again = msgspec.structs.replace(SESSION, boot_id="b2")
+    rig.flight = Flight(rig.ring, again, up_s=28_341.0)
+    for number in ("c1", "c2"):
+        rig.flight.say(Command(id=number, name="ping"))
+        rig.flight.say(Outcome(id=number, state=OutcomeState.DONE))
+        rig.ring.write(Kind.MESSAGE, b"no message")
+        rig.fly(1.5)
+        rig.recorder.finish()
+        rig.start()  # with a translator that has seen no cycle of this flight process
+    logs = [entry.path for entry in rig.directory.logs()]
+    assert len(logs) == 3
+    for path, cycle in zip(logs[1:], (1, 151), strict=True):
+        with open_recording(path) as log:
+            assert 1.0 < log.duration_s < 2.0
+            for topic in ("/command", "/outcome"):
+                (entry,) = log.entries({topic})
+                assert entry.data["cycle"] == cycle
+                assert entry.data["t_s"] == pytest.approx(28_341.0 + cycle / 100, abs=0.011)
+
+
+def test_a_ship_that_stands_is_recorded_whole_until_it_is_idle(rig: Rig) -> None:
+    rig.flight = Flight(rig.ring, SESSION, up_s=28_341.0)
+    rig.flight.armed = False
+    rig.flight.say(Command(id="c1", name="ping"))
+    rig.fly(IDLE_S / 2)
+    rig.recorder.finish()
+    assert rig.cycles() == list(range(1, rig.flight._number + 1))
 
 
 def test_a_log_has_only_a_share_of_the_bound(tmp_path: Path) -> None:

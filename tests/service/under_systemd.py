@@ -226,7 +226,10 @@ class System:
         return bool(self.ground("ping")["state"] == "SUCCESS")
 
     def systemctl(self, *words: str) -> str:
-        return _output(["systemctl", *words])
+        try:
+            return _output(["systemctl", *words])
+        except AssertionError as error:
+            raise AssertionError(f"{error}{self.journal('blimp-*')[-4000:]}") from None
 
     def journal(self, unit: str) -> str:
         return _output(["journalctl", "--no-pager", "--output=short-precise", f"--unit={unit}"])

@@ -1,5 +1,6 @@
 """The output-effect check on a ship that is well: it must stay silent."""
 
+import re
 from collections.abc import Sequence
 from math import atan2, degrees, nan
 
@@ -197,6 +198,15 @@ def test_what_the_ground_holds_down_is_not_said_to_do_nothing() -> None:
         assert ship.messages[-1].endswith("secure the ship, then disarm")
         assert named(ship.messages) == []
         assert physics.thrusts_n[-1] < -0.02
+        ship.step(60.0)  # its ranger is blind on the ground: nothing measures height
+        assert named(ship.messages) == []
+        assert abs(ship.snapshot().altitude_m) <= 0.1
+        assert ship.truth.altitude_m < 0.05
+        assert -0.08 < physics.thrusts_n[-1] < -0.06  # its lift of 0.007 N, and the margin
+        held = re.search("held down by thrust of 0.067 N for about ([0-9]+) min", ship.messages[-1])
+        assert held is not None
+        assert 75 <= int(held[1]) <= 100  # 0.5 Ah, and 0.33 to 0.36 A
+        assert "height lost: on the ground, it stays there" in ship.messages
 
 
 def test_a_ship_held_down_names_nothing_when_its_height_drifts_up() -> None:

@@ -8,7 +8,8 @@ from typer.testing import CliRunner
 from blimp import airframe as airframes
 from blimp.cli import app
 from blimp.sim.failures import BY_NAME, FAILURES
-from blimp.sim.matrix import LOADS, WINDS_MPS, conditions, fly
+from blimp.sim.lockstep import Lockstep
+from blimp.sim.matrix import AT_REST, LOADS, REST_S, WINDS_MPS, Rest, conditions, fly
 
 FIELDS = (
     "mode", "failure", "seed", "safe", "outcome", "max_distance_m", "max_altitude_m",
@@ -25,6 +26,19 @@ def test_cells_come_as_json_lines_with_the_fields_promised() -> None:
     assert [cell["failure"] for cell in cells] == ["none", "ranger-dead"]
     assert all(cell["safe"] and cell["motors_stopped"] for cell in cells)
     assert answer.exit_code == 0
+
+
+@pytest.mark.flight
+def test_two_processes_fly_the_same_cells_in_the_same_order() -> None:
+    some = [BY_NAME[name] for name in ("none", "light-5")]
+    gtmab = airframes.load("gtmab")
+    alone, together = (
+        list(fly(gtmab, modes=["pad"], failures=some, seeds=[1, 2], jobs=jobs)) for jobs in (1, 2)
+    )
+    assert together == alone
+    assert [(cell.seed, cell.failure) for cell in alone] == [
+        (seed, name) for seed in (1, 2) for name in ("light-5", "none")
+    ]
 
 
 # Each ended otherwise before its cure: flown away, motors running on the ground, a light ship let
@@ -50,16 +64,48 @@ IDLE = ("mains-full", "mains-reverse", "i2c-stuck", "height-dead")  # motors mus
 def test_a_sample_of_the_cells_is_safe(row: str) -> None:
     mode, _, seed = row.partition("/")
     failures = [BY_NAME[name] for name in SAMPLE[row].split(",")]
-    cells = list(fly(airframes.load("twin"), modes=[mode], failures=failures, seeds=[int(seed)]))
+    # A minute at rest, for the tests' time; `blimp sim matrix` looks on for five.
+    twin, seeds, rest_s = airframes.load("twin"), [int(seed)], 60.0
+    cells = list(fly(twin, modes=[mode], failures=failures, seeds=seeds, rest_s=rest_s))
     assert len(cells) == len(failures)
     assert [cell for cell in cells if not cell.safe] == []
     running = [cell for cell in cells if cell.failure in IDLE and not cell.motors_stopped]
     assert running == [] or seed != "1"  # a light ship is held down by what still works
     if row == "land/1":  # the same alone: forks that share serial lines read what another left
-        alone = fly(airframes.load("twin"), modes=[mode], failures=failures[-1:], seeds=[1])
+        alone = fly(twin, modes=[mode], failures=failures[-1:], seeds=seeds, rest_s=rest_s)
         assert list(alone) == cells[-1:]
     light = [cell for cell in cells if cell.failure in ("light-5", "ballast-lost")]
     assert [cell for cell in light if cell.disarmed_at_m is not None] == []
+
+
+def rests(*, load: float, armed: bool = True, said: str = "stopped") -> tuple[str, float]:
+    """Return what became of a GT-MAB that lies on its pad as it is now, and for how long it was
+    looked on."""
+    with Lockstep("gtmab", seed=1) as ship:
+        physics = ship.world.physics
+        if armed:
+            ship.command("arm", check=False)
+        physics.load(load * physics.displaced_kg)
+        began_s = ship.now_s
+        return Rest(ship).until_its_end(said), ship.now_s - began_s
+
+
+def test_a_ship_that_leaves_the_ground_after_its_landing_is_not_safe() -> None:
+    outcome, looked_s = rests(load=-0.05)  # more than its feet hold
+    assert outcome.startswith("stopped; rose after")
+    assert outcome not in AT_REST
+    assert looked_s < 60.0
+
+
+def test_a_ship_said_to_be_held_by_thrust_must_have_the_thrust() -> None:
+    outcome, looked_s = rests(load=-0.01, said="held down, reported")  # its feet hold it
+    assert "by 0.000 N of thrust" in outcome
+    assert outcome not in AT_REST
+    assert looked_s == pytest.approx(REST_S, abs=1.0)
+
+
+def test_a_heavy_ship_that_is_disarmed_needs_no_looking_on() -> None:
+    assert rests(load=0.005, armed=False) == ("stopped", 0.0)
 
 
 @pytest.mark.parametrize("option", ["--modes", "--failures"])

@@ -204,7 +204,16 @@ def test_a_ship_is_safe_after_an_estop_and_a_killed_and_a_stopped_flight_process
     assert stack.status()["armed"] is False
     assert stack.ground("motor", "tail", "10", "--seconds", "1").status == 5
     assert stack.status()["killed"] is True
-    assert stack.ground("arm").status == 0  # a fresh, explicit arm is the one way back
+    stack.kill("flight")  # the next flight process knows of the stop
+    stack.wait_for_event(lambda e: e["event"] == "restarted")
+
+    def says_killed() -> bool:
+        refused = stack.ground("motor", "tail", "10", "--seconds", "1")
+        return (refused.status, refused.json.get("reason")) == (5, "killed: send arm first")
+
+    stack.wait_until(says_killed, within_s=60.0)
+    # A fresh, explicit arm is the one way back; the gyroscopes are measured before it.
+    stack.wait_until(lambda: stack.ground("arm").status == 0, within_s=60.0)
     stack.wait_until(lambda: not stack.status()["killed"], within_s=60.0)
 
     # Again, and the worker does nothing: an emergency stop does not need it.

@@ -258,7 +258,8 @@ def test_a_stop_passes_a_link_slower_than_every_timeout(
         assert (reply.state, set(reply.roads_ms)) == ("SUCCESS", {"broadcast"})
         again = slow.estop()  # by a connection that is there
         assert again.state == "SUCCESS"
-        assert again.roads_ms["broadcast"] < 2 * 1500.0 + 1000.0
+        # Broadcast and queue go out together, and either may be the first to be answered.
+        assert min(again.roads_ms.values()) < 2 * 1500.0 + 1000.0
 
 
 def test_a_stop_leaves_a_connection_that_died_without_a_word(

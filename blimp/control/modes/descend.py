@@ -6,19 +6,23 @@ can ask for: the failsafe flies it, and telemetry shows LAND.
 
 from typing import Any
 
+from blimp.ability import brakes
 from blimp.control.bounds import sure_kg
+from blimp.control.constants import GRAVITY_MPS2
 from blimp.control.modes.mode import Ship
 from blimp.types import Mode, Setpoint, VehicleState
 
 _MARGIN = 2.0
 _MARGIN_S = 10.0
+_PUSHED_MPS = 0.4  # what pushes it on gives no more, should it be in the air: 0.5 m/s is a hard one
 
 
 class Descend:
-    """Sinks at the touchdown speed without horizontal or yaw control.
+    """Sinks at the touchdown speed.
 
     Nothing tells it that it is down. After twice the time that takes, a ship known to be heavy is
-    let sink by itself, motors idle; a light or an unknown one is pushed down until a person comes.
+    let sink by itself, motors idle; a light or an unknown one is pushed on until a person comes,
+    with a margin over the most that it may lift.
     """
 
     number = Mode.LAND
@@ -31,6 +35,10 @@ class Descend:
         self._left_s = _MARGIN * height_m / self._sink_mps + _MARGIN_S
         # As weighed while it knew its height.
         self._heavy = ship.weighed() and ship.heaviness_kg() > sure_kg(ship.airframe)
+        linear, quadratic = brakes(ship.airframe, 2)
+        least_kg = ship.heaviness_kg() if ship.least_kg is None else ship.least_kg()
+        margin_n = _PUSHED_MPS * (linear + quadratic * _PUSHED_MPS)
+        self._press_n = margin_n - GRAVITY_MPS2 * least_kg
         self.idle = False
 
     @property
@@ -39,7 +47,10 @@ class Descend:
             return ""
         if self.idle:
             return "should be down: motors idle, still armed; look at the ship, then disarm"
-        return "should be down: pushed on, for it may be light; secure the ship, then send estop"
+        return (
+            f"should be down: pushed on with {self._press_n:.2g} N, for it may be light; "
+            "secure the ship, then send estop"
+        )
 
     @property
     def result(self) -> dict[str, Any]:
@@ -54,4 +65,6 @@ class Descend:
         self.idle = self._heavy and self._left_s <= 0.0 and not state.height_valid
         if self.idle:
             return Setpoint(idle=True)
-        return Setpoint(velocity_ned_mps=(0.0, 0.0, self._sink_mps))
+        down = (0.0, 0.0, self._sink_mps)
+        pushed = self._left_s <= 0.0 and not state.height_valid
+        return Setpoint(velocity_ned_mps=down, press_n=self._press_n if pushed else None)

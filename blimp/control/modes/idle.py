@@ -34,6 +34,8 @@ class Idle:
 
     @property
     def note(self) -> str:
+        if self._light:
+            return "rose with motors idle, so it is light: pushed down; secure it, then send estop"
         return "motors idle: the outputs did not do what was commanded"
 
     @property

@@ -5,13 +5,15 @@ is light, whatever it weighed before: ballast drops. A light one is pushed down,
 says so. Only a ship that stays down, and that no raw sensor sees in the air, is let go.
 """
 
+from math import inf
 from typing import Any
 
 from blimp.control.bounds import FELT, sure_kg
-from blimp.control.constants import AIR_DENSITY_KGM3
+from blimp.control.constants import AIR_DENSITY_KGM3, GRAVITY_MPS2
 from blimp.control.modes.driven import DrivenDown
 from blimp.control.modes.mode import Ship
 from blimp.control.modes.nose import Nose
+from blimp.control.vector import within
 from blimp.rotation import yaw_of
 from blimp.types import Mode, Setpoint, VehicleState
 
@@ -25,6 +27,7 @@ _SURE_TRIAL_S = 3.0  # of a ship that weighed itself heavy
 _RISEN_M = 0.2
 _LIFTED_M = 0.1
 _RISING_MPS = 0.1
+_LIFTS_S = 0.3  # longer than the noise of a barometer in the estimate
 _CLEAR_M = 0.4
 _DOUBT_S = 8.0  # pushed down for so long without sinking while a sensor says "not down"
 _FLARE_PER_S = 0.4  # descent no faster than this times the height left
@@ -33,8 +36,13 @@ _BLIND_HEIGHT_M = 1.5  # a barometer alone may be this wrong about the ground
 _STILL_MPS = 0.05
 _TOUCH_S = 0.7
 _BLIND_S = 4.0
-_PRESS = 0.3  # of its thrust
+_PRESS = 0.3  # of its thrust, beside what its lift takes: half a battery lasts an hour of it
+_WANDER_MPS = 0.002  # twice what air pressure may: a metre in a quarter of an hour
+_LIFTED = 1.25  # times its lift, though it drives over the ground with that
+_HARDER = 1.5  # times that, for a ship that came off the ground under it
 _PRESS_M = 0.3  # a light ship gets a setpoint this far below the ground
+_REPORT_S = 3.0  # motors and servos have followed by then
+_NEWS = 1.25  # by such a ratio a number has changed enough to be reported again
 
 
 class Land:
@@ -63,18 +71,27 @@ class Land:
         self._ship = ship
         self._start_m = max(0.1, state.altitude_m)
         self._weigh_s = _WEIGH_S if weigh else 0.0
-        self._touch_s = 0.0
+        self._touch_s = self._sunk_m = self._rising_s = 0.0
         self._resting_m = 0.0
         self._trial_s: float | None = None
         self._sure = False
         self._felt_kg: float | None = None
-        self._stood = pushed
+        self._stood = self.may_stand = pushed
         self._driven = DrivenDown(ship=ship)
         self.landed = False
         self.held = False
         self.doubt = ""
         self._heaviness_kg = 0.0
         self._touchdown_mps = 0.0
+        self._press_n = self._most_n = 0.0  # onto the ground, and what can be had: once it is held
+        self._grips_n = inf  # with which it stays in its place
+        self._short = False  # it lifts more than what can be had
+        self._loose = False  # it has come off it
+        self._reported_s = 0.0
+        self._reported: tuple[float | None, float | None] = (
+            None,
+            None,
+        )  # newtons, and seconds of it
         self.resume(state)
         if down:
             self._begin_trial(state, low=True)
@@ -82,6 +99,11 @@ class Land:
     @property
     def done(self) -> bool:
         return self.landed or self.held or bool(self.doubt)
+
+    @property
+    def stands(self) -> bool:
+        """Whether it lies on the ground, by all it knows."""
+        return self.landed or bool(self.doubt) or (self.held and not self._loose)
 
     @property
     def down(self) -> bool:
@@ -96,11 +118,30 @@ class Land:
     def note(self) -> str:
         if self.doubt:
             return f"down? {self.doubt}: motors idle, still armed; look at the ship, then disarm"
-        if not self.held:
+        if not self.held and not self._short:
             return ""
-        grams = max(0.1, -1e3 * self._heaviness_kg)
+        light = f"light by about {max(0.1, -1e3 * self._heaviness_kg):.1f} g"
+        if not self.held:
+            return (
+                f"{light}: cannot be brought down: thrust pushes down with {self._most_n:.2g} N at "
+                f"the most, and it lifts {self._lift_n:.2g} N"
+            )
+        if self._loose:
+            return f"{light}: off the ground, pushed down; secure the ship, then disarm"
+        given_n, lasts_s = self._reported
+        if given_n is None:
+            return (
+                f"{light}: pressed down with {self._press_n:.2g} N if what is said to be broken "
+                "gives it; secure the ship, then disarm"
+            )
+        if given_n < self._lift_n:
+            return (
+                f"{light}: cannot be held down: thrust gives {given_n:.2g} N and it lifts "
+                f"{self._lift_n:.2g} N; secure the ship at once, then disarm"
+            )
+        lasts = "" if lasts_s is None else f" for about {lasts_s / 60.0:.0f} min of its battery"
         return (
-            f"light by about {grams:.1f} g: held down by thrust, still armed; "
+            f"{light}: held down by thrust of {given_n:.2g} N{lasts}, still armed; "
             "secure the ship, then disarm"
         )
 
@@ -123,6 +164,9 @@ class Land:
     def update(self, state: VehicleState, *, dt_s: float) -> Setpoint:
         if self.landed:
             return Setpoint(idle=True)
+        if self.held or self.doubt:
+            risen_m = max(0.0, state.altitude_m) - self._resting_m
+            self._resting_m += within(risen_m, _WANDER_MPS * dt_s)
         if self.doubt and not self._rises(state):
             return Setpoint(idle=True)
         if self._trial_s is not None and not self.held:
@@ -132,10 +176,7 @@ class Land:
             self._place_m = state.position_ned_m[:2]
         n, e = self._place_m or (None, None)
         if self.held:
-            below = state.altitude_m < -0.5 * _PRESS_M  # it cannot be: no height may push it up
-            if below or not state.height_valid:
-                return Setpoint(thrust_body=(None, None, _PRESS), yaw_rad=None)
-            return Setpoint(position_ned_m=(None, None, _PRESS_M), yaw_rad=None)
+            return self._press(state, dt_s)
         self._height_m = state.altitude_m
         limits = self._ship.airframe.limits
         wish = max(
@@ -150,6 +191,7 @@ class Land:
         # The reference sinks with the ship, never more than half a metre ahead of it.
         self._down_m = min(self._down_m + self._wish_mps * dt_s, 0.5 - self._height_m)
         if wish > 0.0:
+            self._compare(dt_s)
             self._feel(state, dt_s)
         if self._driven.update(state, wish):
             return Setpoint(idle=True)
@@ -159,6 +201,51 @@ class Land:
             sink_mps=_SINK * limits.descent_mps,
             yaw_rad=self._nose.follow(0.0, 0.0, dt_s),
         )
+
+    @property
+    def _lift_n(self) -> float:
+        return max(0.0, -GRAVITY_MPS2 * self._heaviness_kg)
+
+    def _compare(self, dt_s: float) -> None:
+        """Note whether the ship lifts more than what thrust can push down with."""
+        self._reported_s += dt_s
+        if self._reported_s >= _REPORT_S and self._ship.weighed():
+            self._reported_s, self._most_n = 0.0, self._ship.push_n()
+            self._heaviness_kg = self._ship.heaviness_kg()
+            self._short = self._lift_n > self._most_n
+
+    def _hold(self) -> None:
+        """From now on it is pressed: the ground is under it, and it is light."""
+        self.held, self._most_n = True, self._ship.push_n()
+        least_n = GRAVITY_MPS2 * FELT * AIR_DENSITY_KGM3 * self._ship.airframe.hull.volume_m3
+        self._press_n = max(self._press_n, self._lift_n + max(_PRESS * self._most_n, least_n))
+        self._reported = (min(self._press_n, self._most_n), None)
+
+    def _press(self, state: VehicleState, dt_s: float) -> Setpoint:
+        """Press the ship onto the ground with a margin over its lift.
+
+        No height pushes it up: it may have wandered. One that says that the ship has come off has
+        it flown down again, and pressed harder.
+        """
+        was_loose, self._loose = self._loose, self._lifts(state, dt_s)
+        if self._loose:
+            return Setpoint(position_ned_m=(None, None, _PRESS_M), yaw_rad=None)
+        if was_loose:
+            self._press_n = max(self._press_n, min(_HARDER * self._press_n, self._most_n))
+        self._report(dt_s)
+        press_n = min(self._press_n, self._most_n, max(self._grips_n, _LIFTED * self._lift_n))
+        return Setpoint(position_ned_m=(None, None, _PRESS_M), press_n=press_n, yaw_rad=None)
+
+    def _report(self, dt_s: float) -> None:
+        """Note what the thrust gives, again only if that has changed by much."""
+        self._reported_s += dt_s
+        if self._reported_s < _REPORT_S:
+            return
+        self._reported_s, self._most_n = 0.0, self._ship.push_n()
+        self._grips_n = self._ship.grips_n()
+        now = (self._ship.pushes_n(), self._ship.lasts_s())
+        if any(map(_is_news, now, self._reported)):
+            self._reported = now
 
     @property
     def _weighed_heavy(self) -> bool:
@@ -173,6 +260,8 @@ class Land:
         under = state.height_valid and state.altitude_m < -0.5 * _PRESS_M  # whatever it seems to do
         if abs(state.velocity_ned_mps[2]) >= _STILL_MPS and not under:
             self._touch_s = 0.0
+            self._sunk_m += dt_s * state.velocity_ned_mps[2]
+            self.may_stand = self.may_stand and self._sunk_m < _CLEAR_M
             clear = state.altitude_m > _CLEAR_M and not self._stood
             if clear and self._ship.felt_kg is not None:
                 self._felt_kg = self._ship.felt_kg()  # pushing the ground is no weighing
@@ -200,8 +289,16 @@ class Land:
         # A few grams sink slowly.
         self._sure = low and self._weighed_heavy and self._heaviness_kg == weighed_kg
         # What it feels or its file says may be wrong: the trial tells.
-        self.held = self._ship.weighed() and weighed_kg < 0.0
+        if self._ship.weighed() and weighed_kg < 0.0:
+            self._hold()
         self._trial_s = None if self.held else 0.0
+
+    def _lifts(self, state: VehicleState, dt_s: float) -> bool:
+        """Whether it is off the ground, or just leaves it; a climb by itself may be noise."""
+        risen_m = max(0.0, state.altitude_m) - self._resting_m
+        rising = -state.velocity_ned_mps[2] > _RISING_MPS and risen_m > _LIFTED_M
+        self._rising_s = self._rising_s + dt_s if rising else 0.0
+        return state.height_valid and (risen_m > _RISEN_M or self._rising_s > _LIFTS_S)
 
     def _rises(self, state: VehicleState) -> bool:
         """Whether it has left the place where it was let go: press it down again."""
@@ -209,7 +306,8 @@ class Land:
         if not state.height_valid or risen_m < _RISEN_M:
             return False
         self._heaviness_kg = min(self._heaviness_kg, self._ship.heaviness_kg(), -1e-4)
-        self.held, self.landed, self.doubt = True, False, ""
+        self.landed, self.doubt = False, ""
+        self._hold()
         return True
 
     def _try(self, state: VehicleState, dt_s: float) -> None:
@@ -217,9 +315,9 @@ class Land:
         assert self._trial_s is not None
         self._trial_s += dt_s
         rising = -state.velocity_ned_mps[2] > _RISING_MPS and state.height_valid
-        lifted = state.altitude_m - self._resting_m > _LIFTED_M  # a climb by itself may be noise
-        if self._rises(state) or (rising and lifted and self._trial_s > 1.0):
-            self.held = True
+        lifts = self._lifts(state, dt_s)
+        if self._rises(state) or (self._trial_s > 1.0 and lifts):
+            self._hold()
         elif state.height_valid and self._resting_m - max(0.0, state.altitude_m) > _RISEN_M:
             self._trial_s, self._touch_s = None, 0.0  # it hung in the air, and sinks
         elif self._trial_s >= (_SURE_TRIAL_S if self._sure else _TRIAL_S) and not rising:
@@ -233,3 +331,9 @@ class Land:
         if self._heaviness_kg < 0.0:
             return f"felt {-1e3 * self._heaviness_kg:.0f} g light, and its feet would hold it"
         return "" if self._ship.weighed() else UNWEIGHED
+
+
+def _is_news(now: float | None, before: float | None) -> bool:
+    if now is None or before is None:
+        return now is not before
+    return not (now < _NEWS * before and before < _NEWS * now) and max(now, before) > 1e-3

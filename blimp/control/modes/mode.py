@@ -1,6 +1,7 @@
 """What every mode is: a small object that turns a state into a setpoint, and ends."""
 
 from collections.abc import Callable
+from math import inf
 from typing import Any, Protocol
 
 import msgspec
@@ -27,6 +28,11 @@ class Ship(msgspec.Struct, frozen=True, kw_only=True):
     steers: bool  # it goes where its nose points: sideways it is weak
     felt_kg: Callable[[], float] | None = None  # heaviness by the last seconds, less sure
     doubt: Callable[[], str] = lambda: ""  # why raw sensors say that it is not down, or ""
+    least_kg: Callable[[], float] | None = None  # heaviness at the least, by both
+    push_n: Callable[[], float] = lambda: 1.0  # what thrust can push down with
+    grips_n: Callable[[], float] = lambda: inf  # the same, without driving over the ground
+    pushes_n: Callable[[], float | None] = lambda: None  # and does now; None: not known
+    lasts_s: Callable[[], float | None] = lambda: None  # the battery, at what it now gives
     astray: Callable[[], bool] = lambda: False  # an output pushes by itself, or stays where it is
     area: Area = msgspec.field(default_factory=Area)
 

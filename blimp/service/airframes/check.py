@@ -208,7 +208,7 @@ def _air(airframe: Airframe) -> Found:
                 f"aero: added_mass_kg[{k}] {added_kg:g} is more than three times the air that it "
                 f"displaces, {displaced_kg:.3g} kg"
             )
-        elif added_kg == 0.0:
+        elif added_kg == 0.0 and aero.polar is None:  # a polar's mass may hold what air it moves
             yield warning(f"aero: no added mass in {AXES[k]}; a hull of air has some")
     if aero.fin_lift_per_rad > 0.0 and aero.fin_position_m >= 0.0:
         yield error(f"aero: fin_position_m {aero.fin_position_m:g} must be astern, below 0")
@@ -299,7 +299,12 @@ def _lift(airframe: Airframe, figures: Figures) -> Found:
     grams = abs(figures.ballast_g)
     weakest_n = 0.02 * abs(lift_n) + 1e-4
     if authority.up_n < weakest_n:
-        yield error("thrusters: none lifts: its height cannot be held")
+        wings = airframe.aero.polar is not None and airframe.aero.polar.lift[1] > 0.0
+        but = (
+            "; wings lift it only while it moves, so it cannot take off, hold or land by this "
+            "control: it is here to be simulated and replayed"
+        )
+        yield error(f"thrusters: none lifts: its height cannot be held{but if wings else ''}")
         return
     if authority.down_n < weakest_n:
         text = "thrusters: none pushes down"

@@ -129,6 +129,10 @@ def _finite(value: Any) -> Any:
     return value if isfinite(value) else None
 
 
+def _figure(value: float) -> str:
+    return f"{value:.2f}" if isfinite(value) else "-"  # nothing is known that brakes it
+
+
 def as_text(report: "Report") -> str:
     """Return the report for a person."""
     lines = [f"{report.name}: {'can fly' if report.ok else 'cannot fly'}"]
@@ -139,8 +143,8 @@ def as_text(report: "Report") -> str:
         return "\n".join(lines)
     a = f.authority
     ballast = f"add {f.ballast_g:.1f} g" if f.ballast_g > 0.0 else f"take out {-f.ballast_g:.1f} g"
-    times = "  ".join(f"{axis} {value:.2f} s" for axis, value in f.time_constants_s.items())
-    speeds = "  ".join(f"{way} {value:.2f}" for way, value in f.terminal_speeds_mps.items())
+    times = "  ".join(f"{axis} {_figure(value)} s" for axis, value in f.time_constants_s.items())
+    speeds = "  ".join(f"{way} {_figure(value)}" for way, value in f.terminal_speeds_mps.items())
     lines += [
         f"  lift       {f.static_lift_n:+.4f} N at home; to float: {ballast}",
         f"  swing      pitch {f.swing_hz:.3f} Hz, damping {f.swing_damping:.4f}; "

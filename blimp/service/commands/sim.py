@@ -266,6 +266,10 @@ def matrix(
         str, typer.Option("--failures", metavar="A,B", help="Only these failures; all by default.")
     ] = "",
     airframe: Airframe = "twin",
+    jobs: Annotated[
+        int,
+        typer.Option("--jobs", metavar="N", min=1, max=256, help="Fly N at once, one a core."),
+    ] = 1,
     json_output: Json = False,
 ) -> None:
     """Fly every mode with every failure, in lockstep.
@@ -284,6 +288,7 @@ def matrix(
         modes=_chosen("modes", modes, tuple(MODES)),
         failures=[BY_NAME[name] for name in _chosen("failures", failures, tuple(BY_NAME))],
         seeds=range(1, seeds + 1),
+        jobs=jobs,
     )
     if not json_output:
         print(HEADING)

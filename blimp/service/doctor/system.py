@@ -2,10 +2,12 @@
 
 import os
 import platform
+import shlex
 import sys
 from collections.abc import Iterator
 from math import ceil
 
+from blimp.service.configuration import CONFIG_PATH
 from blimp.service.doctor.computer import Computer, Finding, error, ok, warning
 
 FREE_MB = (100, 500)  # below the first an error, below the second a warning
@@ -18,9 +20,22 @@ _UNDER_VOLTAGE, _WAS_UNDER_VOLTAGE = 1 << 0, 1 << 16  # vcgencmd get_throttled
 def configuration(computer: Computer) -> Iterator[Finding]:
     airframe = computer.airframe
     if computer.config_problem:
-        yield error(computer.config_problem, "write one: sudo blimp init")
+        yield error(computer.config_problem, _cure_of(computer))
     else:
         yield ok(f"{computer.config_path}: airframe {airframe.name}")
+
+
+def _cure_of(computer: Computer) -> str:
+    """Return what mends a configuration that could not be read; `init` replaces none unasked."""
+    path = computer.config_path
+    option = "" if path == CONFIG_PATH else f" --config {shlex.quote(str(path))}"
+    try:
+        computer.path(str(path)).open("rb").close()
+    except PermissionError:
+        return f"run it as root: sudo blimp doctor{option}"
+    except OSError:
+        return f"write one: sudo blimp init{option}"
+    return f"correct it, or write it again: sudo blimp init{option} --force"
 
 
 def interpreter(_: Computer) -> Iterator[Finding]:

@@ -1,13 +1,18 @@
 """Interpreter, clock, power, disk and jitter."""
 
+import os
+import shlex
+import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
 from blimp.clock import ManualClock
+from blimp.errors import ConfigError
+from blimp.service.configuration import read_configuration
 from blimp.service.doctor import system
-from blimp.service.doctor.computer import clock_is_synchronised
+from blimp.service.doctor.computer import Finding, clock_is_synchronised
 from tests.service.doctor.pi import THROTTLED, Pi
 
 
@@ -76,6 +81,48 @@ def test_the_configuration_and_the_interpreter(pi: Pi) -> None:
     (finding,) = system.configuration(pi.computer(config_problem="configuration x: bad"))
     assert (finding.state, finding.cure) == ("error", "write one: sudo blimp init")
     assert [f.state for f in system.interpreter(pi.computer())] == ["ok"]
+
+
+@pytest.mark.parametrize("text", [None, "config_version = 2\n", "airfame = 'twin'\n", "broken"])
+def test_the_cure_of_a_configuration_works_as_printed(pi: Pi, text: str | None) -> None:
+    path = pi.root / "of a ship.toml"
+    if text is not None:
+        path.write_text(text)
+    cure = _configuration(pi, path).cure
+    said, _, command = cure.rpartition(": sudo blimp ")
+    assert said == ("write one" if text is None else "correct it, or write it again")
+    words = shlex.split(command)
+    assert words[1:3] == ["--config", str(path)], "else it writes this machine's own"
+    argv = [sys.executable, "-m", "blimp", *words]
+    subprocess.run(argv, stdin=subprocess.DEVNULL, check=True, timeout=60)
+    assert _configuration(pi, path).state == "ok"
+
+
+def test_a_configuration_that_this_user_may_not_read_is_not_to_be_replaced(pi: Pi) -> None:
+    path = pi.root / "locked" / "blimp.toml"
+    pi.write("locked/blimp.toml", "config_version = 1\n")
+    path.parent.chmod(0)
+    user = os.geteuid()
+    try:
+        if user == 0:
+            os.seteuid(65534)
+        finding = _configuration(pi, path)
+    finally:
+        os.seteuid(user)
+        path.parent.chmod(0o700)
+    assert finding.found.endswith("Permission denied")
+    assert finding.cure == f"run it as root: sudo blimp doctor --config {path}"
+
+
+def _configuration(pi: Pi, path: Path) -> Finding:
+    problem = ""
+    try:
+        read_configuration(path)
+    except ConfigError as error:
+        problem = str(error)
+    computer = pi.computer(config_path=path, config_problem=problem, root=Path("/"))
+    (finding,) = system.configuration(computer)
+    return finding
 
 
 def test_a_32_bit_userland_is_named_with_its_cure(pi: Pi, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,0 +1,413 @@
+"""Any ship, any seed: `python -m benchmarks.campaign healthy|cells --flights N --jobs N`.
+
+healthy: nothing fails. Take-off, a square, a hold, a landing; drawn are airframe, weight (up to
+5 % of the displaced mass either way, as far as the thrust suffices), drag (x 0.5 to 2), thrust
+(x 0.8 to 1.2), wind (to what this plant can hold) and seed. Counted is what was accused, what
+has flown away, what did not come down or stay down, and what was refused.
+
+cells: `blimp sim matrix` drawn at random: airframe, mode, one failure or two, wind to 0.5 m/s or
+the ship's limit, weight and seed. Counted is what ended unsafe, and apart from it what nobody could
+have held down either: those cells are listed with the oracle's reason.
+
+One JSON line a flight, then a table. The draw depends on --seed and the flight's number alone.
+Simulated, in Lockstep. Exit status: 1 if a flight was bad.
+"""
+
+import argparse
+import json
+import math
+import shlex
+import sys
+from collections.abc import Callable, Iterable, Sequence
+from functools import partial
+from multiprocessing import Pool
+from pathlib import Path
+from random import Random
+from typing import Any
+
+import msgspec
+
+from benchmarks.random_ship import random_ship
+from blimp import airframe as airframes
+from blimp.ability import max_wind_mps
+from blimp.airframe import SEA_LEVEL_DENSITY_KG_M3, Airframe
+from blimp.service.airframes.check import check
+from blimp.service.airframes.figures import compute
+from blimp.service.track import Plant
+from blimp.sim import oracle
+from blimp.sim.atmosphere import GRAVITY_MPS2
+from blimp.sim.failures import BY_NAME, FAILURES, Failure
+from blimp.sim.lockstep import Lockstep
+from blimp.sim.matrix import FLY_AWAY_M, FLY_UP_M, GROUND_M, MODES, TOUCHDOWN_MPS, end_of
+from blimp.types import OutcomeState
+
+LOAD = 0.05  # of the displaced mass, either way
+CELL_WIND_MPS = 0.5
+HEIGHT_M = 2.0
+SQUARE_M = 3.0
+LOOK_S = 0.5
+SETTLED_S = 30.0  # a ship on its pad passes its arming checks within it
+HOLD_S = 30.0
+DOWN_S = 120.0  # from `land` to the ground
+REST_S = 300.0  # that a ship must stay where it came down
+TAKEOFF_S = 60.0  # what `complete` allows elsewhere; drag in wind slows a climb
+SPARE = 3.0  # times what a leg takes at the speed limit: wind
+
+
+class Draw(msgspec.Struct, frozen=True, kw_only=True):
+    """One flight. load: a share of the displaced mass on top of the airframe's heaviness."""
+
+    airframe: str
+    seed: int
+    load: float = 0.0
+    wind_mps: float = 0.0
+    drag_scale: float = 1.0
+    thrust_scale: float = 1.0
+    mode: str = ""
+    failures: tuple[str, ...] = ()
+    watch_s: float = 30.0  # after the landing
+
+
+class Flown(msgspec.Struct, frozen=True, kw_only=True):
+    """How it ended.
+
+    bad: what is counted. accused: what was said to be broken and was not. hopeless: why the oracle
+    could not have held it down, "" if it could.
+    """
+
+    draw: Draw
+    bad: tuple[str, ...]
+    outcome: str
+    hopeless: str = ""
+    hours: float
+    accused: tuple[str, ...] = ()
+    said: tuple[str, ...] = ()
+    high_m: float = 0.0
+    far_m: float = 0.0
+    wind_limit_mps: float = 0.0
+
+
+def load_ship(name: str) -> Airframe:
+    """Return a known airframe, or by `ship-SEED` one that is drawn."""
+    kind, _, seed = name.partition("-")
+    return random_ship(int(seed)) if kind == "ship" and seed else airframes.load(name)
+
+
+def plant_of(ship: Airframe, draw: Draw) -> Airframe:
+    """Return the ship that the world has: the file's, but for drag, thrust and weight."""
+    heavy_n = draw.load * SEA_LEVEL_DENSITY_KG_M3 * ship.hull.volume_m3 * GRAVITY_MPS2
+    drawn = Plant(
+        heaviness_n=heavy_n, drag_scale=draw.drag_scale, thrust_scale=draw.thrust_scale
+    ).of(ship)
+    # A budget would no longer add up to what the ship weighs.
+    return msgspec.structs.replace(
+        drawn,
+        hull=msgspec.structs.replace(drawn.hull, helium_purity=None),
+        mass=msgspec.structs.replace(drawn.mass, item=()),
+    )
+
+
+def wind_limit_mps(plant: Airframe) -> float:
+    """Return the mean wind that it can hold, the thrust that carries its weight taken off."""
+    figures = compute(plant)
+    authority, forward_n = figures.authority, figures.authority.forward_n
+    if any(thruster.tilted_by for thruster in plant.thruster):
+        lift_n = min(forward_n, abs(figures.static_lift_n))
+        forward_n = math.sqrt(forward_n * forward_n - lift_n * lift_n)
+    return max_wind_mps(
+        plant, forward_n=forward_n, side_n=authority.side_n, yaw_nm=authority.yaw_nm
+    )
+
+
+def draw_plant(chance: Random, name: str, *, wind_mps: float = math.inf, **given: Any) -> Draw:
+    """Draw weight and wind: a weight that `airframe check` accepts, a wind that it can hold."""
+    ship = load_ship(name)
+    seed = chance.randrange(1_000, 1_000_000)
+    while True:
+        draw = Draw(airframe=name, seed=seed, load=chance.uniform(-LOAD, LOAD), **given)
+        plant = plant_of(ship, draw)
+        if check(plant).ok:
+            break
+    most_mps = min(wind_mps, wind_limit_mps(plant))
+    return msgspec.structs.replace(draw, wind_mps=chance.uniform(0.0, most_mps))
+
+
+def draw_healthy(number: int, *, seed: int, ships: Sequence[str], watch_s: float) -> Draw:
+    chance = Random(f"healthy:{seed}:{number}")
+    return draw_plant(
+        chance,
+        chance.choice(ships),
+        drag_scale=2.0 ** chance.uniform(-1.0, 1.0),
+        thrust_scale=chance.uniform(0.8, 1.2),
+        watch_s=watch_s,
+    )
+
+
+def draw_cell(number: int, *, seed: int, ships: Sequence[str], watch_s: float) -> Draw:
+    chance = Random(f"cell:{seed}:{number}")
+    name = chance.choice(ships)
+    fitting = [failure for failure in FAILURES if failure.fits(load_ship(name))]
+    some = [chance.choice(fitting)]
+    if chance.random() < 0.5:
+        others = [failure for failure in fitting if _differ(some[0], failure)]
+        some += [chance.choice(others)] if others else []
+    return draw_plant(
+        chance,
+        name,
+        wind_mps=CELL_WIND_MPS,
+        mode=chance.choice(tuple(MODES)),
+        failures=tuple(failure.name for failure in some),
+        watch_s=watch_s,
+    )
+
+
+def _differ(one: Failure, other: Failure) -> bool:
+    """Whether both can come at once: something each, and never to the same device."""
+    touched = [{(f.device, f.output) for f in failure.faults} for failure in (one, other)]
+    return (
+        not (one.at_start or other.at_start)
+        and "none" not in (one.name, other.name)
+        and one.name != other.name
+        and not touched[0] & touched[1]
+    )
+
+
+def together(names: Sequence[str]) -> Failure:
+    """Return what these failures are at once."""
+    some = [BY_NAME[name] for name in names]
+    return Failure(
+        name="+".join(names),
+        text=" and ".join(failure.text for failure in some),
+        faults=tuple(fault for failure in some for fault in failure.faults),
+        load=sum(failure.load for failure in some),
+        at_start=any(failure.at_start for failure in some),
+        link_lost=any(failure.link_lost for failure in some),
+        dead_s=max(failure.dead_s for failure in some),
+    )
+
+
+class _Watched:
+    """A ship in flight, and what it said and did on the way."""
+
+    def __init__(self, ship: Lockstep) -> None:
+        self.ship = ship
+        self.accused: dict[str, None] = {}
+        self.said: dict[str, None] = {}
+        self.high_m = self.far_m = 0.0
+
+    def step(self, seconds: float, until: Callable[[], bool] = lambda: False) -> bool:
+        """Fly on, and return whether `until` came true. Raises _Lost."""
+        for _ in range(round(seconds / LOOK_S)):
+            self.ship.step(LOOK_S)
+            truth, sent = self.ship.truth, self.ship.snapshot()
+            self.high_m = max(self.high_m, truth.altitude_m)
+            self.far_m = max(self.far_m, math.hypot(*truth.position_ned_m[:2]))
+            self.said |= dict.fromkeys(sent.messages)
+            sick = [name for name, status in sent.sensors.items() if not status.healthy]
+            self.accused |= dict.fromkeys((*self.ship.accused, *sick))
+            if sent.failsafe:
+                self.accused[sent.failsafe] = None
+            if self.high_m > FLY_UP_M or self.far_m > FLY_AWAY_M:
+                raise _Lost
+            if until():
+                return True
+        return False
+
+    def fly(self, name: str, seconds: float, **arguments: float) -> str:
+        """Give a command and fly until it is done; return why it was refused, or ""."""
+        outcome = self.ship.command(name, check=False, **arguments)
+
+        def over() -> bool:
+            return self.ship.outcome(outcome.id).state is not OutcomeState.IN_PROGRESS
+
+        if name == "hold":
+            self.step(seconds)
+        elif not over():
+            self.step(seconds, over)
+        last = self.ship.outcome(outcome.id)
+        return f"{name}: {last.reason}" if last.state is OutcomeState.REFUSED else ""
+
+
+class _Lost(Exception):
+    pass
+
+
+def fly_healthy(draw: Draw) -> Flown:
+    """Fly the mission of a ship with which nothing is wrong."""
+    ship = load_ship(draw.airframe)
+    plant = plant_of(ship, draw)
+    with Lockstep(ship, seed=draw.seed, wind_mps=draw.wind_mps, plant=plant, held=True) as lockstep:
+        flight = _Watched(lockstep)
+        began_s = lockstep.now_s
+        bad, outcome = _mission(flight, ship, draw)
+        if flight.accused:
+            bad = ("accused", *bad)
+        return Flown(
+            draw=draw,
+            bad=bad,
+            outcome=outcome,
+            hours=round((lockstep.now_s - began_s) / 3600.0, 5),
+            accused=tuple(flight.accused),
+            said=tuple(flight.said),
+            high_m=round(flight.high_m, 2),
+            far_m=round(flight.far_m, 2),
+            wind_limit_mps=round(wind_limit_mps(plant), 3),
+        )
+
+
+def _mission(flight: _Watched, ship: Airframe, draw: Draw) -> tuple[tuple[str, ...], str]:
+    """Return what of it counts as bad, and how it ended."""
+    lockstep, limits = flight.ship, ship.limits
+    physics = lockstep.world.physics
+    # Held still until its gyro is measured, then laid down and let go of.
+    for _ in range(round(SETTLED_S)):
+        lockstep.step(1.0)
+        if not lockstep.problems():
+            break
+    lockstep.hold(False)
+    side_m = min(SQUARE_M, 0.2 * limits.max_distance_m)
+    leg_s = SPARE * side_m / limits.speed_mps + 10.0
+    corners = ((side_m, 0.0), (side_m, side_m), (0.0, side_m), (0.0, 0.0))
+    legs: list[tuple[str, float, dict[str, float]]] = [
+        ("arm", 1.0, {}),
+        ("takeoff", TAKEOFF_S, {"altitude_m": HEIGHT_M}),
+        *(
+            ("goto", leg_s, {"north_m": north, "east_m": east, "altitude_m": HEIGHT_M})
+            for north, east in corners
+        ),
+        ("hold", HOLD_S, {}),
+    ]
+    bad: list[str] = []
+    refused = ""
+    try:
+        for name, seconds, arguments in legs:
+            refused = flight.fly(name, seconds, **arguments)
+            if name == "arm":
+                flight.accused.clear()  # before it is armed a device may still start
+            if refused or (name == "takeoff" and lockstep.truth.altitude_m < 0.5 * HEIGHT_M):
+                bad.append("refused" if refused else "not up")
+                break
+        flight.fly("land", DOWN_S)
+        lands = flight.step(10.0, lambda: physics.height_above_ground_m < GROUND_M)
+        flight.step(draw.watch_s)
+        if not lands or physics.height_above_ground_m > GROUND_M:
+            bad.append("not down" if not lands else "rose again")
+    except _Lost:
+        bad.append("flown away")
+    return tuple(bad), refused or ", ".join(bad) or "landed"
+
+
+def fly_cell(draw: Draw) -> Flown:
+    """Fly a cell of the matrix: healthy up to the failure, and on to its end."""
+    ship = load_ship(draw.airframe)
+    plant, failure = plant_of(ship, draw), together(draw.failures)
+    with Lockstep(ship, seed=draw.seed, wind_mps=draw.wind_mps, plant=plant, held=True) as lockstep:
+        began_s = lockstep.now_s
+        lockstep.step(12.0)  # its gyro is measured
+        lockstep.hold(False)
+
+        def begin() -> None:
+            lockstep.command("arm", check=False)
+            MODES[draw.mode](lockstep)
+
+        if not failure.at_start:
+            begin()
+        accused = lockstep.accused  # by a ship with which nothing was wrong
+        bounds = oracle.bounds(lockstep, failure, wind_mps=draw.wind_mps)
+        hopeless = bounds.hopeless(far_m=FLY_AWAY_M, hard_mps=TOUCHDOWN_MPS, seconds=REST_S)
+        cell = end_of(
+            lockstep, draw.mode, failure, seed=draw.seed, before=begin if failure.at_start else None
+        )
+        return Flown(
+            draw=draw,
+            bad=() if cell.safe else ("hopeless" if hopeless else "unsafe",),
+            outcome=cell.outcome,
+            hopeless=hopeless,
+            hours=round((lockstep.now_s - began_s) / 3600.0, 5),
+            accused=accused,
+            said=lockstep.messages,
+            high_m=cell.max_altitude_m,
+            far_m=cell.max_distance_m,
+            wind_limit_mps=round(wind_limit_mps(plant), 3),
+        )
+
+
+KINDS: dict[str, tuple[Callable[..., Draw], Callable[[Draw], Flown]]] = {
+    "healthy": (draw_healthy, fly_healthy),
+    "cells": (draw_cell, fly_cell),
+}
+
+
+def again(flown: Flown, kind: str) -> str:
+    """Return the line that flies the same once more."""
+    text = msgspec.json.encode(flown.draw).decode()
+    return f"python -m benchmarks.campaign {kind} --again {shlex.quote(text)}"
+
+
+def table(flown: Sequence[Flown]) -> Iterable[str]:
+    """Yield the summary: all, and the same by airframe, by weight and by wind."""
+    kinds = sorted({kind for f in flown for kind in f.bad})
+    yield f"{'':22}flights  hours  named  " + "  ".join(kinds)
+
+    def weight(f: Flown) -> str:
+        return "light, below -1 %" if f.draw.load < -0.01 else (
+            "heavy, above +1 %" if f.draw.load > 0.01 else "weight within 1 %")  # fmt: skip
+
+    def wind(f: Flown) -> str:
+        share = f.draw.wind_mps / max(f.wind_limit_mps, 1e-9)
+        return f"wind to {(math.floor(3 * min(share, 0.999)) + 1) / 3:.0%} of its limit"
+
+    for group in (lambda _: "all", lambda f: str(f.draw.airframe), weight, wind):
+        for name in sorted({group(f) for f in flown}):
+            some = [f for f in flown if group(f) == name]
+            counts = "  ".join(f"{sum(k in f.bad for f in some):{len(k)}}" for k in kinds)
+            hours, named = sum(f.hours for f in some), sum(bool(f.accused) for f in some)
+            yield f"{name:22}{len(some):7}  {hours:5.1f}  {named:5}  {counts}".rstrip()
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.campaign", description=__doc__)
+    parser.add_argument("kind", choices=list(KINDS))
+    parser.add_argument("--flights", type=int, default=100)
+    parser.add_argument("--seed", type=int, default=1, help="of the draw")
+    parser.add_argument("--airframes", default="", help="only these; all that can fly by default")
+    parser.add_argument("--random-ships", type=int, default=0, metavar="N", help="draw N ships")
+    parser.add_argument("--watch-s", type=float, default=30.0, help="after a healthy landing")
+    parser.add_argument("--jobs", type=int, default=1, help="processes")
+    parser.add_argument("--again", metavar="JSON", help="fly this draw alone")
+    parser.add_argument("--out", type=Path, help="file for the JSON lines; else standard output")
+    options = parser.parse_args(arguments)
+    draw, fly = KINDS[options.kind]
+    ships = [name for name in options.airframes.split(",") if name]
+    numbers = Random(f"ships:{options.seed}").sample(range(1_000, 1_000_000), options.random_ships)
+    ships += [f"ship-{number}" for number in numbers]
+    if not ships:
+        ships = [name for name in airframes.names() if check(load_ship(name)).ok]
+    drawn = partial(draw, seed=options.seed, ships=ships, watch_s=options.watch_s)
+    draws = (
+        [msgspec.json.decode(options.again, type=Draw)]
+        if options.again
+        else [drawn(number) for number in range(options.flights)]
+    )
+    flown = []
+    out = options.out.open("w", encoding="utf-8") if options.out else sys.stdout
+    with Pool(options.jobs) as pool:
+        for one in pool.imap_unordered(fly, draws):
+            flown.append(one)
+            line = msgspec.to_builtins(one) | {"kind": options.kind, "simulated": True}
+            print(json.dumps(line), file=out, flush=True)
+            if one.bad or one.accused:
+                why = ", ".join(one.bad or ("named before anything failed",))
+                more = "; ".join(filter(None, [one.outcome, *one.accused, one.hopeless]))
+                print(f"{why} ({more})\n  {again(one, options.kind)}", file=sys.stderr, flush=True)
+    if out is not sys.stdout:
+        out.close()
+    print("\n".join(table(flown)), file=sys.stderr)
+    for one in flown:
+        if one.hopeless and not one.bad:  # so the oracle is wrong: this one came down
+            print(f"held down all the same: {one.hopeless}\n  {again(one, options.kind)}")
+    return int(any(set(one.bad) - {"hopeless"} for one in flown))
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,108 @@
+"""The campaign's draws and counts; thousands of flights are `python -m benchmarks.campaign`."""
+
+import json
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+from benchmarks.campaign import (
+    LOAD,
+    Draw,
+    draw_cell,
+    draw_healthy,
+    fly_healthy,
+    load_ship,
+    main,
+    plant_of,
+    together,
+    wind_limit_mps,
+)
+from blimp.airframe import SEA_LEVEL_DENSITY_KG_M3
+from blimp.service.airframes.check import check
+from blimp.sim.failures import BY_NAME
+from blimp.sim.lockstep import Lockstep
+from blimp.sim.matrix import MODES
+from blimp.types import OutcomeState
+
+SHIPS = ("twin", "gtmab", "hobby", "blimp2b")
+
+
+def test_a_healthy_draw_is_a_ship_that_can_fly_in_a_wind_that_it_can_hold() -> None:
+    draws = [draw_healthy(n, seed=3, ships=SHIPS, watch_s=1.0) for n in range(60)]
+    assert draws == [draw_healthy(n, seed=3, ships=SHIPS, watch_s=1.0) for n in range(60)]
+    assert min(Counter(draw.airframe for draw in draws).values()) >= 5
+    for draw in draws:
+        plant = plant_of(load_ship(draw.airframe), draw)
+        assert check(plant).ok
+        assert 0.0 <= draw.wind_mps <= wind_limit_mps(plant)
+        assert abs(draw.load) <= LOAD
+    assert min(draw.load for draw in draws) < -0.04
+    assert max(draw.load for draw in draws) > 0.04
+
+
+def test_the_plant_weighs_what_was_drawn() -> None:
+    draw = draw_healthy(1, seed=3, ships=("twin",), watch_s=1.0)
+    twin = load_ship("twin")
+    more_kg = plant_of(twin, draw).mass.heaviness_kg - twin.mass.heaviness_kg
+    assert more_kg == pytest.approx(draw.load * SEA_LEVEL_DENSITY_KG_M3 * twin.hull.volume_m3)
+
+
+def test_a_cell_is_drawn_with_one_failure_or_two_that_its_ship_can_have() -> None:
+    draws = [draw_cell(n, seed=3, ships=SHIPS, watch_s=1.0) for n in range(200)]
+    assert {draw.mode for draw in draws} == set(MODES)
+    assert {len(draw.failures) for draw in draws} == {1, 2}
+    for draw in draws:
+        assert all(BY_NAME[name].fits(load_ship(draw.airframe)) for name in draw.failures)
+        assert draw.wind_mps <= 0.5
+
+
+def test_two_failures_at_once_are_all_that_either_is() -> None:
+    both = together(["crash", "wet"])
+    assert (both.name, both.dead_s, both.load) == ("crash+wet", 1.5, 0.015)
+    assert together(["baro-dead", "tag-dead"]).faults == (
+        BY_NAME["baro-dead"].faults + BY_NAME["tag-dead"].faults
+    )
+
+
+@pytest.mark.flight
+@pytest.mark.parametrize("thrust_scale", [0.9, 1.0])
+def test_a_blimp2b_that_is_one_percent_heavy_lifts(thrust_scale: float) -> None:
+    """Its propeller lifts twice of what it pushes down, and has to lift half of that."""
+    draw = Draw(airframe="blimp2b", seed=1001, load=0.01, thrust_scale=thrust_scale)
+    ship = load_ship("blimp2b")
+    assert check(plant_of(ship, draw)).ok
+    with Lockstep(ship, seed=draw.seed, wind_mps=0.15, plant=plant_of(ship, draw)) as flight:
+        flight.command("arm")
+        climb_s = 2.0 / ship.limits.climb_mps
+        outcome = flight.complete("takeoff", within_s=3.0 * climb_s, altitude_m=2.0)
+        assert outcome.state is OutcomeState.DONE
+        assert flight.truth.altitude_m > 1.5
+
+
+@pytest.mark.flight
+def test_a_ship_without_side_force_flies_in_a_wind_near_what_it_can_hold() -> None:
+    """With its nose in the wind all of its surge may be needed."""
+    draw = Draw(airframe="hobby", seed=1002, wind_mps=0.75, watch_s=1.0)
+    assert wind_limit_mps(load_ship("hobby")) > 0.8
+    flown = fly_healthy(draw)
+    assert (flown.bad, flown.accused) == ((), ())
+
+
+@pytest.mark.flight
+@pytest.mark.parametrize("kind", ["healthy", "cells"])
+def test_what_was_flown_can_be_flown_again(
+    kind: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    draws = {
+        "healthy": {"airframe": "gtmab", "seed": 1000, "load": 0.01, "watch_s": 1.0},
+        "cells": {"airframe": "gtmab", "seed": 1000, "mode": "pad", "failures": ["none"]},
+    }
+    out = tmp_path / "flown.jsonl"
+    status = main([kind, "--again", json.dumps(draws[kind]), "--out", str(out)])
+    flown = json.loads(out.read_text("utf-8"))
+    assert status == 0
+    assert flown["bad"] == []
+    assert flown["hours"] > 0.005
+    assert draws[kind].items() <= flown["draw"].items()
+    assert "gtmab" in capsys.readouterr().err
