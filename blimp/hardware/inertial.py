@@ -16,6 +16,7 @@ from blimp.types import ImuSample, Vec3
 G_MPS2 = 9.80665
 FROZEN_READS = 25
 MAX_TEMPERATURE_STEP_C = 5.0
+LEAST, MOST = -32768, 32767  # counts that only say that the truth is beyond
 
 Counts = tuple[int, int, int]
 
@@ -89,7 +90,10 @@ class InertialSensor(I2CSensor[ImuSample]):
     ) -> ImuSample:
         """Return a sample and note that the chip lives. Raises DeviceError on garbage."""
         self._temperature.check(temperature_c)
-        check_range(accel, gyro, who=self.name)
+        counts = accel + gyro
+        if max(counts) == MOST or min(counts) == LEAST:
+            what = "rate" if max(accel) < MOST and min(accel) > LEAST else "acceleration"
+            raise DeviceError(f"{self.name}: {what}: counts {counts} at the end of its range")
         self._alive(now_s, remark)
         return ImuSample(
             t_s=now_s,
@@ -101,13 +105,6 @@ class InertialSensor(I2CSensor[ImuSample]):
 
     def _value(self, sample: ImuSample) -> tuple[float, ...]:
         return values(sample)
-
-
-def check_range(accel: Counts, gyro: Counts, *, who: str) -> None:
-    """Refuse counts that only say that the truth is beyond. Raises DeviceError."""
-    for what, counts in (("acceleration", accel), ("rate", gyro)):
-        if max(counts) == 32767 or min(counts) == -32768:
-            raise DeviceError(f"{who}: {what} {counts} is at the end of its range")
 
 
 def values(sample: ImuSample) -> tuple[float, ...]:

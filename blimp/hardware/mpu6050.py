@@ -71,7 +71,8 @@ class Mpu6050(InertialSensor):
         self._temperature.forget()
 
     def _read(self, now_s: float) -> ImuSample | None:
-        self._check_settings()
+        if self._model.is_later:
+            self._check_settings()
         raw = self._bus.read(self._address, R.ACCEL_XOUT_H, R.DATA_LENGTH)
         ax, ay, az, temperature, gx, gy, gz = _DATA.unpack(raw)
         if not self._is_news(raw, (ax, ay, az)):
@@ -86,7 +87,7 @@ class Mpu6050(InertialSensor):
     def _check_settings(self) -> None:
         """After a power cut an MPU-6050 sleeps; a later one measures on, in another range."""
         self._reads += 1
-        if not self._model.is_later or self._reads % SETTINGS_EVERY:
+        if self._reads % SETTINGS_EVERY:
             return
         kept = self._bus.read(self._address, R.SMPLRT_DIV, len(self._settings))
         if kept != self._settings:
