@@ -131,7 +131,7 @@ class GpsNmea(StreamSensor[GpsSample, str]):
 
     def _stale_error(self) -> str:
         if self._rmc is not None and not self._sends_positions:
-            return "RMC comes, but no GGA or GNS: switch one on in the receiver; none"
+            return "RMC comes, but no GGA or GNS (switch one on in the receiver)"
         return super()._stale_error()
 
     def _value(self, sample: GpsSample) -> tuple[float, ...]:

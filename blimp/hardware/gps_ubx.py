@@ -129,8 +129,8 @@ class GpsUbx(StreamSensor[GpsSample, ubx.Message]):
         if not self._is_too_old:
             return super()._stale_error()
         return (
-            f"{self.STALE_ERROR}: it is a u-blox 6 or older, which has none; "
-            'use chip = "gps-nmea", once its power was off,'
+            f"{self.STALE_ERROR} (it is a u-blox 6 or older, which has none: use "
+            'chip = "gps-nmea", once its power was off)'
         )
 
     def _value(self, sample: GpsSample) -> tuple[float, ...]:

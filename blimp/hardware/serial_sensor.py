@@ -58,6 +58,7 @@ class StreamSensor(SerialSensor[S], Generic[S, F]):
         self._reader = reader
         self._refused = 0
         self._unreadable = 0  # bytes since the last line or frame
+        self._is_silent = True
 
     @property
     def garbage(self) -> int:
@@ -68,11 +69,13 @@ class StreamSensor(SerialSensor[S], Generic[S, F]):
         self._open()
         self._reader.clear()
         self._unreadable = 0
+        self._is_silent = True
         yield 0.0
 
     def _read(self, now_s: float) -> S | None:
         newest = None
         data = self._port.read_available()
+        self._is_silent = self._is_silent and not data
         frames = self._reader.feed(data)
         self._unreadable = 0 if frames else self._unreadable + len(data)
         for frame in frames:
@@ -84,6 +87,8 @@ class StreamSensor(SerialSensor[S], Generic[S, F]):
         return newest
 
     def _stale_error(self) -> str:
+        if self._is_silent:
+            return f"{self.STALE_ERROR}, and not one byte (is its TX on the Pi's RX?)"
         if self._unreadable < UNREADABLE_BYTES:
             return self.STALE_ERROR
         return (

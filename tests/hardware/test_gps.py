@@ -431,3 +431,13 @@ def test_a_receiver_that_sends_no_position_sentence_is_named() -> None:
             break
     assert not well(gps)
     assert "RMC comes, but no GGA or GNS" in gps.error
+
+
+def test_a_port_without_a_byte_asks_for_the_wires() -> None:
+    gps, _, _ = fitted()
+    for step in range(60):
+        gps.poll(0.5 + 0.1 * step)
+        if "for 3 s" in gps.error:
+            break
+    assert "no sentence with a new time, and not one byte" in gps.error
+    assert "TX" in gps.error
