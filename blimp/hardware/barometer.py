@@ -1,8 +1,10 @@
 """What all barometers share: the limits of what air can be."""
 
+from collections.abc import Generator
 from typing import ClassVar
 
 from blimp.airframe import Device as Row
+from blimp.errors import DeviceError
 from blimp.hardware.bus import Buses
 from blimp.hardware.device import NoOptions, read_options
 from blimp.hardware.i2c_sensor import I2CSensor
@@ -31,6 +33,24 @@ class Barometer(I2CSensor[BaroSample]):
         self._temperature = Plausible(
             f"{self.name}: temperature", "°C", low=low, high=high, step=high - low
         )
+
+    def _calibration_bytes(self, register: int, length: int) -> Generator[float, None, bytes]:
+        """Read the calibration twice, a poll between. Raises DeviceError if it is none.
+
+        After a reset a chip copies it there; read too soon it is zero in part, and pressures are
+        plausible and wrong.
+        """
+        data = self._bus.read(self._address, register, length)
+        yield 0.0
+        again = self._bus.read(self._address, register, length)
+        if data != again:
+            raise DeviceError(
+                f"{self._where}: its calibration was not yet there: {data.hex(' ')}, "
+                f"then {again.hex(' ')}"
+            )
+        if data == b"\xff" * length:
+            raise DeviceError(f"{self._where}: its calibration is empty: {data.hex(' ')}")
+        return data
 
     def _sample(self, now_s: float, *, pressure_pa: float, temperature_c: float) -> BaroSample:
         """Return a sample and note that the chip lives. Raises DeviceError on what cannot be."""

@@ -1,7 +1,8 @@
-"""BMP280: pressure and temperature on I2C.
+"""BMP280 and BME280: pressure and temperature on I2C.
 
 Source: BST-BMP280-DS001 revision 1.26: 3.11 and 4.2 (readings), 8.1 (compensation in
-floating point), 3.4 (settings).
+floating point), 3.4 (settings). BST-BME280-DS002 1.6 has the same registers, settings and formulas
+for them, and measures no humidity after a reset.
 """
 
 from struct import Struct
@@ -16,6 +17,11 @@ from blimp.hardware.bus import Buses
 from blimp.hardware.device import Steps, Wiring
 from blimp.hardware.registers import BMP280 as R
 from blimp.types import BaroSample
+
+# The data sheet says 2 ms. Reports of boards that needed 10 to 20 ms:
+# https://github.com/BoschSensortec/BMP280_driver/pull/28
+COPY_WAIT_S = 0.01
+COPY_TRIES = 10
 
 _CALIBRATION = Struct("<HhhHhhhhhhhh")
 # Temperature once, pressure eight times: 20 ms a reading, noise about 0.5 Pa before the filter.
@@ -66,7 +72,10 @@ class Calibration(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Bmp280(Barometer):
-    """Reads in normal mode: the chip measures on its own, the driver takes what is there."""
+    """Reads in normal mode: the chip measures on its own, the driver takes what is there.
+
+    Either chip passes for either name: boards are sold as one with the other on them.
+    """
 
     WIRING: ClassVar = Wiring(bus="i2c", addresses=R.ADDRESSES)
     STALE_S: ClassVar[float] = 2.0
@@ -79,17 +88,24 @@ class Bmp280(Barometer):
 
     def _start(self) -> Steps:
         bus = self._open()
-        self._identify("id", R.ID, R.CHIP_ID)
+        self._identify("id", R.ID, R.CHIP_ID, R.CHIP_ID_BME280, *R.SAMPLES)
         bus.write(self._address, R.RESET, bytes([R.RESET_WORD]))
         yield R.START_UP_S
-        if bus.read(self._address, R.STATUS, 1)[0] & R.STATUS_IM_UPDATE:
-            yield R.START_UP_S
-        data = bus.read(self._address, R.CALIB00, R.CALIB_LENGTH)
+        for tries in range(COPY_TRIES + 1):
+            status = bus.read(self._address, R.STATUS, 1)[0]
+            if not status & R.STATUS_IM_UPDATE:
+                break
+            if tries == COPY_TRIES:
+                raise DeviceError(
+                    f"{self._where}: status (0x{R.STATUS:02X}) reads 0x{status:02X}: "
+                    "its calibration is still being copied"
+                )
+            yield COPY_WAIT_S
+        data = yield from self._calibration_bytes(R.CALIB00, R.CALIB_LENGTH)
         calibration = Calibration.from_bytes(data)
-        if calibration.t1 == 0 or calibration.p1 == 0 or data == b"\xff" * R.CALIB_LENGTH:
+        if calibration.t1 == 0 or calibration.p1 == 0:
             raise DeviceError(f"{self._where}: its calibration is empty: {data.hex(' ')}")
         self._calibration = calibration
-        yield 0.0
         # The filter first: in normal mode a write to it may be lost (datasheet 4.3.5).
         bus.write(self._address, R.CONFIG, bytes([_CONFIG]))
         bus.write(self._address, R.CTRL_MEAS, bytes([_CTRL_MEAS]))

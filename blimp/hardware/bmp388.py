@@ -88,12 +88,11 @@ class Bmp388(Barometer):
         self._identify("chip_id", R.CHIP_ID, self.CHIP_ID)
         bus.write(self._address, R.CMD, bytes([R.CMD_SOFTRESET]))
         yield R.START_UP_S
-        data = bus.read(self._address, R.CALIB, R.CALIB_LENGTH)
+        data = yield from self._calibration_bytes(R.CALIB, R.CALIB_LENGTH)
         calibration = Calibration.from_bytes(data)
-        if calibration.t1 == 0.0 or calibration.t2 == 0.0 or data == b"\xff" * R.CALIB_LENGTH:
+        if calibration.t1 == 0.0 or calibration.t2 == 0.0:
             raise DeviceError(f"{self._where}: its calibration is empty: {data.hex(' ')}")
         self._calibration = calibration
-        yield 0.0
         for register, value in _SETTINGS:
             self._set(register, bytes([value]))
         self._pressure.forget()

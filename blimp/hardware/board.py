@@ -28,7 +28,7 @@ from blimp.hardware.ina219 import Ina219
 from blimp.hardware.ina226 import Ina226, Ina260
 from blimp.hardware.mocap import Mocap
 from blimp.hardware.mpu6050 import Mpu6050
-from blimp.hardware.ms5611 import Ms5611
+from blimp.hardware.ms5611 import Ms5607, Ms5611
 from blimp.hardware.pca9685 import Pca9685
 from blimp.hardware.pmw3901 import Pmw3901
 from blimp.hardware.suite import SensorSuite
@@ -40,6 +40,7 @@ from blimp.types import SensorReadings, SensorStatus
 # Every chip there is a driver for. A new one is one file and one line here.
 CHIPS: dict[str, type[Sensor[Any]] | type[Output]] = {
     "bmp280": Bmp280,
+    "bme280": Bmp280,
     "bmp388": Bmp388,
     "bmp390": Bmp390,
     "bno055": Bno055,
@@ -55,6 +56,9 @@ CHIPS: dict[str, type[Sensor[Any]] | type[Output]] = {
     "ina260": Ina260,
     "mocap": Mocap,
     "mpu6050": Mpu6050,
+    "mpu6500": Mpu6050,
+    "mpu9250": Mpu6050,
+    "ms5607": Ms5607,
     "ms5611": Ms5611,
     "pca9685": Pca9685,
     "pmw3901": Pmw3901,

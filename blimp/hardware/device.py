@@ -115,7 +115,7 @@ class Device(ABC):
                 return
             self._work(now_s)
             if now_s - self._alive_s > self._stale_s:
-                raise self._lost(f"{self.STALE_ERROR} for {self._stale_s:g} s")
+                raise self._lost(f"{self._stale_error()} for {self._stale_s:g} s")
         except (HardwareError, ValueError, ArithmeticError) as error:
             # The last two: bytes that no formula holds for. A poisoned reading may cost this
             # device its health, never the loop its life.
@@ -132,6 +132,10 @@ class Device(ABC):
     @abstractmethod
     def _work(self, now_s: float) -> None:
         """One regular poll; calls `_alive` when the device showed that it lives."""
+
+    def _stale_error(self) -> str:
+        """What to say of a device that shows no life."""
+        return self.STALE_ERROR
 
     def _alive(self, now_s: float, remark: str = "") -> None:
         self._alive_s = now_s

@@ -1,7 +1,8 @@
 """A GPS receiver that speaks NMEA 0183 on a serial port.
 
-GGA and RMC are paired by the same UTC time only: a position and a velocity of two different
-moments are no measurement. A receiver that sends no RMC gives positions without velocity.
+GGA (or GNS) and RMC are paired by the same UTC time only: a position and a velocity of two
+different moments are no measurement. A receiver may send several GGA a moment, one for each
+constellation, and RMC less often, at other seconds, or never: then positions come without velocity.
 """
 
 import math
@@ -11,15 +12,13 @@ import msgspec
 
 from blimp.airframe import Device as Row
 from blimp.hardware.bus import Buses
-from blimp.hardware.device import Wiring, read_options
-from blimp.hardware.lines import LineReader
-from blimp.hardware.nmea import Gga, Rmc, parse
-from blimp.hardware.registers import NMEA
+from blimp.hardware.device import Steps, Wiring, read_options
+from blimp.hardware.nmea import Gga, Rmc, SentenceReader, parse
 from blimp.hardware.serial_sensor import StreamSensor
 from blimp.types import GpsSample, Vec3
 
-RMC_MISSING_S = 2.5  # after which positions no longer wait for their velocity
-PAIR_S = 0.5  # the two sentences of one moment arrive within this
+UNPAIRED_S = 2.5  # after which positions no longer wait for their velocity
+PAIR_S = 0.5  # the sentences of one moment arrive within this
 METRES_PER_HDOP = 2.5
 MIN_COURSE_SPEED_MPS = 0.1
 
@@ -44,65 +43,96 @@ class GpsNmea(StreamSensor[GpsSample, str]):
     STALE_ERROR: ClassVar[str] = "no sentence with a new time"
 
     def __init__(self, *, row: Row, buses: Buses) -> None:
-        super().__init__(row=row, buses=buses, reader=LineReader(limit=NMEA.MAX_LINE))
+        super().__init__(row=row, buses=buses, reader=SentenceReader())
         self._options = read_options(row.options, Options, who=row.name)
-        self._gga: Gga | None = None
-        self._gga_s = -math.inf
+        self._waiting: Gga | None = None  # for its velocity
+        self._waiting_s = 0.0
         self._rmc: Rmc | None = None
-        self._rmc_s = -math.inf
-        self._utc_ms = -1
+        self._rmc_s = 0.0
+        self._paired_s = -math.inf  # when a velocity came to its position; at first, the start
+        self._utc_ms = -1  # of the newest position
+        self._sends_positions = False
+
+    def _start(self) -> Steps:
+        self._waiting = self._rmc = None
+        self._sends_positions = False
+        yield from super()._start()
 
     def _read(self, now_s: float) -> GpsSample | None:
-        if self._rmc_s == -math.inf:
-            self._rmc_s = now_s  # the first position waits for a velocity as the others do
-        return super()._read(now_s)
+        if self._paired_s == -math.inf:
+            self._paired_s = now_s  # the first position waits for a velocity as the others do
+        sample = super()._read(now_s)
+        return sample or (self._alone() if now_s - self._waiting_s > PAIR_S else None)
 
     def _take(self, line: str, now_s: float) -> GpsSample | None:
         sentence = parse(line)
-        if isinstance(sentence, Gga):
-            return self._on_gga(sentence, now_s)
-        return self._on_rmc(sentence, now_s) if isinstance(sentence, Rmc) else None
+        if sentence is None:
+            return None
+        waiting = self._waiting
+        ended = waiting is not None and waiting.utc_ms != sentence.utc_ms
+        if isinstance(sentence, Rmc):
+            self._rmc, self._rmc_s = sentence, now_s
+            return self._alone() if ended else self._pair(now_s)
+        sample = self._alone() if ended else None
+        return self._on_gga(sentence, now_s) or sample
 
     def _on_gga(self, gga: Gga, now_s: float) -> GpsSample | None:
-        self._gga = None
+        self._sends_positions = True
+        waiting = self._waiting
         if gga.position is None or gga.satellites < self._options.min_satellites:
             # A receiver that searches may have no time yet: its sentences are its life.
-            what = "no fix" if gga.position is None else f"{gga.satellites} satellites"
-            self._alive(now_s, f"{what}, quality {gga.quality}")
+            if gga.utc_ms == -1 or gga.utc_ms != self._utc_ms:
+                self._alive(now_s, gga.why_none or f"{gga.satellites} satellites")
+            return None
+        if waiting is not None:  # of this moment, by another constellation
+            if gga.satellites > waiting.satellites:
+                self._waiting = gga
             return None
         if gga.utc_ms == self._utc_ms:
             return None  # the same moment again: frozen, or sent twice
         self._utc_ms = gga.utc_ms
         self._alive(now_s)
-        rmc = self._rmc
-        if rmc is not None and rmc.utc_ms == gga.utc_ms and now_s - self._rmc_s <= PAIR_S:
-            return self._sample(gga, rmc, now_s)
-        if now_s - self._rmc_s > RMC_MISSING_S:
-            return self._sample(gga, None, now_s)
-        self._gga, self._gga_s = gga, now_s
-        return None
+        self._waiting, self._waiting_s = gga, now_s
+        if sample := self._pair(now_s):
+            return sample
+        return self._alone() if now_s - self._paired_s > UNPAIRED_S else None
 
-    def _on_rmc(self, rmc: Rmc, now_s: float) -> GpsSample | None:
-        self._rmc, self._rmc_s = rmc, now_s
-        gga, self._gga = self._gga, None
-        if gga is None or gga.utc_ms != rmc.utc_ms or now_s - self._gga_s > PAIR_S:
+    def _pair(self, now_s: float) -> GpsSample | None:
+        """Return the waiting position with the velocity of its moment, if both are there."""
+        gga, rmc = self._waiting, self._rmc
+        if rmc is None or now_s - self._rmc_s > PAIR_S or rmc.utc_ms != self._utc_ms:
             return None
-        return self._sample(gga, rmc, now_s)
-
-    def _sample(self, gga: Gga, rmc: Rmc | None, now_s: float) -> GpsSample | None:
-        if gga.position is None or (rmc is not None and not rmc.valid):
+        self._paired_s = now_s
+        if gga is None or now_s - self._waiting_s > PAIR_S:
+            return None
+        self._waiting = None
+        if not rmc.valid:
             self._alive(now_s, "GGA and RMC contradict each other: fix and void")
             return None
+        return self._sample(gga, _velocity(rmc), now_s)
+
+    def _alone(self) -> GpsSample | None:
+        """Return the waiting position, as of when it came, without a velocity."""
+        gga, self._waiting = self._waiting, None
+        return None if gga is None else self._sample(gga, None, self._waiting_s)
+
+    def _sample(self, gga: Gga, velocity: Vec3 | None, t_s: float) -> GpsSample:
+        assert gga.position is not None  # else it would not wait
         latitude_deg, longitude_deg, altitude_m = gga.position
         return GpsSample(
-            t_s=now_s,
+            t_s=t_s,
             latitude_deg=latitude_deg,
             longitude_deg=longitude_deg,
             altitude_msl_m=altitude_m,
-            velocity_ned_mps=None if rmc is None else _velocity(rmc),
+            velocity_ned_mps=velocity,
             accuracy_m=max(0.5, METRES_PER_HDOP * gga.hdop),
             satellites=gga.satellites,
         )
+
+    def _stale_error(self) -> str:
+        if self._rmc is not None and not self._sends_positions:
+            return "RMC comes, but no GGA or GNS (switch one on in the receiver)"
+        return super()._stale_error()
 
     def _value(self, sample: GpsSample) -> tuple[float, ...]:
         return (sample.latitude_deg, sample.longitude_deg, sample.altitude_msl_m)

@@ -1,10 +1,11 @@
-"""A u-blox GPS receiver (M8 to M10) that speaks UBX on a serial port.
+"""A u-blox GPS receiver (7 to M10) that speaks UBX on a serial port.
 
 NAV-PVT holds position, velocity and their accuracies of one moment, the vertical velocity
 included, which NMEA lacks. The receiver is set to it at each start, in the old way (CFG-MSG,
 CFG-RATE) and in the new (CFG-VALSET): each generation refuses the one it does not know.
 """
 
+import math
 from typing import ClassVar
 
 import msgspec
@@ -14,6 +15,7 @@ from blimp.errors import BoardError
 from blimp.hardware import ubx
 from blimp.hardware.bus import Buses
 from blimp.hardware.device import Steps, Wiring, read_options
+from blimp.hardware.registers import GNSS
 from blimp.hardware.registers import UBX as R
 from blimp.hardware.serial_sensor import StreamSensor
 from blimp.types import GpsSample
@@ -70,13 +72,22 @@ class GpsUbx(StreamSensor[GpsSample, ubx.Message]):
             )
         self.start_s = 2.5  # it may send once a second until it is set up
         self._itow_ms = -1
+        self._asked = False
+        self._is_too_old = False
 
     def _start(self) -> Steps:
         yield from super()._start()
+        self._asked = self._is_too_old = False
         self._port.write(b"".join(settings(self._rate_hz)))
 
     def _take(self, frame: ubx.Message, now_s: float) -> GpsSample | None:
         message, payload = frame
+        if message in (R.ACK_ACK, R.ACK_NAK) and not self._asked:
+            self._asked = True
+            self._port.write(ubx.frame(R.MON_VER))
+        if message == R.MON_VER:
+            hardware = payload[R.HARDWARE_AT :][: R.HARDWARE_LENGTH]
+            self._is_too_old = hardware.isalnum() and hardware < R.HARDWARE_OF_7
         if message != R.NAV_PVT:
             return None
         pvt = ubx.pvt(payload)
@@ -108,7 +119,19 @@ class GpsUbx(StreamSensor[GpsSample, ubx.Message]):
             return f"{pvt.satellites} satellites"
         if pvt.accuracy_m > self._options.max_error_m:
             return f"accuracy {pvt.accuracy_m:.0f} m"
+        if not GNSS.MIN_ALTITUDE_M <= pvt.altitude_msl_m <= GNSS.MAX_ALTITUDE_M:
+            return f"altitude {pvt.altitude_msl_m:.0f} m"
+        if (speed_mps := math.hypot(*pvt.velocity_ned_mps)) > GNSS.MAX_SPEED_MPS:
+            return f"speed {speed_mps:.0f} m/s"
         return ""
+
+    def _stale_error(self) -> str:
+        if not self._is_too_old:
+            return super()._stale_error()
+        return (
+            f"{self.STALE_ERROR} (it is a u-blox 6 or older, which has none: use "
+            'chip = "gps-nmea", once its power was off)'
+        )
 
     def _value(self, sample: GpsSample) -> tuple[float, ...]:
         return (sample.latitude_deg, sample.longitude_deg, sample.altitude_msl_m)

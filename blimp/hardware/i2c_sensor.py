@@ -6,6 +6,7 @@ from blimp.airframe import Device as Row
 from blimp.errors import DeviceError
 from blimp.hardware.bus import Buses, I2CBus
 from blimp.hardware.device import Sample, Sensor
+from blimp.hardware.who import answers_as
 
 S = TypeVar("S", bound=Sample)
 
@@ -19,6 +20,7 @@ class I2CSensor(Sensor[S]):
         super().__init__(row=row, buses=buses)
         self._where = f"{self.name}: {row.chip} at {row.bus} address 0x{self._address:02X}"
         self._opened: I2CBus | None = None
+        self._answers_as: str | None = None  # asked once: that is several reads in one poll
 
     def close(self) -> None:
         self._opened = None
@@ -55,9 +57,15 @@ class I2CSensor(Sensor[S]):
             known = " or ".join(f"0x{value:0{digits}X}" for value in expected)
             raise DeviceError(
                 f"{self._where}: {label} (0x{register:02X}) reads 0x{found:0{digits}X}, "
-                f"expected {known}"
+                f"expected {known}{self._instead()}"
             )
         return found
+
+    def _instead(self) -> str:
+        """Return what an error says of the chip that is there in place of the expected one."""
+        if self._answers_as is None:
+            self._answers_as = answers_as(self._bus, self._address)
+        return f"; it answers as {self._answers_as}" if self._answers_as else ""
 
     def _set(self, register: int, data: bytes) -> None:
         """Write and read back. Raises DeviceError if the chip did not keep it."""

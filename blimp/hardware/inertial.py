@@ -4,7 +4,7 @@ import math
 from typing import ClassVar
 
 from blimp.airframe import Device as Row
-from blimp.errors import BoardError
+from blimp.errors import BoardError, DeviceError
 from blimp.hardware.bus import Buses
 from blimp.hardware.calibration import Calibration, Correction
 from blimp.hardware.device import read_options
@@ -16,6 +16,7 @@ from blimp.types import ImuSample, Vec3
 G_MPS2 = 9.80665
 FROZEN_READS = 25
 MAX_TEMPERATURE_STEP_C = 5.0
+LEAST, MOST = -32768, 32767  # counts that only say that the truth is beyond
 
 Counts = tuple[int, int, int]
 
@@ -89,6 +90,10 @@ class InertialSensor(I2CSensor[ImuSample]):
     ) -> ImuSample:
         """Return a sample and note that the chip lives. Raises DeviceError on garbage."""
         self._temperature.check(temperature_c)
+        counts = accel + gyro
+        if max(counts) == MOST or min(counts) == LEAST:
+            what = "rate" if max(accel) < MOST and min(accel) > LEAST else "acceleration"
+            raise DeviceError(f"{self.name}: {what}: counts {counts} at the end of its range")
         self._alive(now_s, remark)
         return ImuSample(
             t_s=now_s,

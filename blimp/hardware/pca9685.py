@@ -17,6 +17,7 @@ from blimp.hardware.bus import Buses, DigitalOutput, I2CBus
 from blimp.hardware.device import Output, Steps, Wiring, attempt_all, read_options
 from blimp.hardware.esc import EscOptions, check_esc, check_throttle
 from blimp.hardware.registers import PCA9685 as R
+from blimp.hardware.who import answers_as
 
 OFF = bytes([0, 0, 0, R.FULL])
 CHANNELS_A_WRITE = 7  # 28 bytes: an I2C write here has at most 31
@@ -132,6 +133,7 @@ class Pca9685(Output):
             raise DeviceError(
                 f"{self._where}: ALLCALLADR (0x{R.ALLCALLADR:02X}) reads 0x{found:02X}, "
                 f"expected 0x{R.ALLCALLADR_RESET:02X}"
+                f"{'; it answers as ' + other if (other := answers_as(bus, self._address)) else ''}"
             )
         # A killed process may have left pulses running: off before anything else.
         self._output_enable_off()

@@ -11,6 +11,8 @@ from blimp.hardware.device import Sample, Sensor, Steps
 S = TypeVar("S", bound=Sample)
 F = TypeVar("F")
 
+UNREADABLE_BYTES = 256  # more than a line or frame: in so many one would have ended
+
 
 class SerialSensor(Sensor[S]):
     """A sensor with a port of its own."""
@@ -55,6 +57,8 @@ class StreamSensor(SerialSensor[S], Generic[S, F]):
         super().__init__(row=row, buses=buses)
         self._reader = reader
         self._refused = 0
+        self._unreadable = 0  # bytes since the last line or frame
+        self._is_silent = True
 
     @property
     def garbage(self) -> int:
@@ -64,17 +68,33 @@ class StreamSensor(SerialSensor[S], Generic[S, F]):
     def _start(self) -> Steps:
         self._open()
         self._reader.clear()
+        self._unreadable = 0
+        self._is_silent = True
         yield 0.0
 
     def _read(self, now_s: float) -> S | None:
         newest = None
-        for frame in self._reader.feed(self._port.read_available()):
+        data = self._port.read_available()
+        self._is_silent = self._is_silent and not data
+        frames = self._reader.feed(data)
+        self._unreadable = 0 if frames else self._unreadable + len(data)
+        for frame in frames:
             try:
                 newest = self._take(frame, now_s) or newest
             except ValueError as error:
                 self._refused += 1
                 self.error = f"{self.name}: refused: {error}"
         return newest
+
+    def _stale_error(self) -> str:
+        if self._is_silent:
+            return f"{self.STALE_ERROR}, and not one byte (is its TX on the Pi's RX?)"
+        if self._unreadable < UNREADABLE_BYTES:
+            return self.STALE_ERROR
+        return (
+            f"{self.STALE_ERROR}, and {self._unreadable} bytes that cannot be read: it may not "
+            f"send at {self._row.baud} baud, or not what {self._row.chip} reads"
+        )
 
     @abstractmethod
     def _take(self, frame: F, now_s: float) -> S | None:

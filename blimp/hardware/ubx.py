@@ -51,6 +51,8 @@ def frame(message: tuple[int, int], payload: bytes = b"") -> bytes:
 
 def pvt(payload: bytes) -> Pvt:
     """Read the payload of NAV-PVT. Raises ValueError on another length or impossible fields."""
+    if len(payload) == R.NAV_PVT_LENGTH_7:
+        payload = payload.ljust(R.NAV_PVT_LENGTH, b"\0")
     if len(payload) != R.NAV_PVT_LENGTH:
         raise ValueError(f"NAV-PVT has {len(payload)} bytes, expected {R.NAV_PVT_LENGTH}")
     (itow, fix, flags, satellites, lon, lat, msl, h_acc, north, east, down, s_acc, flags3) = (

@@ -26,6 +26,7 @@ _NAMES = {pin: f"GPIO {bcm}" for bcm, pin in HEADER.items()} | POWER
 # What the table does not say, from each datasheet. A chip that is missing here is drawn, too.
 SUPPLY = {
     "bmp280": "3V3",
+    "bme280": "3V3",
     "bmp388": "3V3",
     "bmp390": "3V3",
     "drv8833": "VM: motor battery, 2.7 to 10.8 V",
@@ -36,12 +37,15 @@ SUPPLY = {
     "gps-nmea": "3V3",
     "gps-ubx": "3V3",
     "icm20948": "3V3",
+    "ms5607": "3V3",
     "ms5611": "3V3",
     "hcsr04": "5V; echo through a divider to 3.3 V",
     "ina219": "3V3; shunt in the battery's + wire",
     "ina226": "3V3; shunt in the battery's + wire",
     "ina260": "3V3; its shunt in the battery's + wire",
     "mpu6050": "3V3",
+    "mpu6500": "3V3",
+    "mpu9250": "3V3",
     "pca9685": "VCC 3V3; V+ servo supply, 5 to 6 V",
     "pmw3901": "3V3",
     "tb6612": "VCC 3V3; VM motor battery, 2.5 to 13.5 V",

@@ -6,7 +6,7 @@ from functools import partial
 from blimp.airframe import Airframe, Device
 from blimp.errors import BoardError, ConfigError
 from blimp.sim.bus import I2CBus, no_answer
-from blimp.sim.chips.bmp280 import Bmp280
+from blimp.sim.chips.bmp280 import Bme280, Bmp280
 from blimp.sim.chips.bmp388 import Bmp388, Bmp390
 from blimp.sim.chips.bno055 import Bno055
 from blimp.sim.chips.chip import Chip, Fitting, I2CChip, SerialChip, SpiChip
@@ -20,7 +20,8 @@ from blimp.sim.chips.icm20948 import Icm20948
 from blimp.sim.chips.ina219 import Ina219
 from blimp.sim.chips.ina226 import Ina226, Ina260
 from blimp.sim.chips.mocap import Mocap
-from blimp.sim.chips.mpu6050 import Mpu6050
+from blimp.sim.chips.mpu6050 import Mpu6050, Mpu6500, Mpu9250
+from blimp.sim.chips.ms5607 import Ms5607
 from blimp.sim.chips.ms5611 import Ms5611
 from blimp.sim.chips.pca9685 import Pca9685
 from blimp.sim.chips.pmw3901 import Pmw3901
@@ -35,6 +36,7 @@ from blimp.sim.truth import Truth
 # Every chip the simulator has, by its name in the board table. A new one is one line here.
 CHIPS: Mapping[str, type[Chip]] = {
     "bmp280": Bmp280,
+    "bme280": Bme280,
     "bmp388": Bmp388,
     "bmp390": Bmp390,
     "bno055": Bno055,
@@ -50,6 +52,9 @@ CHIPS: Mapping[str, type[Chip]] = {
     "ina260": Ina260,
     "mocap": Mocap,
     "mpu6050": Mpu6050,
+    "mpu6500": Mpu6500,
+    "mpu9250": Mpu9250,
+    "ms5607": Ms5607,
     "ms5611": Ms5611,
     "pca9685": Pca9685,
     "pmw3901": Pmw3901,

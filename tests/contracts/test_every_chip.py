@@ -179,6 +179,27 @@ def test_another_chip_at_its_place_is_named(name: str) -> None:
             assert "expected" in error
 
 
+@pytest.mark.parametrize(
+    ("name", "there"),
+    [
+        ("bmp280", "bme280"), ("bme280", "bmp280"), ("mpu6050", "mpu6500"),
+        ("mpu6050", "mpu9250"), ("mpu9250", "mpu6500"), ("mpu6500", "mpu6050"),
+    ],
+)  # fmt: skip
+def test_a_relative_in_its_place_is_driven_by_its_own_formulas(name: str, there: str) -> None:
+    """The board table says what was ordered; on the wires is what came."""
+    with lockstep(rows.ship(there)) as machine:
+        machine.airframe = rows.ship(name)
+        flight = Flight(machine)
+        with flight.board:
+            flight.run(STARTED_S)
+            assert flight.readings.unhealthy == ()
+            made = sample(flight, name)
+            assert isinstance(made, BaroSample | ImuSample)
+            AGREES[type(made)](made, flight.world)
+            assert made.temperature_c == pytest.approx(flight.world.physics.temperature_c, abs=1.0)
+
+
 # --- outputs -------------------------------------------------------------------------------
 
 COMMAND = ActuatorCommand(motors=(0.5, -0.25, 1.0), servos=(0.5, 0.3, -0.3))

@@ -49,7 +49,7 @@ class CommandChip(RegisterChip):
         self.commands: list[int] = []
 
     def read(self, register: int, length: int) -> bytes:
-        return self.answers[register][:length]
+        return self.answers.get(register, b"")[:length].ljust(length, b"\0")
 
     def command(self, command: int) -> None:
         self.commands.append(command)
@@ -63,7 +63,7 @@ class WordChip(RegisterChip):
         self.words = dict(words)
 
     def read(self, register: int, length: int) -> bytes:
-        return self.words[register].to_bytes(2, "big")[:length]
+        return self.words.get(register, 0).to_bytes(2, "big")[:length]
 
     def write(self, register: int, data: bytes) -> None:
         self.writes.append((register, data))

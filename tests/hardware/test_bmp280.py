@@ -72,11 +72,24 @@ def test_the_same_reading_is_no_new_sample_and_after_two_seconds_frozen() -> Non
 
 def test_a_wrong_identity_is_named_and_nothing_is_written() -> None:
     baro, chip, _ = fitted()
-    chip.set(0xD0, b"\x60")
+    chip.set(0xD0, b"\x61")
     poll_until(baro, 2.0)
     assert not well(baro)
-    assert baro.error == ("baro: bmp280 at i2c-1 address 0x76: id (0xD0) reads 0x60, expected 0x58")
+    assert baro.error == (
+        "baro: bmp280 at i2c-1 address 0x76: id (0xD0) reads 0x61, "
+        "expected 0x58 or 0x60 or 0x56 or 0x57; it answers as BME680 or BME688"
+    )
     assert chip.writes == []
+
+
+@pytest.mark.parametrize("identity", [0x56, 0x57, 0x58, 0x60])
+def test_samples_of_the_first_series_and_a_bme280_are_read_alike(identity: int) -> None:
+    baro, chip, _ = fitted()
+    chip.set(0xD0, bytes([identity]))
+    poll_until(baro, 1.0)
+    assert well(baro)
+    assert baro.sample is not None
+    assert baro.sample.pressure_pa == pytest.approx(100653.27, abs=0.5)
 
 
 def test_an_empty_calibration_is_refused() -> None:
@@ -135,3 +148,49 @@ def test_unknown_options_are_refused() -> None:
     row = Row(name="baro", chip="bmp280", bus="i2c-1", address=0x76, options={"speed": 3})
     with pytest.raises(BoardError, match=r"baro.*speed"):
         Bmp280(row=row, buses=Doubles())
+
+
+def test_a_calibration_that_is_still_being_copied_is_not_used() -> None:
+    """The chip copies it after a reset, for longer than the data sheet's 2 ms."""
+    baro, chip, _ = fitted()
+    whole = chip.read(0x88, 24)
+    chip.set(0x88, bytes(14) + whole[14:])
+    chip.set(0xF3, b"\x01")
+    poll_until(baro, 0.04)
+    assert not well(baro)
+    chip.set(0x88, whole)
+    chip.set(0xF3, b"\x00")
+    poll_until(baro, 0.5, start_s=0.05)
+    assert baro.sample is not None
+    assert baro.sample.pressure_pa == pytest.approx(100653.27, abs=0.5)
+
+
+def test_a_calibration_that_changed_between_two_reads_is_refused() -> None:
+    """Its status may say that the copy is done when the first registers are still 0."""
+    baro, chip, _ = fitted()
+    whole = chip.read(0x88, 24)
+    read, reads = chip.read, []
+
+    def partial(register: int, length: int) -> bytes:
+        if register == 0x88:
+            reads.append(register)
+            if len(reads) == 1:
+                return whole[:8] + bytes(16)
+        return read(register, length)
+
+    chip.read = partial  # type: ignore[method-assign]
+    poll_until(baro, 0.3)
+    assert not well(baro)
+    assert "calibration" in baro.error
+    poll_until(baro, 1.5, start_s=0.31)
+    assert well(baro)
+    assert baro.sample is not None
+    assert baro.sample.pressure_pa == pytest.approx(100653.27, abs=0.5)
+
+
+def test_a_copy_that_never_ends_is_said() -> None:
+    baro, chip, _ = fitted()
+    chip.set(0xF3, b"\x01")
+    poll_until(baro, 0.4)
+    assert not well(baro)
+    assert "0xF3" in baro.error

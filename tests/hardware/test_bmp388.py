@@ -60,6 +60,7 @@ def test_each_takes_its_own_identity_only(kind: type[Bmp388], found: int, expect
     poll_until(baro, 1.0)
     assert not well(baro)
     assert f"chip_id (0x00) reads 0x{found:02X}, expected {expected}" in baro.error
+    assert f"it answers as {'BMP390' if found == 0x60 else 'BMP388'}" in baro.error
     assert chip.writes == []
 
 
@@ -130,3 +131,23 @@ def test_unknown_options_are_refused() -> None:
     row = Row(name="baro", chip="bmp388", bus="i2c-1", address=0x76, options={"speed": 3})
     with pytest.raises(BoardError, match=r"baro.*speed"):
         Bmp388(row=row, buses=Doubles())
+
+
+def test_a_calibration_that_changed_between_two_reads_is_refused() -> None:
+    baro, chip, _ = fitted()
+    whole = chip.read(0x31, 21)
+    read, reads = chip.read, []
+
+    def partial(register: int, length: int) -> bytes:
+        if register == 0x31:
+            reads.append(register)
+            if len(reads) == 1:
+                return whole[:5] + bytes(16)
+        return read(register, length)
+
+    chip.read = partial  # type: ignore[method-assign]
+    poll_until(baro, 0.3)
+    assert not well(baro)
+    assert "calibration" in baro.error
+    poll_until(baro, 1.5, start_s=0.31)
+    assert well(baro)

@@ -146,11 +146,12 @@ def test_wrong_options_are_refused_at_open() -> None:
 def test_devices_that_are_missing_stop_nothing_and_are_named() -> None:
     buses = Doubles()
     buses.missing = {"/dev/ttyAMA0"}
-    buses.bus.chips[0x68] = RegisterChip({0x75: b"\x71"})
+    buses.bus.chips[0x68] = RegisterChip({0x75: b"\x47"})
     with open_board(twin(), buses=buses, clock=ManualClock()) as board:
         results = board.self_test()
         assert results["imu"] == (
-            "imu: mpu6050 at i2c-1 address 0x68: WHO_AM_I (0x75) reads 0x71, expected 0x68"
+            "imu: mpu6050 at i2c-1 address 0x68: WHO_AM_I (0x75) reads 0x47, expected "
+            "0x68 or 0x70 or 0x71 or 0x73 or 0x74 or 0x98; it answers as ICM-42688-P"
         )
         assert "0x76" in results["baro"]
         assert "/dev/ttyAMA0" in results["tag"]

@@ -6,7 +6,8 @@ from hypothesis import strategies as st
 
 from blimp.airframe import Device as Row
 from blimp.hardware.gps import GpsNmea
-from blimp.hardware.nmea import Gga, Rmc, checksum, parse
+from blimp.hardware.nmea import Gga, Rmc, SentenceReader, checksum, parse
+from blimp.types import GpsSample
 from tests.hardware.doubles import Doubles, Port, well
 
 GOLDEN = "$GPGGA,123519,4807.038,N,01131.000,E,1,08,0.9,545.4,M,46.9,M,,*47"
@@ -16,19 +17,39 @@ def sentence(body: str) -> bytes:
     return f"${body}*{checksum(body):02X}\r\n".encode()
 
 
-def gga(utc: str, *, lat: str = "4807.038,N", fix: str = "1", satellites: str = "08") -> bytes:
-    return sentence(f"GPGGA,{utc},{lat},01131.000,E,{fix},{satellites},0.9,545.4,M,46.9,M,,")
+def gga(
+    utc: str,
+    *,
+    lat: str = "4807.038,N",
+    fix: str = "1",
+    satellites: str = "08",
+    hdop: str = "0.9",
+    altitude: str = "545.4",
+    talker: str = "GP",
+) -> bytes:
+    return sentence(
+        f"{talker}GGA,{utc},{lat},01131.000,E,{fix},{satellites},{hdop},{altitude},M,46.9,M,,"
+    )
 
 
-def rmc(utc: str, *, status: str = "A", speed: str = "1.9438", course: str = "90.0") -> bytes:
-    return sentence(f"GPRMC,{utc},{status},4807.038,N,01131.000,E,{speed},{course},230394,,")
+def rmc(
+    utc: str,
+    *,
+    status: str = "A",
+    speed: str = "1.9438",
+    course: str = "90.0",
+    mode: str | None = None,
+) -> bytes:
+    last = "" if mode is None else f",{mode}"
+    return sentence(f"GPRMC,{utc},{status},4807.038,N,01131.000,E,{speed},{course},230394,,{last}")
 
 
-def fitted() -> tuple[GpsNmea, Port, Doubles]:
+def fitted(**options: object) -> tuple[GpsNmea, Port, Doubles]:
     buses = Doubles()
     row = Row(
-        name="gps", chip="gps-nmea", bus="serial", port="/dev/ttyAMA1", baud=9600, rate_hz=5.0
-    )
+        name="gps", chip="gps-nmea", bus="serial", port="/dev/ttyAMA1", baud=9600, rate_hz=5.0,
+        options=options,
+    )  # fmt: skip
     gps = GpsNmea(row=row, buses=buses)
     gps.poll(0.0)
     gps.poll(0.1)
@@ -58,6 +79,12 @@ def test_golden_checksum_and_fields() -> None:
         (gga("123519", lat="nan,N").decode().strip(), "angle"),
         (gga("250000").decode().strip(), "time"),
         (gga("123519", fix="").decode().strip(), "quality"),
+        (gga("123519", altitude="18001").decode().strip(), "altitude '18001'"),
+        (gga("123519", altitude="-501").decode().strip(), "altitude '-501'"),
+        (gga("123519", hdop="-1").decode().strip(), "HDOP '-1'"),
+        (rmc("123519", speed="1002").decode().strip(), "speed '1002'"),
+        (rmc("123519", speed="-0.1").decode().strip(), "speed '-0.1'"),
+        (rmc("123519", course="360.1").decode().strip(), "course '360.1'"),
     ],
 )
 def test_what_cannot_be_read_says_why(line: str, named: str) -> None:
@@ -67,6 +94,7 @@ def test_what_cannot_be_read_says_why(line: str, named: str) -> None:
 
 def test_other_sentences_are_no_error() -> None:
     assert parse(sentence("GPGSV,1,1,00").decode().strip()) is None
+    assert parse(sentence("PGRMC,A,218.8,100,6378137.000").decode().strip()) is None
 
 
 def test_southern_and_western_angles_are_negative() -> None:
@@ -108,12 +136,169 @@ def test_latitude_zero_is_a_latitude() -> None:
 
 def test_a_receiver_without_rmc_gives_positions_alone() -> None:
     gps, port, _ = fitted()
-    for step in range(4):
+    for step in range(6):
         port.arrive(gga(f"12351{step}"))
         gps.poll(0.5 + step)
-        assert (gps.sample is None) == (step < 3)
-    assert gps.sample is not None
-    assert gps.sample.velocity_ned_mps is None
+        if step < 3:  # its velocity may come yet
+            gps.poll(1.01 + step)
+        assert gps.sample is not None
+        assert gps.sample.t_s == 0.5 + step, "as of when it came"
+        assert gps.sample.velocity_ned_mps is None
+
+
+def positions(lines: list[bytes], *, every_s: float = 0.5, **options: object) -> list[GpsSample]:
+    """Return the samples that these bytes make, one piece a poll."""
+    gps, port, _ = fitted(**options)
+    made = []
+    for step, line in enumerate(lines):
+        port.arrive(line)
+        gps.poll(0.2 + step * every_s)
+        if gps.sample is not None and gps.sample not in made:
+            made.append(gps.sample)
+    return made
+
+
+SECONDS = [f"12{minute:02d}{second:02d}.00" for minute in range(2) for second in range(60)][:20]
+
+
+@pytest.mark.parametrize("every_s", [0.02, 0.1, 0.3])
+@pytest.mark.parametrize("talkers", [("GP", "GL"), ("GP", "GA"), ("GN", "GP", "GL", "GB")])
+def test_several_gga_a_moment_make_one_sample(talkers: tuple[str, ...], every_s: float) -> None:
+    lines = [
+        line
+        for utc in SECONDS
+        for line in (*(gga(utc, talker=talker) for talker in talkers), rmc(utc))
+    ]
+    made = positions(lines, every_s=every_s)
+    assert len(made) == len(SECONDS)
+    if every_s * len(talkers) <= 0.5:
+        assert all(sample.velocity_ned_mps is not None for sample in made)
+
+
+@pytest.mark.parametrize("counts", [("09", "01"), ("01", "09")])
+def test_the_gga_of_most_satellites_counts(counts: tuple[str, str]) -> None:
+    lines = [
+        line
+        for utc in SECONDS
+        for line in (*(gga(utc, satellites=count) for count in counts), rmc(utc))
+    ]
+    made = positions(lines, every_s=0.1)
+    assert [sample.satellites for sample in made] == [9] * len(SECONDS)
+    assert all(sample.velocity_ned_mps is not None for sample in made)
+
+
+def test_rmc_of_other_seconds_leaves_positions_without_velocity() -> None:
+    lines = [
+        line
+        for even, odd in zip(SECONDS[::2], SECONDS[1::2], strict=True)
+        for line in (gga(even), rmc(odd))
+    ]
+    made = positions(lines, every_s=1.0)
+    assert len(made) == len(SECONDS) // 2
+    assert {sample.velocity_ned_mps for sample in made} == {None}
+
+
+def test_rmc_less_often_than_gga() -> None:
+    """Five positions a second and one velocity, as some receivers come from the factory."""
+    lines = []
+    for second in range(10):
+        for fifth in range(5):
+            utc = f"1200{second:02d}.{2 * fifth}0"
+            lines += [gga(utc), rmc(utc) if fifth == 0 else b""]
+    made = positions(lines, every_s=0.1)
+    assert len(made) >= 49  # the last may wait yet
+    assert sum(sample.velocity_ned_mps is not None for sample in made) == 10
+
+
+def test_high_precision_lines_are_longer_than_the_standard_allows() -> None:
+    made = positions(
+        [
+            line
+            for utc in SECONDS
+            for line in (
+                gga(utc, lat="4807.03800000000,N", talker="GN"),
+                sentence(
+                    f"GNRMC,{utc},A,4807.03800000000,N,01131.00000000000,E,"
+                    "0.10000000,10.000000,251126,2.5000,E,A,V"
+                ),
+            )
+        ]
+    )
+    assert len(made) == len(SECONDS)
+    assert made[0].latitude_deg == pytest.approx(48.1173)
+
+
+@pytest.mark.parametrize(
+    "binary",
+    [
+        bytes.fromhex("b5620107020024240c0a"),  # UBX, with $ in its payload
+        bytes.fromhex("a0a2000229240050b0b3"),  # SiRF
+        bytes.fromhex("d300133ed7d30202980edeef34b4bd62ac0941986f33360b98"),  # RTCM 3
+        b"$GPGSV,3,1,12,01,",  # a sentence that was cut off
+        bytes(300),
+    ],
+)
+def test_a_sentence_behind_binary_counts(binary: bytes) -> None:
+    lines = [binary + line + binary for utc in SECONDS for line in (gga(utc).strip(), rmc(utc))]
+    assert len(positions(lines, every_s=0.1)) == len(SECONDS)
+
+
+def test_gns_is_a_position_too() -> None:
+    def gns(utc: str, modes: str) -> bytes:
+        where = "4807.038,N,01131.000,E"
+        return sentence(f"GNGNS,{utc},{where},{modes},11,1.3,168.9,39.5,,,V")
+
+    made = positions([line for utc in SECONDS for line in (gns(utc, "NDD"), rmc(utc))])
+    assert len(made) == len(SECONDS)
+    assert made[0].altitude_msl_m == 168.9
+    assert positions([line for utc in SECONDS for line in (gns(utc, "NES"), rmc(utc))]) == []
+
+
+@pytest.mark.parametrize("quality", "06789")
+def test_dead_reckoning_manual_and_simulated_positions_are_no_fix(quality: str) -> None:
+    gps, port, _ = fitted()
+    port.arrive(gga("123519", fix=quality) + rmc("123519"))
+    gps.poll(1.0)
+    gps.poll(2.0)
+    assert gps.sample is None
+    assert f"no fix, quality {quality}" in gps.error
+    assert well(gps)
+
+
+@pytest.mark.parametrize("mode", "EMNS")
+def test_an_rmc_of_no_fix_is_void(mode: str) -> None:
+    assert positions([gga("123519"), rmc("123519", mode=mode), b"", b"", b""]) == []
+
+
+def test_a_fix_without_an_altitude_says_so() -> None:
+    gps, port, _ = fitted()
+    port.arrive(gga("123519", altitude="") + rmc("123519"))
+    gps.poll(1.0)
+    assert gps.sample is None
+    assert "without an altitude" in gps.error
+    assert well(gps)
+
+
+def test_no_old_position_after_a_restart() -> None:
+    gps, port, buses = fitted()
+    port.arrive(gga("123519"))
+    gps.poll(0.2)
+    port.dead = True
+    for step in range(40):
+        gps.poll(0.21 + 0.01 * step)
+    for step in range(40):
+        gps.poll(0.7 + 0.1 * step)
+    assert buses.opened_ports > 1
+    assert gps.sample is None
+
+
+def test_bytes_without_a_sentence_ask_for_the_baud_rate() -> None:
+    gps, _, buses = fitted()
+    for step in range(50):
+        buses.ports["/dev/ttyAMA1"].arrive(bytes(range(0x80, 0x100)))
+        gps.poll(0.2 + 0.1 * step)
+    assert not well(gps)
+    assert "9600 baud" in gps.error
 
 
 def test_no_fix_is_no_sample_and_no_fault() -> None:
@@ -197,7 +382,7 @@ def test_garbage_never_raises_and_makes_no_sample(pieces: list[bytes]) -> None:
 
 @given(
     st.lists(st.text("0123456789.-+NSEWAVnaif,", max_size=12), min_size=9, max_size=14),
-    st.sampled_from(["GPGGA", "GNRMC"]),
+    st.sampled_from(["GPGGA", "GNGNS", "GNRMC"]),
 )
 def test_well_framed_nonsense_makes_finite_samples_or_none(fields: list[str], kind: str) -> None:
     gps, port, _ = fitted()
@@ -207,5 +392,52 @@ def test_well_framed_nonsense_makes_finite_samples_or_none(fields: list[str], ki
         sample = gps.sample
         numbers = [sample.latitude_deg, sample.longitude_deg, sample.altitude_msl_m]
         assert all(map(math.isfinite, [*numbers, sample.accuracy_m]))
+        assert -500.0 <= sample.altitude_msl_m <= 18000.0
         assert abs(sample.latitude_deg) <= 90.0
         assert abs(sample.longitude_deg) <= 180.0
+
+
+@given(st.lists(st.binary(max_size=60), max_size=8), st.data())
+def test_sentences_are_the_same_however_the_bytes_are_cut(
+    noise: list[bytes], data: st.DataObject
+) -> None:
+    stream = b"".join(piece + gga(f"1200{i:02d}") for i, piece in enumerate(noise))
+    whole = SentenceReader().feed(stream)
+    reader = SentenceReader()
+    cut, at = [], 0
+    while at < len(stream):
+        size = data.draw(st.integers(1, 150))
+        cut += reader.feed(stream[at : at + size])
+        at += size
+    assert cut == whole
+    assert len(whole) >= len(noise)
+
+
+def test_a_stream_of_dollars_keeps_no_memory() -> None:
+    reader = SentenceReader()
+    for _ in range(100):
+        reader.feed(b"$" + b"A" * 1000)
+        reader.feed(b"$" * 1000)
+    assert len(reader._rest) < 200
+    assert reader.garbage > 100_000
+
+
+def test_a_receiver_that_sends_no_position_sentence_is_named() -> None:
+    gps, port, _ = fitted()
+    for step in range(40):
+        port.arrive(rmc(f"1200{step:02d}"))
+        gps.poll(0.5 + 0.1 * step)
+        if "for 3 s" in gps.error:
+            break
+    assert not well(gps)
+    assert "RMC comes, but no GGA or GNS" in gps.error
+
+
+def test_a_port_without_a_byte_asks_for_the_wires() -> None:
+    gps, _, _ = fitted()
+    for step in range(60):
+        gps.poll(0.5 + 0.1 * step)
+        if "for 3 s" in gps.error:
+            break
+    assert "no sentence with a new time, and not one byte" in gps.error
+    assert "TX" in gps.error

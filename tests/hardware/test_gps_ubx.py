@@ -102,7 +102,8 @@ def test_start_up_asks_for_solutions_in_the_old_way_and_in_the_new() -> None:
     [
         ({"flags": 0}, "no fix"), ({"fix": 2}, "no fix, type 2"), ({"fix": 5}, "no fix, type 5"),
         ({"flags3": 1}, "marked invalid"), ({"satellites": 4}, "4 satellites"),
-        ({"h_acc": 0xFFFFFFFF}, "accuracy 4294967 m"),
+        ({"h_acc": 0xFFFFFFFF}, "accuracy 4294967 m"), ({"msl": 18001000}, "altitude 18001 m"),
+        ({"msl": -501000}, "altitude -501 m"), ({"east": -516000}, "speed 516 m/s"),
     ],
 )  # fmt: skip
 def test_what_is_no_position_is_said_and_no_fault(changes: dict[str, int], said: str) -> None:
@@ -213,3 +214,34 @@ def test_well_framed_nonsense_makes_finite_samples_or_none(payload: bytes) -> No
         assert abs(sample.latitude_deg) <= 90.0
         assert abs(sample.longitude_deg) <= 180.0
         assert sample.accuracy_m <= 20.0
+
+
+def test_a_u_blox_7_leaves_out_the_last_bytes() -> None:
+    gps, port, _ = fitted()
+    ((message, payload),) = ubx.FrameReader().feed(solution())
+    port.arrive(ubx.frame(message, payload[:84]))
+    gps.poll(1.0)
+    assert well(gps)
+    assert gps.sample is not None
+    assert gps.sample.latitude_deg == pytest.approx(53.4507692)
+
+
+@pytest.mark.parametrize(
+    ("hardware", "said"),
+    [(b"00040007", "a u-blox 6 or older"), (b"00080000", "no NAV-PVT")],
+)
+def test_a_receiver_too_old_for_solutions_is_named(hardware: bytes, said: str) -> None:
+    gps, port, _ = fitted()
+    port.written = b""
+    port.arrive(ubx.frame((0x05, 0x00), bytes((0x06, 0x01))))
+    gps.poll(0.3)
+    assert port.written == ubx.frame((0x0A, 0x04)), "it is asked which one it is, once"
+    port.arrive(ubx.frame((0x05, 0x01), bytes((0x06, 0x08))))
+    port.arrive(ubx.frame((0x0A, 0x04), b"7.03 (45969)".ljust(30, b"\0") + hardware + b"\0\0"))
+    for step in range(40):
+        gps.poll(0.4 + 0.1 * step)
+        if not well(gps) and "for 3 s" in gps.error:
+            break
+    assert port.written == ubx.frame((0x0A, 0x04))
+    assert said in gps.error
+    assert ("gps-nmea" in gps.error) == (hardware == b"00040007")

@@ -133,11 +133,12 @@ def test_start_up_resets_waits_and_sets_filter_and_ranges() -> None:
 
 def test_a_wrong_identity_is_named() -> None:
     imu, chip, _ = fitted()
-    chip.set(0x75, b"\x71")
+    chip.set(0x75, b"\x47")
     imu.poll(0.0)
-    assert imu.error == (
-        "imu: mpu6050 at i2c-1 address 0x68: WHO_AM_I (0x75) reads 0x71, expected 0x68"
+    assert imu.error.startswith(
+        "imu: mpu6050 at i2c-1 address 0x68: WHO_AM_I (0x75) reads 0x47, expected 0x68 or 0x70"
     )
+    assert imu.error.endswith("; it answers as ICM-42688-P")
     assert chip.writes == []
 
 
@@ -192,3 +193,70 @@ def test_garbage_is_found_by_its_temperature() -> None:
         imu.poll(now_s + step * 0.01)
     assert imu.sample is first
     assert not well(imu)
+
+
+def fitted_as(identity: int, temperature: int, **options: object) -> tuple[Mpu6050, RegisterChip]:
+    imu, chip, _ = fitted(**options)
+    chip.set(0x75, bytes([identity]))
+    chip.set(0x3B, words(0, 0, 16384, temperature, 0, 0, 0))
+    return imu, chip
+
+
+@pytest.mark.parametrize(
+    ("identity", "temperature"),
+    # RM-MPU-6500A-00: 333.87 counts a degree, 0 at 21 °C; DS-000143 (ICM-20689): 326.8, at 25 °C
+    [(0x70, 1335), (0x71, 1335), (0x73, 1335), (0x74, 1335), (0x98, 0)],
+)
+def test_those_with_the_registers_of_the_mpu_6500(identity: int, temperature: int) -> None:
+    imu, chip = fitted_as(identity, temperature, filter_hz=94)
+    start(imu)
+    assert well(imu)
+    assert imu.sample is not None
+    assert imu.sample.temperature_c == pytest.approx(25.0, abs=0.01)
+    assert imu.sample.accel_body_mps2 == pytest.approx((0.0, 0.0, -9.80665), abs=1e-9)
+    assert (0x19, b"\x00\x02\x00\x00\x02") in chip.writes, "the accelerometer has its own filter"
+
+
+def test_one_that_wakes_by_itself_after_a_power_cut_is_set_again() -> None:
+    """At ±500 °/s its rates would count twice: an MPU-6500 comes back awake, at ±250 °/s."""
+    imu, chip = fitted_as(0x70, 1335, gyro_range_dps=500)
+    now_s = start(imu)
+    chip.set(0x19, bytes(5))
+    chip.set(0x6B, b"\x01")
+    for step in range(60):
+        chip.set(0x3B, words(step % 3, 0, 16384, 1335, 0, 0, 0))
+        imu.poll(now_s + step * 0.01)
+        if "was reset" in imu.error:
+            break
+    assert step <= 10, "a tenth of a second"
+    assert not well(imu)
+    for step in range(60, 90):
+        chip.set(0x3B, words(step % 3, 0, 16384, 1335, 0, 0, 0))
+        imu.poll(now_s + step * 0.01)
+    assert well(imu)
+    assert chip.memory[0x1B] == 0x08
+
+
+@pytest.mark.parametrize(
+    ("axes", "named"),
+    [
+        ((32767, 0, 16384, 0, 0, 0), "acceleration"), ((0, -32768, 16384, 0, 0, 0), "acceleration"),
+        ((0, 0, 16384, 0, 0, 32767), "rate"), ((0, 0, 16384, -32768, 0, 0), "rate"),
+    ],
+)  # fmt: skip
+def test_the_end_of_its_range_is_no_measurement(axes: tuple[int, ...], named: str) -> None:
+    """An axis that is broken so must not be believed; one knock is no loss."""
+    imu, chip, _ = fitted()
+    now_s = start(imu)
+    before = imu.sample
+    accel, gyro = axes[:3], axes[3:]
+    for step in range(4):
+        chip.set(0x3B, words(*accel, TEMPERATURE_25C + step, *gyro))
+        imu.poll(now_s + 0.01 * step)
+    assert well(imu)
+    assert imu.sample is before
+    chip.set(0x3B, words(*accel, TEMPERATURE_25C + 4, *gyro))
+    imu.poll(now_s + 0.05)
+    assert not well(imu)
+    assert named in imu.error
+    assert "at the end of its range" in imu.error

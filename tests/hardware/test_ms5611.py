@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from blimp.airframe import Device as Row
-from blimp.hardware.ms5611 import Calibration, Ms5611, crc4
+from blimp.hardware.ms5611 import Calibration, Calibration5607, Ms5607, Ms5611, crc4
 from tests.hardware.doubles import CommandChip, Doubles, well
 
 COEFFICIENTS = (40127, 36924, 23317, 23282, 33464, 28312)
@@ -27,16 +27,18 @@ class Chip(CommandChip):
 
     def read(self, register: int, length: int) -> bytes:
         if register == 0:
-            return self.adc[self.commands[-1]].to_bytes(3, "big")
+            return self.adc.get(self.commands[-1], 0).to_bytes(3, "big")
         return super().read(register, length)
 
 
-def fitted(words: tuple[int, ...] = prom(*COEFFICIENTS)) -> tuple[Ms5611, Chip]:
+def fitted(
+    words: tuple[int, ...] = prom(*COEFFICIENTS), kind: type[Ms5611] = Ms5611
+) -> tuple[Ms5611, Chip]:
     buses = Doubles()
     chip = Chip(words)
     buses.bus.chips[0x77] = chip
-    row = Row(name="baro", chip="ms5611", bus="i2c-1", address=0x77, rate_hz=50.0)
-    return Ms5611(row=row, buses=buses), chip
+    row = Row(name="baro", chip=kind.__name__.lower(), bus="i2c-1", address=0x77, rate_hz=50.0)
+    return kind(row=row, buses=buses), chip
 
 
 def poll_until(baro: Ms5611, end_s: float, start_s: float = 0.0) -> None:
@@ -130,3 +132,38 @@ def test_no_conversion_makes_a_sample_outside_the_chips_range(d1: int, d2: int) 
     if baro.sample is not None:
         assert 1000.0 <= baro.sample.pressure_pa <= 120000.0
         assert -40.0 <= baro.sample.temperature_c <= 85.0
+
+
+# The example of the MS5607-02BA03's data sheet, figure 2.
+COEFFICIENTS_5607 = (46372, 43981, 29059, 27842, 31553, 28165)
+D1_5607, D2_5607 = 6465444, 8077636
+
+
+def test_the_ms5607_has_formulas_of_its_own() -> None:
+    c1, c2, c3, c4, c5, c6 = COEFFICIENTS_5607
+    calibration = Calibration5607(c1=c1, c2=c2, c3=c3, c4=c4, c5=c5, c6=c6)
+    pascal, celsius = calibration.compensated(D1_5607, D2_5607)
+    assert pascal == pytest.approx(110002.0, abs=1.0)
+    assert celsius == pytest.approx(20.0, abs=0.01)
+    baro, chip = fitted(prom(*COEFFICIENTS_5607), Ms5607)
+    chip.adc = {CONVERT_D1: D1_5607, CONVERT_D2: D2_5607}
+    poll_until(baro, 0.4)
+    assert baro.sample is not None
+    assert baro.sample.pressure_pa == pytest.approx(110002.0, abs=1.0)
+
+
+def test_an_ms5607_sold_as_an_ms5611_is_named() -> None:
+    """Its PROM has a good CRC, too, and read by the MS5611's formulas it shows half the air."""
+    baro, chip = fitted(prom(*COEFFICIENTS_5607))
+    chip.adc = {CONVERT_D1: 6269192, CONVERT_D2: D2_5607}  # 101325 Pa
+    poll_until(baro, 1.0)
+    assert not well(baro)
+    assert baro.sample is None
+    assert "an MS5607" in baro.error
+
+
+def test_an_ms5611_in_the_place_of_an_ms5607_is_refused() -> None:
+    baro, _ = fitted(kind=Ms5607)
+    poll_until(baro, 1.0)
+    assert not well(baro)
+    assert baro.sample is None

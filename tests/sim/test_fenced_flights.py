@@ -1,6 +1,9 @@
 """Flights that a fence, a heading or a payload decides, on the chips and drivers in lockstep."""
 
+from collections.abc import Callable
+from functools import reduce
 from math import degrees, hypot, radians
+from operator import xor
 from typing import Any
 
 import msgspec
@@ -11,6 +14,7 @@ from blimp.airframe import Airframe, Servo
 from blimp.errors import Refused
 from blimp.rotation import euler, wrap_pi
 from blimp.sim import Lockstep
+from blimp.sim.chips.gps_nmea import GpsNmea
 from blimp.types import OutcomeState
 
 pytestmark = pytest.mark.flight
@@ -88,6 +92,48 @@ def test_outdoors_it_flies_by_gps_alone_and_says_so() -> None:
         ship.fault("gps", "no_answer")
         ship.step(4.0)
         assert ship.snapshot().failsafe == "position lost: holding height and heading"
+
+
+def alternately(chip: GpsNmea, gga: bytes, rmc: bytes) -> list[bytes]:
+    return [gga] if chip.timeline.now_s % 0.4 < 0.2 else [rmc]
+
+
+# What receivers send beside, or in place of, one GGA and one RMC a moment.
+RECEIVERS: dict[str, Callable[[GpsNmea, bytes, bytes], list[bytes]]] = {
+    "GPS and GLONASS each": lambda chip, gga, rmc: [gga, again(gga, "GL"), rmc],
+    "Galileo's one satellite first": lambda chip, gga, rmc: [
+        again(gga.replace(b",1,10,", b",1,01,"), "GA"), gga, rmc,
+    ],
+    "positions and velocities of different moments": alternately,
+    "binary beside": lambda chip, gga, rmc: [bytes.fromhex("b5620107020024240c0a") + gga, rmc],
+}  # fmt: skip
+
+
+def again(sentence: bytes, talker: str) -> bytes:
+    body = talker + sentence[3 : sentence.index(b"*")].decode()
+    return f"${body}*{reduce(xor, body.encode()):02X}\r\n".encode()
+
+
+@pytest.mark.parametrize("sends", RECEIVERS.values(), ids=RECEIVERS)
+def test_any_receiver_holds_it_outdoors(
+    sends: Callable[[GpsNmea, bytes, bytes], list[bytes]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    standard = GpsNmea._epoch_messages
+    monkeypatch.setattr(GpsNmea, "_epoch_messages", lambda chip: sends(chip, *standard(chip)))
+    twin = airframes.load("twin")
+    rows = tuple(
+        msgspec.structs.replace(row, baud=38400) if row.name == "gps" else row
+        for row in twin.device
+    )
+    twin = msgspec.structs.replace(twin, device=rows)
+    with Lockstep(twin, seed=2, wind_mps=0.3) as ship:
+        ship.fault("tag", "no_answer")
+        ship.step(10.0)
+        up(ship)
+        assert "tag is out: the position is that of gps" in ship.messages
+        ship.complete("goto", north_m=2.0, east_m=0.0, altitude_m=1.5, within_s=60.0)
+        north, east, _ = ship.truth.position_ned_m
+        assert hypot(north - 2.0, east) < 4.0  # a GPS of 2 m
 
 
 def test_without_tag_and_gps_it_does_not_arm() -> None:

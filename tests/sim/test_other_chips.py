@@ -18,6 +18,8 @@ ALTITUDE_M = 1.5
         ("ms5611", "ina260", "bno055", "esc-pwm"),
         ("bmp388", "pca9685 with ESCs"),
         ("tb6612",),
+        ("bme280", "mpu6500"),
+        ("ms5607", "mpu9250"),
     ],
     ids="+".join,
 )

@@ -354,7 +354,7 @@ def test_two_ships_in_one_process_do_not_mix() -> None:
                 identities.append(buses[0].read_byte_data(0x76, 0xD0))
             identities.append(buses[1].read_byte_data(0x76, 0xD0))
         identities.append(buses[0].read_byte_data(0x76, 0xD0))
-    assert identities == [0x60, 0x58, 0x60, 0x58, 0x60]
+    assert identities == [0x61, 0x58, 0x61, 0x58, 0x61]
     for world in ships:
         world.close()
     for bus in buses:

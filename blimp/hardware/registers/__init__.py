@@ -8,9 +8,9 @@ Names are the datasheets'. One class is one chip and only a namespace; it is nev
 
 from blimp.hardware.registers.barometers import BMP280, BMP388, MS5611
 from blimp.hardware.registers.flow import PMW3901
-from blimp.hardware.registers.inertial import AK09916, BNO055, ICM20948, MPU6050
+from blimp.hardware.registers.inertial import AK09916, BNO055, ICM20948, MPU6050, MPU6500
 from blimp.hardware.registers.outputs import DRV8833, PCA9685
-from blimp.hardware.registers.position import DWM1001, MOCAP, NMEA, UBX
+from blimp.hardware.registers.position import DWM1001, GNSS, MOCAP, NMEA, UBX
 from blimp.hardware.registers.power import INA219, INA226, INA260
 from blimp.hardware.registers.rangers import HCSR04, VL53L1X, TFLuna
 
@@ -21,6 +21,7 @@ __all__ = [
     "BNO055",
     "DRV8833",
     "DWM1001",
+    "GNSS",
     "HCSR04",
     "ICM20948",
     "INA219",
@@ -28,6 +29,7 @@ __all__ = [
     "INA260",
     "MOCAP",
     "MPU6050",
+    "MPU6500",
     "MS5611",
     "NMEA",
     "PCA9685",

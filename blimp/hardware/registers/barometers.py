@@ -11,6 +11,8 @@ class BMP280:
     CALIB_LENGTH: Final = 24
     ID: Final = 0xD0
     CHIP_ID: Final = 0x58
+    SAMPLES: Final = (0x56, 0x57)  # of the first series, the same but for this
+    CHIP_ID_BME280: Final = 0x60  # the same with humidity, which stays off after a reset
     RESET: Final = 0xE0
     RESET_WORD: Final = 0xB6  # any other value has no effect; RESET reads back 0x00
     STATUS: Final = 0xF3

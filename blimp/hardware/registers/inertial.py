@@ -52,6 +52,22 @@ class MPU6050:
     GYRO_START_UP_S: Final = 0.03  # PS-MPU-6000A-00 section 6.1
 
 
+class MPU6500:
+    """MPU-6500, RM-MPU-6500A-00 rev 2.1: an MPU-6050 but for what is here.
+
+    MPU-9250 and -9255 are the same with a magnetometer on a bus of its own; the ICM-20689
+    (DS-000143) has another temperature.
+    """
+
+    CHIP_ID: Final = 0x70
+    CHIP_ID_MPU9250: Final = 0x71
+    CHIP_ID_MPU9255: Final = 0x73
+    CHIP_ID_MPU6515: Final = 0x74
+    CHIP_ID_ICM20689: Final = 0x98  # and of most boards sold as MPU-6050 in the 2020s
+    ACCEL_CONFIG_2: Final = 0x1D  # A_DLPF_CFG 2..0: the accelerometer's own filter
+    PWR_MGMT_1_RESET: Final = 0x01  # awake; an ICM-20689 is asleep
+
+
 class ICM20948:
     """TDK InvenSense ICM-20948, DS-000189. Four banks of registers; reads auto-increment."""
 

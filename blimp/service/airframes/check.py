@@ -245,6 +245,17 @@ def _servos(airframe: Airframe) -> Found:
             )
 
 
+def _escs(airframe: Airframe) -> Found:
+    for row in airframe.device:
+        reverses = row.options.get("esc", {}).get("reversible")
+        if row.chip == "pca9685" and reverses and "oscillator_hz" not in row.options:
+            yield warning(
+                f"device {row.name!r}: its oscillator is 23 to 27 MHz, not 25, so the middle of a "
+                "reversible ESC is off by up to 0.12 ms and may turn a propeller: measure the "
+                "pulses, and give oscillator_hz"
+            )
+
+
 def _battery(airframe: Airframe) -> Found:
     battery = airframe.battery
     full_v = FULL_CELL_V * battery.cells
@@ -413,6 +424,7 @@ OF_THE_FILE: tuple[Callable[[Airframe], Found], ...] = (
     _air,
     _thrusters,
     _servos,
+    _escs,
     _battery,
     _devices,
     _gains,

@@ -54,8 +54,8 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
     lift_gf: Annotated[float, Meta(ge=0.1, le=1e4)] = 10.0
     motor_a: Annotated[float, Meta(ge=0.01, le=100.0)] = 0.8
     arm_m: Annotated[float, Meta(ge=0.01, le=5.0)] = 0.15
-    imu: Literal["mpu6050", "icm20948"] = "mpu6050"
-    baro: Literal["bmp280", "bmp388", "bmp390"] = "bmp280"
+    imu: Literal["mpu6050", "mpu6500", "mpu9250", "icm20948"] = "mpu6050"
+    baro: Literal["bmp280", "bme280", "bmp388", "bmp390"] = "bmp280"
     position: Literal["dwm1001", "gps-nmea", "gps-ubx"] = "dwm1001"
 
 
@@ -71,8 +71,8 @@ QUESTIONS: dict[str, str] = {
     "lift_gf": "Thrust of the lift motor on the scale, g",
     "motor_a": "Current of a motor at full power, A",
     "arm_m": "Each forward motor from the middle line, m",
-    "imu": "IMU: mpu6050 or icm20948",
-    "baro": "Barometer: bmp280, bmp388 or bmp390",
+    "imu": "IMU: mpu6050, mpu6500, mpu9250 or icm20948",
+    "baro": "Barometer: bmp280, bme280, bmp388 or bmp390",
     "position": "Position: dwm1001, gps-nmea or gps-ubx",
 }
 

@@ -1,4 +1,4 @@
-"""Bosch BMP280 barometer. Source: BST-BMP280-DS001 rev 1.14.
+"""Bosch BMP280 and BME280 barometers. Sources: BST-BMP280-DS001 rev 1.14, BST-BME280-DS002.
 
 The chip carries the calibration of the datasheet's worked example (section 3.12). The raw
 readings are found by solving the compensation formulas of appendix 8.1 for the true
@@ -21,7 +21,7 @@ _SAMPLES = (0, 1, 2, 4, 8, 16, 16, 16)  # osrs code -> oversampling, section 3.3
 _STANDBY_S = (0.0005, 0.0625, 0.125, 0.25, 0.5, 1.0, 2.0, 4.0)  # t_sb, table 11
 _FILTER = (1, 2, 4, 8, 16, 16, 16, 16)  # IIR coefficient, section 3.3.3
 _TOP = 1048574.0  # one below the largest raw value, for the slope
-_WRONG_ID = 0x60  # a BME280 sold as BMP280
+_WRONG_ID = 0x61  # a BME680: other registers, at the same addresses
 
 
 class Bmp280(Barometer):
@@ -29,6 +29,7 @@ class Bmp280(Barometer):
     since the last one, and feeds them all through the IIR filter.
     """
 
+    IDENTITY = BMP280.CHIP_ID
     OFFSET_PA = 100.0  # absolute accuracy ±1 hPa, table 2
     OFFSET_C = 0.5  # at 25 °C, table 2
 
@@ -42,7 +43,7 @@ class Bmp280(Barometer):
         memory = self._memory
         memory[:] = bytes(256)
         memory[BMP280.CALIB00 : BMP280.CALIB00 + len(_CALIBRATION)] = _CALIBRATION
-        memory[BMP280.ID] = BMP280.CHIP_ID
+        memory[BMP280.ID] = self.IDENTITY
         self._store_raw(BMP280.DATA_RESET, BMP280.DATA_RESET)
         self._up_s = self.timeline.now_s + BMP280.START_UP_S
         self._started_s = 0.0
@@ -76,7 +77,7 @@ class Bmp280(Barometer):
         self._convert()
         memory = self._memory
         memory[BMP280.STATUS] = self._status()
-        memory[BMP280.ID] = _WRONG_ID if self.faults.wrong_identity else BMP280.CHIP_ID
+        memory[BMP280.ID] = _WRONG_ID if self.faults.wrong_identity else self.IDENTITY
         start = self._pointer
         data = bytes(memory[start : start + length])
         self._pointer = (start + length) & 0xFF
@@ -171,6 +172,12 @@ class Bmp280(Barometer):
                 raw_t << 4 & 0xF0,
             )
         )
+
+
+class Bme280(Bmp280):
+    """The same with humidity, which is off until CTRL_HUM says otherwise and is not simulated."""
+
+    IDENTITY = BMP280.CHIP_ID_BME280
 
 
 def fine_temperature(raw: float) -> float:

@@ -1,19 +1,20 @@
-"""InvenSense MPU-6050. Sources: PS-MPU-6000A-00 rev 3.4, RM-MPU-6000A-00 rev 4.2.
+"""InvenSense MPU-6050, -6500 and -9250. Sources: PS-MPU-6000A-00 rev 3.4, RM-MPU-6000A-00
+rev 4.2; PS-MPU-6500A-01 rev 1.3, RM-MPU-6500A-00 rev 2.1; RM-MPU-9250A-00.
 
 Not simulated: the FIFO (its count stays 0), the auxiliary bus, motion interrupts and the
-low-pass filter's delay (its bandwidth sets the noise).
+low-pass filter's delay (its bandwidth sets the noise); of the later two the self-test, and of the
+last its magnetometer, which is a chip on that bus.
 """
 
 import math
 import struct
 
-from blimp.hardware.registers import MPU6050
+from blimp.hardware.registers import MPU6050, MPU6500
 from blimp.sim.chips import inertial
 from blimp.sim.chips.chip import Fitting, I2CChip
 from blimp.sim.chips.inertial import Inertial, Noise
 
 _SIZE = 0x80  # registers 0 to 117, then nothing
-_RESET = {MPU6050.PWR_MGMT_1: MPU6050.PWR_MGMT_1_RESET, MPU6050.WHO_AM_I: MPU6050.CHIP_ID}
 _WRITABLE = frozenset(
     (*range(0x0D, 0x11), *range(0x19, 0x29), 0x37, 0x38, *range(0x63, 0x6D), 0x72, 0x73, 0x74)
 )
@@ -22,12 +23,11 @@ _SELF_TEST_CODES = bytes((0x90, 0x90, 0x90, 0x00))  # factory trim: accel codes 
 _FACTORY_CODE = 16
 _DATA = struct.Struct(">hhhhhhh")
 _BANDWIDTH_HZ = (256.0, 188.0, 98.0, 42.0, 20.0, 10.0, 5.0, 256.0)  # gyro by DLPF_CFG, 4.3
-_GYRO_NOISE = 0.05 / math.sqrt(98.0)  # 0.05 °/s rms at DLPF_CFG 2, datasheet 6.1
-_ACCEL_NOISE = 400e-6  # g per root Hz, datasheet 6.2
+_ACCEL_BANDWIDTH_HZ = (460.0, 184.0, 92.0, 41.0, 20.0, 10.0, 5.0, 460.0)  # by A_DLPF_CFG
 _GYRO_BIAS_DPS = 1.0  # of a part that was turned on at 25 °C; the datasheet allows ±20
 _GYRO_DPS_PER_C = 0.05  # the datasheet, 6.1, allows ±20 °/s from -40 to 85 °C
 _ACCEL_BIAS_G = 0.004  # left over after trimming; the datasheet allows ±0.05
-_WRONG_ID = 0x98  # an ICM-20689-like part on a board sold as MPU-6050
+_WRONG_ID = 0xAF  # an ICM-20608-G
 
 
 class Mpu6050(I2CChip):
@@ -36,6 +36,11 @@ class Mpu6050(I2CChip):
     KINDS = I2CChip.KINDS | {"wrong_identity"}
     CHANNELS = inertial.CHANNELS
     DEFAULT_ADDRESS = 0x68
+    IDENTITY = MPU6050.CHIP_ID
+    POWER_ON = MPU6050.PWR_MGMT_1_RESET
+    CELSIUS = (340.0, 36.53)  # counts a degree, and where they are 0: register map 4.18
+    GYRO_NOISE = 0.05 / math.sqrt(98.0)  # 0.05 °/s rms at DLPF_CFG 2, datasheet 6.1
+    ACCEL_NOISE = 400e-6  # g per root Hz, datasheet 6.2
 
     def __init__(self, fitting: Fitting) -> None:
         super().__init__(fitting)
@@ -50,9 +55,10 @@ class Mpu6050(I2CChip):
     def _reset(self) -> None:
         self._memory[:] = bytes(_SIZE)
         self._memory[_SELF_TEST : _SELF_TEST + 4] = _SELF_TEST_CODES
-        for register, value in _RESET.items():
-            self._memory[register] = value
-        self._awake_s = math.inf
+        self._memory[MPU6050.PWR_MGMT_1] = self.POWER_ON
+        self._memory[MPU6050.WHO_AM_I] = self.IDENTITY
+        asleep = bool(self.POWER_ON & MPU6050.SLEEP)
+        self._awake_s = math.inf if asleep else self.timeline.now_s + MPU6050.GYRO_START_UP_S
         self._index = -1
         self._configure()
 
@@ -64,12 +70,15 @@ class Mpu6050(I2CChip):
         self._rate_hz = gyro_rate_hz / (1 + memory[MPU6050.SMPLRT_DIV])
         bandwidth_hz = _BANDWIDTH_HZ[dlpf]
         self._noise = Noise(
-            accel_g=_ACCEL_NOISE * math.sqrt(bandwidth_hz),
-            gyro_dps=_GYRO_NOISE * math.sqrt(bandwidth_hz),
+            accel_g=self.ACCEL_NOISE * math.sqrt(self._accel_bandwidth_hz()),
+            gyro_dps=self.GYRO_NOISE * math.sqrt(bandwidth_hz),
         )
         self._gyro_scale = 131.072 / (1 << (memory[MPU6050.GYRO_CONFIG] >> 3 & 3))
         self._accel_scale = 16384.0 / (1 << (memory[MPU6050.ACCEL_CONFIG] >> 3 & 3))
         self._self_test = (memory[MPU6050.GYRO_CONFIG] | memory[MPU6050.ACCEL_CONFIG]) & 0xE0 != 0
+
+    def _accel_bandwidth_hz(self) -> float:
+        return _BANDWIDTH_HZ[self._memory[MPU6050.CONFIG] & 7]
 
     def write(self, data: bytes) -> None:
         pointer = data[0]
@@ -128,7 +137,8 @@ class Mpu6050(I2CChip):
         self._index = index
         (fx, fy, fz), (p, q, r), celsius = self._inertial.felt(self.faults, now_s, self._noise)
         a, g = self._accel_scale, self._gyro_scale
-        temperature = (celsius - 36.53) * 340.0  # register map 4.18
+        per_c, zero_c = self.CELSIUS
+        temperature = (celsius - zero_c) * per_c
         values = [fx * a, fy * a, fz * a, temperature, p * g, q * g, r * g]
         if self._self_test:
             self._push(values)
@@ -149,3 +159,23 @@ class Mpu6050(I2CChip):
                 values[axis] += accel_g * self._accel_scale
             if self._memory[MPU6050.GYRO_CONFIG] & bit:
                 values[4 + axis] += (-gyro_dps if axis == 1 else gyro_dps) * self._gyro_scale
+
+
+class Mpu6500(Mpu6050):
+    """It comes up awake, and filters its accelerometer by a register of its own."""
+
+    IDENTITY = MPU6500.CHIP_ID
+    POWER_ON = MPU6500.PWR_MGMT_1_RESET
+    CELSIUS = (333.87, 21.0)  # table 3, register map 4.20
+    GYRO_NOISE = 0.01  # °/s per root Hz, table 1
+    ACCEL_NOISE = 300e-6  # g per root Hz, table 2
+
+    def _accel_bandwidth_hz(self) -> float:
+        return _ACCEL_BANDWIDTH_HZ[self._memory[MPU6500.ACCEL_CONFIG_2] & 7]
+
+    def _push(self, values: list[float]) -> None:
+        """Not simulated: its factory trim is another one."""
+
+
+class Mpu9250(Mpu6500):
+    IDENTITY = MPU6500.CHIP_ID_MPU9250

@@ -23,10 +23,11 @@ class Ms5611(Barometer):
     DEFAULT_ADDRESS = 0x77
     OFFSET_PA = 150.0  # accuracy ±1.5 mbar at 25 °C
     OFFSET_C = 0.8
+    COEFFICIENTS = COEFFICIENTS
 
     def __init__(self, fitting: Fitting) -> None:
         super().__init__(fitting)
-        words = (_FACTORY_WORD, *COEFFICIENTS, _SERIAL)
+        words = (_FACTORY_WORD, *self.COEFFICIENTS, _SERIAL)
         self._prom = (*words[:-1], _SERIAL | crc4(words))
         self._raw = (8.5e6, 8.5e6)  # D1, D2: where the last solution was
         self._command = 0
@@ -69,13 +70,19 @@ class Ms5611(Barometer):
     def _measure(self, osr: int) -> None:
         celsius, pascal = self._felt()
         d1, d2 = self._raw
-        d2, _ = solve(temperature, celsius, d2, top=_TOP)
-        d1, slope = solve(lambda raw: pressure(raw, d2), pascal, d1, top=_TOP)
+        d2, _ = solve(self._temperature, celsius, d2, top=_TOP)
+        d1, slope = solve(lambda raw: self._pressure(raw, d2), pascal, d1, top=_TOP)
         gauss = self.random.gauss
         self._raw = (
             d1 + gauss(0.0, _NOISE_PA[osr] / slope),
             d2 + gauss(0.0, _NOISE_COUNTS),
         )
+
+    def _temperature(self, d2: float) -> float:
+        return temperature(d2)
+
+    def _pressure(self, d1: float, d2: float) -> float:
+        return pressure(d1, d2)
 
 
 def _below(d2: float) -> tuple[float, float, float]:

@@ -5,6 +5,7 @@ import re
 from importlib import resources
 from pathlib import Path
 
+import msgspec
 import pytest
 from typer.testing import CliRunner
 
@@ -19,6 +20,7 @@ from blimp.service.airframes.figures import Figures, compute
 from blimp.service.airframes.gains import CYCLE_S, is_stable
 from blimp.service.compose import FlightOptions, fly
 from blimp.service.up import StackOptions, build_stack
+from tests.contracts.rows import ship
 
 TWIN = (resources.files("blimp.airframes") / "twin.toml").read_text("utf-8")
 GTMAB = (resources.files("blimp.airframes") / "gtmab.toml").read_text("utf-8")
@@ -267,3 +269,19 @@ def test_a_ship_whose_gains_all_are_too_high_is_refused_without_a_number() -> No
     assert check(twin).errors == (
         "gains: the control of yaw swings up by itself: several of its gains are too high",
     )
+
+
+def test_a_reversible_esc_wants_the_oscillator_of_its_pca9685() -> None:
+    """Off by 8 %, its middle is 1.62 ms for 1.5, and standstill turns a propeller."""
+    (said,) = [w for w in check(ship("pca9685 with ESCs")).warnings if "oscillator" in w]
+    assert "'servos'" in said
+    measured = ship("pca9685 with ESCs")
+    rows = tuple(
+        msgspec.structs.replace(row, options=row.options | {"oscillator_hz": 26.1e6})
+        if row.chip == "pca9685"
+        else row
+        for row in measured.device
+    )
+    measured = msgspec.structs.replace(measured, device=rows)
+    assert not [w for w in check(measured).warnings if "oscillator" in w]
+    assert not [w for w in check(ship("esc-pwm")).warnings if "oscillator" in w]

@@ -159,4 +159,4 @@ def test_faults_act_on_the_quantity_and_on_the_identity() -> None:
     chip.faults.set("frozen", {}, now_s=bench.timeline.now_s)
     assert pascal() == pascal()
     chip.faults.set("wrong_identity", {}, now_s=bench.timeline.now_s)
-    assert read(chip, 0xD0) == b"\x60"
+    assert read(chip, 0xD0) == b"\x61"

@@ -150,3 +150,30 @@ def test_faults() -> None:
     assert data(chip) == held
     chip.faults.set("wrong_identity", {}, now_s=0.2)
     assert read(chip, 0x75) != b"\x68"
+
+
+def test_an_mpu_6500_comes_up_awake_at_its_widest_filter() -> None:
+    bench = Bench()
+    chip = bench.fit("imu", chip="mpu6500")
+    assert read(chip, 0x75) == b"\x70"
+    assert read(chip, 0x6B) == b"\x01"
+    bench.run(0.1)
+    x, y, z, temperature, *_ = data(chip)
+    assert (x, y, z) == pytest.approx((0, 0, 16384), abs=500)
+    assert temperature / 333.87 + 21.0 == pytest.approx(15.0, abs=0.1)
+
+
+def test_an_mpu_6500_filters_its_accelerometer_by_its_own_register() -> None:
+    def spread(setting: int) -> float:
+        bench = Bench()
+        chip = bench.fit("imu", chip="mpu9250")
+        chip.write(bytes((0x1A, 0x03)))
+        chip.write(bytes((0x1D, setting)))
+        bench.run(0.1)
+        z = []
+        for _ in range(500):
+            bench.run(0.002)
+            z.append(data(chip)[2])
+        return statistics.stdev(z)
+
+    assert spread(0) / spread(3) == pytest.approx(math.sqrt(460 / 41), rel=0.2)

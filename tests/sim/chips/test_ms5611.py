@@ -4,6 +4,7 @@ from typing import Any
 
 import pytest
 
+from blimp.sim.chips import ms5607
 from blimp.sim.chips.ms5611 import crc4, pressure, temperature
 from tests.sim.bench import Bench, read
 
@@ -53,3 +54,18 @@ def test_a_result_is_there_when_it_is_done_and_once() -> None:
     assert read(chip, 0x00, 3) == bytes(3), "read too soon, the conversion is lost"
     assert converted(bench, chip, D1) > 0
     assert read(chip, 0x00, 3) == bytes(3)
+
+
+def test_the_example_of_the_ms5607() -> None:
+    assert ms5607.temperature(8077636) == pytest.approx(20.0, abs=0.01)
+    assert ms5607.pressure(6465444, 8077636) == pytest.approx(110002.0, abs=1.0)
+
+
+@pytest.mark.parametrize(("pascal", "celsius"), [(101325.0, 25.0), (95000.0, -5.0), (30000, -30)])
+def test_raw_readings_of_the_ms5607_compensate_to_the_truth(pascal: float, celsius: float) -> None:
+    bench = Bench()
+    bench.truth.pressure_pa, bench.truth.temperature_c = pascal, celsius
+    chip = bench.fit("baro", chip="ms5607")
+    d2, d1 = converted(bench, chip, D2), converted(bench, chip, D1)
+    assert ms5607.temperature(d2) == pytest.approx(celsius, abs=0.9)
+    assert ms5607.pressure(d1, d2) == pytest.approx(pascal, abs=210.0)
