@@ -168,12 +168,17 @@ class Session:
             sender.start()
             yield
 
+    def control_token(self) -> int | None:
+        """Return the token of this user's control of the ship as it was kept, None for none."""
+        ship = self.ship
+        file = KeptControl(state=self._config.state, broker=ship.broker, vehicle=ship.vehicle)
+        kept = file.load()
+        return None if kept is None else kept.token
+
     @contextmanager
     def kept_control(self) -> Iterator["Grant | None"]:
         """Renew this user's control of the ship during the block, if the user has it."""
-        ship = self.ship
-        file = KeptControl(state=self._config.state, broker=ship.broker, vehicle=ship.vehicle)
-        if file.load() is None:  # most often: nothing more is loaded then, and nothing asked
+        if self.control_token() is None:  # most often: nothing more is loaded, nothing asked
             yield None
             return
         with self.control() as control, control.kept() as grant:

@@ -2,7 +2,8 @@
 
 import io
 import threading
-from contextlib import AbstractContextManager
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager, suppress
 from typing import Any
 
 import msgspec
@@ -39,6 +40,40 @@ LINK_LOSS = (
 )
 
 
+class PilotLinks(Closing):
+    """Lets each ship that is commanded from here know that its pilot's link is alive.
+
+    A page is a pilot's from its first command on, not while it is only looked at; it stays so
+    until it ends, as its pilot may only look for minutes. open_session: for the ship of a name.
+    """
+
+    def __init__(self, open_session: Callable[[str], Session]) -> None:
+        self._open_session = open_session
+        self._lock = threading.Lock()
+        self._links: dict[str, tuple[int | None, ExitStack]] = {}
+
+    def keep(self, vehicle: str) -> None:
+        """Keep the link to a ship from now on, under the control that this user has of it now."""
+        session = self._open_session(vehicle)
+        token = session.control_token()
+        with self._lock:
+            known = self._links.get(vehicle)
+            if known is not None:
+                if known[0] == token:
+                    return
+                known[1].close()
+            link = ExitStack()
+            grant = link.enter_context(session.kept_control())
+            link.enter_context(session.heartbeat(grant))
+            self._links[vehicle] = (token, link)
+
+    def close(self) -> None:
+        with self._lock:
+            for _, link in self._links.values():
+                link.close()
+            self._links.clear()
+
+
 class BrokerShips(Closing):
     """The ships that `ground` would find with the same options.
 
@@ -58,6 +93,7 @@ class BrokerShips(Closing):
         self._lock = threading.Lock()
         self._clients: dict[str, VehicleClient] = {}
         self._joysticks: dict[str, Joystick] = {}
+        self._pilot_links = PilotLinks(self._quiet)
 
     @property
     def vehicle(self) -> str:
@@ -121,8 +157,10 @@ class BrokerShips(Closing):
     def command(
         self, vehicle: str, name: str, arguments: dict[str, Any]
     ) -> tuple[int, dict[str, Any]]:
-        if name not in (*QUESTIONS, "result") and vehicle in self._joysticks:
-            self._joysticks[vehicle].drop()
+        if name not in (*QUESTIONS, "result"):
+            if vehicle in self._joysticks:
+                self._joysticks[vehicle].drop()
+            self._keep_pilot_link(vehicle)
 
         def open_session(printed: Report) -> Session:
             return self._session.like(printed, vehicle=vehicle)
@@ -130,11 +168,18 @@ class BrokerShips(Closing):
         return run_command(name, arguments, open_session=open_session)
 
     def _joystick(self, vehicle: str) -> Joystick:
-        def open_client() -> AbstractContextManager[VehicleClient]:
-            return self._quiet(vehicle).pilots_client()
+        @contextmanager
+        def open_client() -> Iterator[VehicleClient]:
+            self._keep_pilot_link(vehicle)
+            with self._quiet(vehicle).pilots_client() as client:
+                yield client
 
         self._joysticks[vehicle] = Joystick(open_client, clock=self._session.clock)
         return self._joysticks[vehicle]
+
+    def _keep_pilot_link(self, vehicle: str) -> None:
+        with suppress(BlimpError):  # a broker that does not answer: the command says so itself
+            self._pilot_links.keep(vehicle)
 
     def _quiet(self, vehicle: str) -> Session:
         """Return a session whose words nobody reads."""
@@ -170,6 +215,7 @@ class BrokerShips(Closing):
         )
 
     def close(self) -> None:
+        self._pilot_links.close()
         self._logs.close()
         for client in self._clients.values():
             client.close()

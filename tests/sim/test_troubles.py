@@ -6,6 +6,7 @@ docs/faults.md has what came of it, and the troubles of its broker in `test_trou
 import http.client
 import json
 import signal
+import subprocess
 import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -63,6 +64,21 @@ def shown_by_page(url: str) -> dict[str, Any]:
         link.close()
 
 
+def command_by_page(url: str, name: str, arguments: dict[str, Any]) -> str:
+    """Run a command; return the state that it ended with, and the reason if there is one."""
+    parts = urlsplit(url)
+    link = http.client.HTTPConnection(parts.hostname or "", parts.port, timeout=DEADLINE_S)
+    try:
+        link.request(
+            "POST", f"/api/command/{name}", body=json.dumps(arguments),
+            headers={"Authorization": f"Bearer {token_of(url)}"},
+        )  # fmt: skip
+        answer = json.loads(link.getresponse().read())
+        return str(answer["state"]) + (f": {answer['reason']}" if answer.get("reason") else "")
+    finally:
+        link.close()
+
+
 def test_a_ground_that_dies_in_a_leg_is_missed_and_another_flies_on(
     stack: RunningStack, tmp_path: Path
 ) -> None:
@@ -91,6 +107,35 @@ def test_a_ground_that_dies_in_a_leg_is_missed_and_another_flies_on(
         assert stack.ground("hold").status == 0
         stack.wait_until(lambda: stack.status()["failsafe"] == "", within_s=DEADLINE_S)
         assert stack.status()["armed"]
+
+
+def test_a_page_that_commanded_is_missed_when_it_dies_and_not_when_it_ends(
+    stack: RunningStack,
+) -> None:
+    """Expected: nobody is missed before its first command; killed in flight, the ship holds."""
+
+    def open_page() -> tuple[subprocess.Popen[str], str]:
+        page = stack.start_ground("--json", "page", "--port", "0")
+        assert page.stdout is not None
+        return page, json.loads(page.stdout.readline())["url"]
+
+    page, url = open_page()
+    assert shown_by_page(url)["pilot_age_s"] is None
+    assert command_by_page(url, "arm", {}) == "SUCCESS"
+    assert command_by_page(url, "takeoff", {"altitude_m": 0.8}) == "SUCCESS"
+    age_s = shown_by_page(url)["pilot_age_s"]
+    assert age_s is not None
+    assert age_s < 3.0
+    page.terminate()
+    page.communicate(timeout=DEADLINE_S)
+    page, url = open_page()
+    stack.wait_until(lambda: shown_by_page(url)["pilot_age_s"] is None, within_s=DEADLINE_S)
+    assert stack.status()["failsafe"] == ""
+    assert command_by_page(url, "hold", {}) == "SUCCESS"
+    page.kill()
+    page.communicate(timeout=DEADLINE_S)
+    stack.wait_until(lambda: stack.status()["failsafe"], within_s=DEADLINE_S)
+    assert stack.status()["failsafe"] == "link lost: holding"
 
 
 def test_a_worker_killed_in_arm_and_takeoff_ends_each_once_and_the_ship_goes_on(
