@@ -11,6 +11,7 @@ from math import degrees, inf, sqrt
 import msgspec
 
 from blimp.airframe import SEA_LEVEL_DENSITY_KG_M3, Airframe, Battery, Thruster
+from blimp.reading import ready
 
 GUST_SHARE = 0.4  # two sigma of Dryden's side gust at 10 m height, over the mean wind
 RESERVE = 0.2  # of what a mission takes, for wind and a second try
@@ -36,6 +37,7 @@ class PayloadServo(msgspec.Struct, frozen=True, kw_only=True):
     max_pulse_us: float
 
 
+@ready
 class Ability(msgspec.Struct, frozen=True, kw_only=True):
     """usable_ah: until the battery is low; None if it is not known. pad_deg: where its pad is."""
 

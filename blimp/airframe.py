@@ -14,6 +14,7 @@ import msgspec
 from msgspec import Meta
 
 from blimp.errors import AirframeError
+from blimp.reading import ready
 from blimp.suggest import suggestion, with_suggestion
 from blimp.types import Vec3
 
@@ -269,6 +270,7 @@ class Limits(_Part, frozen=True, kw_only=True):
     max_distance_m: Positive
 
 
+@ready
 class Home(_Part, frozen=True, kw_only=True):
     """Where the pad is on Earth; the local frame's origin for GPS."""
 
@@ -295,6 +297,7 @@ class Home(_Part, frozen=True, kw_only=True):
         return north_m, north_m * math.cos(math.radians(self.latitude_deg))
 
 
+@ready
 class Airframe(_Part, frozen=True, kw_only=True):
     name: Name
     description: str

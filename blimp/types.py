@@ -15,6 +15,8 @@ from typing import Any
 
 import msgspec
 
+from blimp.reading import ready
+
 Vec3 = tuple[float, float, float]
 Quaternion = tuple[float, float, float, float]
 
@@ -400,6 +402,7 @@ class Attitude(msgspec.Struct, frozen=True, kw_only=True):
     yaw: float
 
 
+@ready
 class Snapshot(msgspec.Struct, frozen=True, kw_only=True, tag="snapshot"):
     """Everything the ground may know about the ship at one instant."""
 

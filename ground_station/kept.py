@@ -15,11 +15,13 @@ import msgspec
 from blimp.errors import ConfigError
 from blimp.files import write_atomically
 from blimp.link.paths import make_directory
+from blimp.reading import ready
 
 MAX_FILE_BYTES = 4096
 FORGOTTEN_S = 86_400.0  # no grant lasts so long: what it was for is gone
 
 
+@ready
 class Kept(msgspec.Struct, frozen=True, kw_only=True):
     """A grant of control: see `blimp.queue.resources.grant.Ticket`. ttl_s: as it was asked for."""
 

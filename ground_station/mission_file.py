@@ -31,6 +31,7 @@ from msgspec import Meta
 
 from blimp.errors import MissionError
 from blimp.geofence import Geofence, Rally, Zone
+from blimp.reading import ready
 from blimp.suggest import suggestion, with_suggestion
 from ground_station.legs import (
     MAX_LEGS,
@@ -85,6 +86,7 @@ class Mission(msgspec.Struct, frozen=True, kw_only=True):
         return distance_m, max(altitudes, default=0.0)
 
 
+@ready
 class _File(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     name: Annotated[str, Meta(min_length=1, max_length=64)]
     description: Annotated[str, Meta(max_length=1000)] = ""

@@ -14,6 +14,7 @@ from msgspec import Meta
 from blimp.airframe import Home
 from blimp.errors import MissionError
 from blimp.geofence import Geofence, Rally, Zone
+from blimp.reading import ready
 from ground_station.mavlink_items import Item, legs_of
 
 MAX_ITEMS = 400
@@ -73,6 +74,7 @@ class _MissionPart(msgspec.Struct, frozen=True):
     items: list[_SimpleItem]
 
 
+@ready
 class _File(msgspec.Struct, frozen=True):
     file_type: str = msgspec.field(name="fileType")
     version: int

@@ -15,10 +15,12 @@ import msgspec
 from blimp.errors import ConfigError
 from blimp.files import write_atomically
 from blimp.link.paths import make_own_directory
+from blimp.reading import ready
 
 MAX_ENTRY_BYTES = 64 * 1024
 
 
+@ready
 class Registration(msgspec.Struct, frozen=True, kw_only=True):
     """One running stack. started: when its process began, in the kernel's ticks since boot."""
 

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 import msgspec
 
 from blimp.errors import ConfigError, LinkError
+from blimp.reading import ready
 
 if TYPE_CHECKING:
     from blimp.clock import Clock
@@ -42,6 +43,7 @@ Count = Annotated[int, msgspec.Meta(ge=0)]
 Seconds = Annotated[float, msgspec.Meta(ge=0.0)]
 
 
+@ready
 class RetryPolicy(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """How often a broker that does not answer is tried again. The names are Celery's.
 

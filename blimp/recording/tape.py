@@ -13,6 +13,7 @@ from typing import Any, Protocol
 
 import msgspec
 
+from blimp.reading import ready
 from blimp.types import Setpoint, VehicleState
 
 Write = Callable[[int, bytes], bool]
@@ -27,6 +28,7 @@ class Kind(IntEnum):
     INJECTED = 4  # what Lockstep did to ship or world, an `Injected` as JSON
 
 
+@ready
 class Session(msgspec.Struct, frozen=True, kw_only=True):
     """One run of a flight process.
 
@@ -50,6 +52,7 @@ class Session(msgspec.Struct, frozen=True, kw_only=True):
     plant: dict[str, Any] | None = None  # the simulated ship, if it is not `airframe`
 
 
+@ready
 class Injected(msgspec.Struct, frozen=True, kw_only=True):
     """What was done to a Lockstep flight beside its commands, at the end of `cycle`."""
 

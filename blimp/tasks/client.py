@@ -20,6 +20,7 @@ from blimp.clock import Clock, SystemClock
 from blimp.closing import Closing
 from blimp.errors import LinkError, ResultError
 from blimp.queue.protocol.message import NORMAL, TaskMessage
+from blimp.reading import ready
 from blimp.tasks.authority import HEADER
 from blimp.tasks.reply import Pending, Progress, Reply, reply_of
 
@@ -290,6 +291,7 @@ class VehicleClient(Closing):
             return self._results
 
 
+@ready
 class _Heard(msgspec.Struct, frozen=True):
     boot_id: str = ""
 

@@ -23,6 +23,7 @@ from msgspec import Meta
 from blimp.closing import Closing
 from blimp.errors import LeaseError, LinkError, MessageError, NotAuthorised, NotInControl
 from blimp.nesting import shallow
+from blimp.reading import ready
 from blimp.tasks.client import named_boot, telemetry_key
 from blimp.types import Heartbeat, Snapshot
 
@@ -50,6 +51,7 @@ def heartbeat_key(vehicle: str) -> str:
     return f"blimp:heartbeat:{vehicle}"
 
 
+@ready
 class _Content(msgspec.Struct, frozen=True, kw_only=True):
     """What is signed. issued_ms: on the broker's clock. token: of control, None without."""
 

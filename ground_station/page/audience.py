@@ -28,6 +28,7 @@ from websockets.sync.client import ClientConnection, connect
 from blimp.clock import Clock, SystemClock
 from blimp.closing import Closing
 from blimp.errors import LinkError
+from blimp.reading import ready
 from ground_station.page.access import Tokens
 from ground_station.page.answers import failed_answer, refused_command
 from ground_station.page.source import Hear, Source
@@ -42,6 +43,7 @@ QUESTION_THREADS = 4
 MOST_KEPT = 64
 
 
+@ready
 class Upstream(msgspec.Struct, frozen=True, kw_only=True):
     """What the audience's process reads from its standard input."""
 

@@ -20,6 +20,7 @@ from blimp.clock import Clock
 from blimp.errors import BlimpError, ConfigError
 from blimp.queue.redis.client import open_redis
 from blimp.queue.redis.urls import link_errors
+from blimp.reading import ready
 from ground_station.page.answers import arguments_of, failed_answer, json_answer, refused_command
 from ground_station.page.journey import Recorded
 from ground_station.page.program import here, run_blimp
@@ -204,6 +205,7 @@ class ChaosRoom:
         }
 
 
+@ready
 class _Wish(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     amount: float | None = None
     device: str | None = None

@@ -19,6 +19,7 @@ from blimp.clock import Clock
 from blimp.closing import Closing
 from blimp.errors import BlimpError
 from blimp.queue.protocol.message import HIGH
+from blimp.reading import ready
 
 if TYPE_CHECKING:
     from blimp.tasks.client import VehicleClient
@@ -38,6 +39,7 @@ Percent = Annotated[float, Meta(ge=-100.0, le=100.0)]
 OpenClient = Callable[[], AbstractContextManager["VehicleClient"]]
 
 
+@ready
 class Sticks(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Where the sticks of one grip are; a grip lasts from taking them to letting go.
 

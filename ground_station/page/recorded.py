@@ -9,6 +9,7 @@ from blimp.airframe import Airframe
 from blimp.clock import Clock
 from blimp.closing import Closing
 from blimp.errors import LogError
+from blimp.reading import ready
 from blimp.recording.player import MAX_SPEED, SHOWN, Player
 from blimp.recording.recording import Entry, Recording, mark_of, snapshot_of
 from blimp.types import OutcomeState
@@ -259,14 +260,17 @@ class Commands:
         return list(self._known.values())
 
 
+@ready
 class _Play(msgspec.Struct, frozen=True):
     speed: Annotated[float, msgspec.Meta(ge=0.0, le=MAX_SPEED)]
 
 
+@ready
 class _Seek(msgspec.Struct, frozen=True):
     t_s: float
 
 
+@ready
 class _Command(msgspec.Struct, frozen=True):
     """What is read of a recorded command. waited_s: None where it was endless."""
 
@@ -278,6 +282,7 @@ class _Command(msgspec.Struct, frozen=True):
     waited_s: float | None = None
 
 
+@ready
 class _Outcome(msgspec.Struct, frozen=True):
     id: str
     state: OutcomeState

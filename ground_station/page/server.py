@@ -27,6 +27,7 @@ from starlette.websockets import WebSocket, WebSocketDisconnect
 from blimp.clock import Clock
 from blimp.closing import Closing
 from blimp.errors import BlimpError, ConfigError, LinkError
+from blimp.reading import ready
 from ground_station import report
 from ground_station.page.access import PROTOCOL, Access, Tokens
 from ground_station.page.admission import OPERATORS, ROOMS, Rate
@@ -458,11 +459,13 @@ async def _receive(socket: WebSocket, viewer: Viewer, room: Room) -> None:
             return
 
 
+@ready
 class _Wish(msgspec.Struct, frozen=True):
     kind: str
     content: dict[str, Any] = {}
 
 
+@ready
 class _Press(msgspec.Struct, frozen=True):
     id: int
     vehicle: str | None = None

@@ -13,6 +13,7 @@ from blimp.queue.extensions import ChildExtension, Extension
 from blimp.queue.log import JsonLogs
 from blimp.queue.observability import open_tracer
 from blimp.queue.observability.settings import TraceSettings, Watching
+from blimp.reading import ready
 
 if TYPE_CHECKING:
     from blimp.queue.app import TaskApp
@@ -96,6 +97,7 @@ def _trace(
 # --- child processes ------------------------------------------------------------------------
 
 
+@ready
 class ChildSettings(msgspec.Struct, frozen=True, kw_only=True):
     """What a child process does around each task. log_level: of its JSON lines; "" for none."""
 

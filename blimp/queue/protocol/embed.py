@@ -16,6 +16,7 @@ from msgspec import Meta
 
 from blimp.errors import MessageError
 from blimp.queue.protocol.message import MAX_NAME_LENGTH
+from blimp.reading import ready
 
 MOST_CALLBACKS = 100
 MOST_SIGNATURES = 20_000  # in one canvas, at all depths
@@ -48,6 +49,7 @@ class _Options(msgspec.Struct):
     blimp_delivery: Annotated[int, Meta(ge=0, lt=2**31)] | None = None
 
 
+@ready
 class _Signature(msgspec.Struct):
     task: _Name
     args: list[Any] | None = None
@@ -56,12 +58,14 @@ class _Signature(msgspec.Struct):
     subtask_type: Literal["chain", "group", "chord"] | None = None
 
 
+@ready
 class _Tasks(msgspec.Struct):
     """The `kwargs` of a chain or a group."""
 
     tasks: list[Any]
 
 
+@ready
 class _Chord(msgspec.Struct):
     """The `kwargs` of a chord."""
 

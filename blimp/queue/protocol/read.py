@@ -23,6 +23,7 @@ from blimp.queue.protocol.message import (
     TaskMessage,
     epoch_s,
 )
+from blimp.reading import ready
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -39,6 +40,7 @@ _Body = tuple[list[Any], dict[str, Any], _Embed]
 _decode_body = msgspec.json.Decoder(_Body).decode
 
 
+@ready
 class _Headers(msgspec.Struct):
     """The headers that a worker reads."""
 

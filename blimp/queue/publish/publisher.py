@@ -36,6 +36,7 @@ from blimp.queue.protocol.signing import sealed
 from blimp.queue.publish.taken_back import Coalescing, KnownTask, coalescing_key
 from blimp.queue.redis.urls import Brokers
 from blimp.queue.retry import ONCE, PUBLISHING, RetryPolicy, policy_of
+from blimp.reading import ready
 
 if TYPE_CHECKING:
     from blimp.queue.brokers.base import Found, Sender
@@ -310,6 +311,7 @@ _Number = Annotated[float, Meta(ge=-MAX_NUMBER, le=MAX_NUMBER)]
 _Positive = Annotated[float, Meta(gt=0.0, lt=MAX_NUMBER)]
 
 
+@ready
 class _Numbers(msgspec.Struct):
     """The options that are numbers. A signature's may come from others, so they are checked."""
 

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from blimp.errors import BlimpError, ConfigError, LeaseError, LeaseLost, LinkError
+from blimp.reading import ready
 
 if TYPE_CHECKING:
     from blimp.clock import Clock
@@ -36,6 +37,7 @@ def check_name(what: str, name: object) -> str:
     return name
 
 
+@ready
 class Ticket(msgspec.Struct, frozen=True, kw_only=True):
     """What names a grant: all that a release needs, as plain data.
 

@@ -13,6 +13,7 @@ from blimp.closing import Closing
 from blimp.errors import ConfigError, ResultError
 from blimp.queue.protocol.record import Record, State, decode, encode
 from blimp.queue.redis.urls import SCHEMES, check_address, hide_password, split_urls
+from blimp.reading import ready
 
 if TYPE_CHECKING:
     from sqlalchemy import Engine
@@ -159,6 +160,7 @@ _Names = Mapping[
 ]
 
 
+@ready
 class ResultOptions(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """How results are stored.
 
