@@ -68,10 +68,11 @@ class DriverTime:
 
 def _place_of_caller() -> _Place | None:
     """Return the ship whose time the caller of our caller sees; None for the machine's."""
-    if not _in_place:
+    places = _in_place[-1:]  # once: another thread may end a ship at any moment
+    if not places:
         return None
     name = sys._getframe(2).f_globals.get("__name__", "").partition(".")[0]
-    return None if name in sys.stdlib_module_names or name in _OURS else _in_place[-1]
+    return None if name in sys.stdlib_module_names or name in _OURS else places[0]
 
 
 def _sleep(seconds: float, /) -> None:
@@ -86,7 +87,8 @@ def _now(name: str) -> float:
 
 
 def _ioctl(fd: Any, request: int, arg: Any = 0, mutate_flag: bool = True, /) -> Any:
-    ioctl = _in_place[-1].ioctl if _in_place else _REAL_IOCTL
+    places = _in_place[-1:]
+    ioctl = places[0].ioctl if places else _REAL_IOCTL
     return ioctl(fd, request, arg, mutate_flag)
 
 

@@ -19,6 +19,7 @@ import smbus2
 from Adafruit_PureIO.smbus import SMBus as PureBus
 
 from blimp.clock import ManualClock, SystemClock
+from blimp.sim import driver_time
 from blimp.sim.remote import RemoteWorld
 from blimp.sim.seam import linux_devices
 from blimp.sim.world import World
@@ -234,3 +235,22 @@ def remote() -> Iterator[None]:
 @pytest.mark.parametrize("sensor", ["remote"], indirect=True)
 def test_gpiozero_measures_echoes_in_real_time(sensor: gpiozero.DistanceSensor) -> None:
     assert distance_m(sensor, None) == pytest.approx(0.02, abs=0.03)  # the sensor's least
+
+
+class _Ending(list[driver_time._Place]):
+    """The ships in place, of which the last ends between two looks of another thread."""
+
+    def __len__(self) -> int:
+        count = super().__len__()
+        self.clear()
+        return count
+
+
+def test_a_clock_is_there_while_a_ship_of_another_thread_ends(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A thread that waited for a broker died of an IndexError in the middle of a call."""
+    stranger: dict[str, Any] = {"__name__": "stranger"}
+    exec("import time\ndef now_s(): return time.monotonic()", stranger)
+    monkeypatch.setattr(driver_time, "_in_place", _Ending(driver_time._in_place))
+    assert stranger["now_s"]() > 0.0
