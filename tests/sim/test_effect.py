@@ -6,6 +6,7 @@ from math import atan2, degrees, nan
 
 import pytest
 
+from blimp.control.constants import AIR_DENSITY_KGM3
 from blimp.control.effect import EffectCheck, Fault
 from blimp.service.sortie import fly
 from blimp.sim.lockstep import Lockstep
@@ -65,32 +66,58 @@ def test_a_nose_held_across_the_wind_names_no_actuator() -> None:
         assert flown.state is OutcomeState.DONE
 
 
+class Body:
+    """A level ship in still air, moved by exactly what it is given."""
+
+    def __init__(self, check: EffectCheck) -> None:
+        self._check, ship = check, twin()
+        air_kg = AIR_DENSITY_KGM3 * ship.hull.volume_m3
+        self._x_kg, self._y_kg, self._z_kg = (air_kg + kg for kg in ship.aero.added_mass_kg)
+        self._inertia = ship.mass.inertia_kg_m2[2] + ship.aero.added_inertia_kg_m2[2]
+        self._aero = ship.aero
+        self.surge = self.sway = self.heave = self.yaw = 0.0
+
+    def steer(self, step: int) -> tuple[float, float, float]:
+        """Return thrusts (N) that make it gather way and stop every two seconds, nose ahead."""
+        push_n = 0.5 * ((0.5 if step % 400 < 200 else 0.0) - self.surge)
+        return push_n, push_n, max(-0.2, min(0.2, self.yaw))
+
+    def move(self, wrench: Sequence[float]) -> None:
+        """Let it move for 10 ms."""
+        (fx, fy, fz, mz), drag, aero = wrench, self._check.drag, self._aero
+        u, v, w, r = self.surge, self.sway, self.heave, self.yaw
+        fins = aero.fin_lift_per_rad * abs(u) * (v + r * aero.fin_position_m)
+        munk = (self._x_kg - self._y_kg) * u * v
+        self.surge += 0.01 * (fx - drag(0, u) + self._y_kg * r * v) / self._x_kg
+        self.sway += 0.01 * (fy - drag(1, v) - fins - self._x_kg * r * u) / self._y_kg
+        self.heave += 0.01 * (fz - drag(2, w)) / self._z_kg
+        self.yaw += 0.01 * (mz - drag(5, r) + munk - aero.fin_position_m * fins) / self._inertia
+
+
 @pytest.mark.parametrize("where", ["rate", "speed", "thrust", "tilt", "weight", "wind", "dt"])
 def test_what_is_not_a_number_does_not_blind_it(where: str) -> None:
     """Before, one NaN stayed in every sum, and no fault was ever named again."""
     ship = twin()
     check = EffectCheck(airframe=ship)
-    surge = heave = yaw = 0.0
-    for step in range(900):  # the right motor does nothing from 3 s on
-        fx, fz, mz = check.wrench((0.5, 0.5 if step < 300 else 0.0, 0.0), {"tilt": 0.5})
-        surge += 0.01 * (fx - check.drag(0, surge)) / 2.16
-        heave += 0.01 * (fz - check.drag(2, heave)) / 3.47
-        yaw += 0.01 * (mz - check.drag(5, yaw)) / 1.37
+    body = Body(check)
+    for step in range(1500):  # the right motor does nothing from 6 s on
+        left_n, right_n, tail_n = body.steer(step)
+        body.move(check.wrench((left_n, right_n if step < 600 else 0.0, tail_n), {"tilt": 0.5}))
         bad = {where: nan} if 100 <= step < 120 else {}
         state = at(
             altitude_m=5.0,
-            velocity_ned_mps=(surge, 0.0, bad.get("speed", heave)),
-            rates_body_radps=(0.0, 0.0, bad.get("rate", yaw)),
+            velocity_ned_mps=(body.surge, body.sway, bad.get("speed", body.heave)),
+            rates_body_radps=(0.0, 0.0, bad.get("rate", body.yaw)),
         )
         check.update(
             state,
-            (bad.get("thrust", 0.5), 0.5, 0.0),
+            (bad.get("thrust", left_n), right_n, tail_n),
             {"tilt": bad.get("tilt", 0.5)},
             weight_n=bad.get("weight", 0.0),
             wind_ned_mps=(bad.get("wind", 0.0), 0.0, 0.0),
             dt_s=bad.get("dt", 0.01),
         )
-        assert step >= 300 or check.faults == ()
+        assert step >= 600 or check.faults == ()
     assert [fault.names for fault in check.faults] == [("right",)]
 
 
@@ -106,20 +133,20 @@ def test_each_fault_is_named_from_what_it_does_to_the_motion() -> None:
     ]
     for thrusts, tilts, expected in cases:
         check = EffectCheck(airframe=ship)
-        surge = heave = yaw = 0.0
-        commanded = (0.5, 0.5, 0.0) if 1 in thrusts and 0 not in thrusts else (0.2, 0.2, 0.0)
-        real = [thrusts.get(i, thrust) for i, thrust in enumerate(commanded)]
-        fx, fz, mz = check.wrench(real, {"tilt": 0.5, **tilts})
-        for _ in range(600):
-            surge += 0.01 * (fx - check.drag(0, surge)) / 2.16
-            heave += 0.01 * (fz - check.drag(2, heave)) / 3.47
-            yaw += 0.01 * (mz - check.drag(5, yaw)) / 1.37
+        body = Body(check)
+        for step in range(1200):
+            commanded, angles = body.steer(step), {"tilt": 0.5}
+            real = [*commanded]
+            if step >= 600:  # by then the wind is known
+                real = [thrusts.get(i, thrust) for i, thrust in enumerate(commanded)]
+                angles |= tilts
+            body.move(check.wrench(real, angles))
             state = at(
                 0.0,
                 0.0,
                 5.0,
-                velocity_ned_mps=(surge, 0.0, heave),
-                rates_body_radps=(0.0, 0.0, yaw),
+                velocity_ned_mps=(body.surge, body.sway, body.heave),
+                rates_body_radps=(0.0, 0.0, body.yaw),
             )
             check.update(state, commanded, {"tilt": 0.5}, weight_n=0.0, dt_s=0.01)
         assert len(check.faults) == 1
