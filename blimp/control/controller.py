@@ -229,7 +229,7 @@ class Controller:
         torque_nm = 0.0
         if height_first:  # turning, it does not go far by what pushes it aside
             force = (0.0, 0.0, force[2])
-            torque_nm = 0.0 if state.on_ground else _CIRCLE * self._yaw_limit_nm
+            torque_nm = 0.0 if state.on_ground else self._circling_nm(state, attitude)
         elif state.attitude_valid:
             torque_nm = self._yaw_torque(state, setpoint, attitude, dt_s, saturated[5])
         return Wrench(
@@ -456,6 +456,12 @@ class Controller:
         demand = self._turn.update(rate - yaw_rate, dt_s, saturated=saturated)
         torque_nm = self._inertia_kg_m2 * demand + self._drag(5, rate)
         return within(torque_nm, self._yaw_limit_nm)
+
+    def _circling_nm(self, state: VehicleState, attitude: Quaternion) -> float:
+        """Return the torque that turns the ship slowly on, without a heading to keep."""
+        missing = self._limits.yaw_rate_radps - rotate(attitude, state.rates_body_radps)[2]
+        torque_nm = self._inertia_kg_m2 * self._gains.yaw_rate_p * missing
+        return within(torque_nm, _CIRCLE * self._yaw_limit_nm)
 
     def forward_mps(self, state: VehicleState) -> float:
         """Return the speed along the body's x axis; 0 if it is not known."""

@@ -176,6 +176,20 @@ def test_a_ship_that_does_not_sink_as_asked_spends_nothing_on_place_and_heading(
     assert 0.0 < pressed.torque_body_nm[2] < 0.4 * YAW_LIMIT_NM  # whatever the gyro says
 
 
+def test_a_ship_that_circles_to_sink_does_not_spin_up() -> None:
+    """Before, the torque was open: a round hull with little drag turned faster than its gyro reads.
+
+    Its attitude was lost on a healthy flight, 3.5 % light.
+    """
+    ship = controller()
+    turning = at(0.0, 0.0, 5.0, rates_body_radps=(0.0, 0.0, 2.0 * SHIP.limits.yaw_rate_radps))
+    setpoint = Setpoint(position_ned_m=(0.0, 0.0, -5.0), yaw_rad=0.0)
+    wrench = ship.update(
+        turning, setpoint, dt_s=DT_S, achieved=Wrench(), saturated=FREE, height_first=True
+    )
+    assert wrench.torque_body_nm[2] < 0.0
+
+
 def test_heaviness_is_what_level_flight_takes() -> None:
     control = controller()
     light = Wrench(force_body_n=(0.0, 0.0, 0.0294))  # three grams light: pushed down
