@@ -129,7 +129,9 @@ class _Model(msgspec.Struct, kw_only=True):
 class EffectCheck:
     """Call `update` every cycle in flight with what was driven, what was found so far counted in.
 
-    If a difference is left, one more is named: beside a motor that does nothing, else instead.
+    If a difference is left, one more is named: beside a motor that does nothing, else instead. What
+    is named and driven all the same, as the last thruster of an axis is, is taken back by the same
+    threshold if it follows its commands.
     """
 
     def __init__(self, *, airframe: Airframe) -> None:
@@ -148,7 +150,7 @@ class EffectCheck:
         hang = airframe.mass.center_of_gravity_m[2] * displaced_kg
         self._swing_m = (hang / x, hang / y)
         self._speed_mps = airframe.limits.speed_mps
-        self._well = _Model()
+        self._well = _Model()  # no fault beside those that are known
         self._other = _Model(wide=_UNKNOWN)
         self._faulty = _hypotheses(airframe)
         for model in self._faulty:
@@ -189,6 +191,16 @@ class EffectCheck:
         self.fixed_n = {name: n for fault in named for name, n in fault.fixed_n.items()}
         self.stuck_rad = next((f.tilt_rad for f in faults if f.tilt_rad is not None), None)
         self.broken = tuple(name for fault in faults for name in fault.names)
+        rows = {thruster.name: i for i, thruster in enumerate(self._thrusters)}
+        given = [(f, {rows[name]: n for name, n in f.fixed_n.items()}) for f in faults]
+        self._well.thrusts = {i: n for _, thrusts in given for i, n in thrusts.items()}
+        self._mended = [
+            _Model(
+                fault=fault, thrusts={i: n for _, o in given if o is not t for i, n in o.items()}
+            )
+            for fault, t in given
+            if t
+        ]
         self.only_dead = all(fault.dead and not fault.all_dead for fault in faults)
         self._lost = any(fault.all_dead for fault in faults)
 
@@ -208,7 +220,7 @@ class EffectCheck:
         # Below the height of a ship that flies it may lie on the ground, where no push moves it; so
         # may one whose estimate has sunk into the ground and sinks on.
         low = state.on_ground or state.altitude_m < AIRBORNE_M
-        if self._lost or not usable or low:
+        if not usable or low:
             self.pause()
             return
         u, v, w = rotate_back(state.attitude, state.velocity_ned_mps)
@@ -284,21 +296,25 @@ class EffectCheck:
             (self._inertias[axis] * (now[axis] - before[axis]) + self._forces[axis]) / dt_s
             for axis in _AXES
         ]
-        pushes = [_times(push, 1.0 / dt_s) for push in self._pushes]
+        driven = [_times(push, 1.0 / dt_s) for push in self._pushes]
+        pushes = self._given(self._well, driven)
         self._left = [felt[axis] - sum(push[axis] for push in pushes) for axis in _AXES]
         if last is not None:
             self._measure_noise([new - old for new, old in zip(self._left, last, strict=True)])
         doubts = self._doubts(air, wind_mps)
         keep, remember = exp(-dt_s / _SLOW_S), exp(-dt_s / _MEMORY_S)
         base = self._likelihood(self._well, felt, pushes, doubts, keep)
-        for model in (self._other, *self._faulty):
-            given = self._given(model, pushes)
+        models = [(model, pushes) for model in (self._other, *self._faulty)]
+        models += [(model, driven) for model in self._mended]
+        for model, others in models:
+            given = self._given(model, others)
             gain = self._likelihood(model, felt, given, doubts, keep) - base
             model.evidence = remember * model.evidence + gain
             if model.evidence < 0.0:
                 model.evidence = 0.0
                 if model.fault is not None:
                     model.begin(self._well)
+        self._take_back()
         self._name()
         if self._before is not None:
             self._begin(now)
@@ -339,8 +355,8 @@ class EffectCheck:
         per_s = 1.0 / self._window_s
         if model.columns is not None:
             return [
-                _times(column, per_s * thrust_ns)
-                for column, thrust_ns in zip(model.columns, self._thrust_ns, strict=True)
+                _times(column, self._well.thrusts.get(i, per_s * self._thrust_ns[i]))
+                for i, column in enumerate(model.columns)
             ]
         given = [*pushes]
         for i, thrust_n in model.thrusts.items():
@@ -387,6 +403,8 @@ class EffectCheck:
 
     def _name(self) -> None:
         """Name the fault that is more likely than all that contradict it, if there is one."""
+        if self._lost:
+            return
         dead = [fault for fault in self.faults if fault.dead]
         known = {name for fault in self.faults if not fault.runs for name in fault.names}
         odds = {
@@ -410,11 +428,23 @@ class EffectCheck:
         against += [0.0, self._other.evidence]
         if odds[best] - log(sum(exp(odd) for odd in against)) < _THRESHOLD:
             return
-        self._blame((*dead, best))  # what ran or stayed was not it
         named = next(model for model in self._faulty if model.fault == best)
-        for model in (self._well, self._other, *self._faulty):
-            model.begin(named)
-        self.pause()  # from here on the mixer leaves it out
+        self._believe(named, (*dead, best))  # what ran or stayed was not it
+
+    def _take_back(self) -> None:
+        """Believe a motor again that follows its commands."""
+        for model in self._mended:
+            if model.evidence - self._other.evidence > _THRESHOLD:
+                left = tuple(fault for fault in self.faults if fault != model.fault)
+                self._believe(model, left)
+                return
+
+    def _believe(self, model: _Model, faults: tuple[Fault, ...]) -> None:
+        """Go on with this hypothesis; from here on the mixer drives the ship by it."""
+        self._blame(faults)
+        for other in (self._well, self._other, *self._faulty, *self._mended):
+            other.begin(model)
+        self.pause()
 
     def float_mps(self, weight_n: float) -> float:
         """Return the speed at which no ship of about this weight rises without thrust."""

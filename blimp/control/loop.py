@@ -328,7 +328,7 @@ class FlightLoop:
         self._was_armed = self.armed
         if not self.armed:
             self._effect.reset()
-        elif thrusts_n is None or self._mixer.doubted or self._supervisor.may_stand(state):
+        elif thrusts_n is None or self._supervisor.may_stand(state):
             self._effect.pause()  # what lies on the ground does not follow a push
         else:
             tilts_rad = self._mixer.tilts_rad
@@ -345,6 +345,9 @@ class FlightLoop:
                 continue
             self._supervisor.say(f"{' and '.join(fault.names)}: {fault.what}")
             self._controller.correct()
+        for fault in known:
+            if not set(fault.names) & set(self._effect.broken):
+                self._supervisor.say(f"{' and '.join(fault.names)}: follows its commands again")
         down_n = self._mixer.achieved.force_body_n[2]
         pushed = down_n > _PUSHED * self._mixer.limit_n(2)
         # A broken output may leave no push to command: what is asked counts, if slower.

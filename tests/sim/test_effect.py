@@ -157,6 +157,28 @@ def test_each_fault_is_named_from_what_it_does_to_the_motion() -> None:
             assert check.faults[0] == expected
 
 
+def test_a_motor_that_is_driven_and_works_again_is_taken_back() -> None:
+    """A loose wire: what was named stays driven as the last of its axis, and follows again."""
+    check = EffectCheck(airframe=twin())
+    body = Body(check)
+    said: list[tuple[int, tuple[str, ...]]] = []
+    for step in range(6000):
+        left_n, right_n, tail_n = body.steer(step)
+        tail_n += 0.1 if step % 300 < 150 else -0.1  # it is needed, whatever the nose does
+        works = step < 600 or said != []
+        body.move(check.wrench((left_n, right_n, tail_n if works else 0.0), {"tilt": 0.0}))
+        state = at(
+            altitude_m=5.0,
+            velocity_ned_mps=(body.surge, body.sway, body.heave),
+            rates_body_radps=(0.0, 0.0, body.yaw),
+        )
+        thrusts_n = (left_n, right_n, tail_n)
+        check.update(state, thrusts_n, {"tilt": 0.0}, weight_n=0.0, dt_s=0.01)
+        if check.broken != (said[-1][1] if said else ()):
+            said.append((step, check.broken))
+    assert [broken for _, broken in said] == [("tail",), ()]
+
+
 @pytest.mark.timeout(300)
 def test_the_square_is_flown_and_landed_with_the_right_motor_dead() -> None:
     """Before, the ship was 3.6 to 11.8 m off and landed there; nose downwind, 2.5 m off."""
