@@ -8,8 +8,8 @@ of every model: a force of its own, unknown but slow, whose variance follows fro
 uncertainties; a Kalman filter follows it. The noise of the motion is measured in flight.
 
 The likelihood ratio of a fault against no fault is summed up over time, not below zero (CUSUM), and
-slowly forgotten. A fault is named when it is more likely than all that contradict it together by
-one threshold, `_THRESHOLD`; one of these is a ship on which a greater unknown force acts. A ship
+slowly forgotten. A fault is named when it is more likely, by one threshold, than no fault and than
+a ship on which a greater unknown force acts, and more likely than all other faults together. A ship
 that does not move at all may be held by somebody, and names nothing.
 
 Source: R. Isermann, "Fault-Diagnosis Systems" (2006), chapters 7 and 9; M. Basseville and
@@ -32,12 +32,13 @@ from blimp.types import ZERO3, Vec3, VehicleState
 
 _STEP_S = 0.1  # in which a tilt servo counts as still
 _WINDOW_S = 0.5  # of one comparison: within it the noise of the speeds averages out
-_THRESHOLD = 11.0  # log odds
+_THRESHOLD = 12.0  # log odds of a fault against none: the rate of false alarms
+_CLEARER = 1.0  # log odds against all other faults: while the evidence goes on, another replaces it
 _MEMORY_S = 20.0  # in which evidence fades: nothing is added up over a whole flight
 _UNKNOWN = 2.0  # times the deviation of the unknown force: something else acts on the ship
 _SLOW_S = 5.0  # time constant of the unknown force
 _TAILS = 5.0  # degrees of freedom of the noise (Student): gusts and blows are not Gaussian
-_GROUP = 3.0  # log odds by which motors of one driver fail together more seldom than one
+_GROUP = 2.0  # log odds by which motors of one driver fail together more seldom than one
 
 # Deviations of what is not known exactly.
 _THRUST = 0.12  # of all thrusts together, a share: battery, propellers, air
@@ -425,8 +426,9 @@ class EffectCheck:
             for fault, odd in odds.items()
             if fault.names != best.names and not best.is_part_of(fault)
         ]
-        against += [0.0, self._other.evidence]
-        if odds[best] - log(sum(exp(odd) for odd in against)) < _THRESHOLD:
+        if odds[best] - _sum_of_odds([0.0, self._other.evidence]) < _THRESHOLD:
+            return
+        if against and odds[best] - _sum_of_odds(against) < _CLEARER:
             return
         named = next(model for model in self._faulty if model.fault == best)
         self._believe(named, (*dead, best))  # what ran or stayed was not it
@@ -485,6 +487,12 @@ class EffectCheck:
     def drag(self, axis: int, speed: float) -> float:
         aero = self._aero
         return speed * (aero.linear_drag[axis] + aero.quadratic_drag[axis] * abs(speed))
+
+
+def _sum_of_odds(odds: Sequence[float]) -> float:
+    """Return the log odds of one or another."""
+    most = max(odds)
+    return most + log(sum(exp(odd - most) for odd in odds))
 
 
 def _plus(one: Column, other: Column, times: float) -> Column:
