@@ -12,6 +12,7 @@ _LEASH_M = 0.5  # the ship may trail the reference by this much ...
 _LEASH_END_M = 1.5  # ... and here the reference waits for it
 _ASIDE_M = 0.35  # ... and it may be beside the line by this much
 _ASIDE_END_M = 1.2
+_ASIDE_LEAST = 0.25  # of the speed, straight up or down: 60 s for the 4 m that a ship climbs in 15
 
 
 class Reference(msgspec.Struct, frozen=True, kw_only=True, gc=False):
@@ -27,7 +28,8 @@ class Leg:
     """From `start_ned_m` to `end_ned_m`, within the ship's limits.
 
     The reference waits for a ship that trails behind, so that wind stretches a leg in time
-    and not sideways. Source: the trapezoidal profile of Biagiotti & Melchiorri,
+    and not sideways. Straight up or down it goes on slowly beside its line: in wind that the ship
+    can only just hold a take-off stayed low for ever. Source: the trapezoidal profile of Biagiotti & Melchiorri,
     "Trajectory Planning for Automatic Machines and Robots", section 3.2.
     """
 
@@ -38,6 +40,7 @@ class Leg:
         self.length_m = sqrt(dot(delta, delta))
         self._along: Vec3 = ZERO3
         self._speed_mps = limits.speed_mps
+        self._least = 0.0
         if self.length_m > 1e-6:
             n, e, d = delta
             self._along = (n / self.length_m, e / self.length_m, d / self.length_m)
@@ -50,6 +53,7 @@ class Leg:
                 self._speed_mps = min(self._speed_mps, limits.speed_mps / horizontal)
             if horizontal <= 1e-6:
                 self._speed_mps = min(climb_mps, limits.column_mps)
+                self._least = _ASIDE_LEAST
         self._acceleration_mps2 = limits.acceleration_mps2
         self._travelled_m = 0.0
         self._moving_mps = 0.0
@@ -80,7 +84,7 @@ class Leg:
         aside_m = sqrt(max(0.0, dot(come, come) - on_line_m**2))
         patience = min(
             (_LEASH_END_M - lag_m) / (_LEASH_END_M - _LEASH_M),
-            (_ASIDE_END_M - aside_m) / (_ASIDE_END_M - _ASIDE_M),
+            max(self._least, (_ASIDE_END_M - aside_m) / (_ASIDE_END_M - _ASIDE_M)),
         )
         a = self._acceleration_mps2
         wish_mps = min(
