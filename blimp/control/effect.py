@@ -44,7 +44,9 @@ _GROUP = 2.0  # log odds by which motors of one driver fail together more seldom
 _THRUST = 0.12  # of all thrusts together, a share: battery, propellers, air
 _EACH = 0.06  # of each beside the others
 _IDLE = 0.01  # of full thrust, whatever is commanded: dead bands, steps of the driver
-_DRAG = 0.4  # of drag, and of the yaw torque in air from aside
+_DRAG = (
+    0.75  # of drag and of the yaw torque in air from aside: half to double of what the file says
+)
 _WEIGHT = 0.002  # of the displaced mass, beside the weight that is believed
 _WIND_MPS = 0.05  # of the wind along each axis, beside what is known of it
 _GUSTS = 0.1  # of its speed, on top

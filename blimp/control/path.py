@@ -29,8 +29,8 @@ class Leg:
 
     The reference waits for a ship that trails behind, so that wind stretches a leg in time
     and not sideways. Straight up or down it goes on slowly beside its line: in wind that the ship
-    can only just hold a take-off stayed low for ever. Source: the trapezoidal profile of Biagiotti & Melchiorri,
-    "Trajectory Planning for Automatic Machines and Robots", section 3.2.
+    can only just hold a take-off stayed low for ever. Source: the trapezoidal profile of Biagiotti
+    & Melchiorri, "Trajectory Planning for Automatic Machines and Robots", section 3.2.
     """
 
     def __init__(self, *, start_ned_m: Vec3, end_ned_m: Vec3, limits: Limits) -> None:

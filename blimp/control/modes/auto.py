@@ -1,7 +1,7 @@
 """AUTO: fly a trajectory, and stay where it ends or where it has run dry."""
 
 from collections.abc import Sequence
-from math import hypot
+from math import hypot, pi
 from typing import Any
 
 from blimp.control.modes.mode import Ship
@@ -10,12 +10,19 @@ from blimp.rotation import wrap_pi, yaw_of
 from blimp.types import Mode, Setpoint, VehicleState
 
 START_M = 2.0  # the ship may be so far from the first point
+_LEASH_M = START_M  # so far from the trajectory it goes on as fast ...
+_LEASH_END_M = 2.0 * START_M  # ... and here its time stands still
+_TURN_RAD = 0.5 * pi  # the same for its nose, which turns the other way beyond half a turn
+_TURN_END_RAD = 0.8 * pi
+_BEHIND_S = 2.0  # is worth a word
 
 
 class Auto:
     """Follows the points of one trajectory, known by `name`; more of them may come.
 
-    Its time begins when its first chunk is taken, and stands still while another mode flies.
+    Its time begins when its first chunk is taken, and stands still while another mode flies. It
+    goes slower for a ship that does not follow, in wind or by what it weighs: limits of speed and
+    yaw rate are those of the airframe.
     """
 
     number = Mode.AUTO
@@ -51,6 +58,8 @@ class Auto:
         self._yaw_rad = yaw_of(state.attitude)
         self._dry: TrajectorySample | None = None  # where it was when nothing more had come
         self._error_m = off_m
+        self._patience = 1.0
+        self._behind_s = 0.0
         self.done = False
 
     @property
@@ -70,7 +79,9 @@ class Auto:
     @property
     def note(self) -> str:
         if self._dry is None:
-            return ""
+            if self._behind_s < _BEHIND_S:
+                return ""
+            return f"trajectory {self.name}: the ship cannot follow: {self._behind_s:.0f} s behind"
         return f"trajectory {self.name}: nothing beyond {self.until_s:g} s has come: holding"
 
     @property
@@ -79,6 +90,7 @@ class Auto:
             "trajectory": self.name,
             "seconds": round(self.t_s, 2),
             "error_m": round(self._error_m, 3),
+            "behind_s": round(self._behind_s, 2),
         }
 
     def takes(self, name: str, points: Sequence[TrajectoryPoint]) -> bool:
@@ -94,7 +106,8 @@ class Auto:
         """Its time goes on; the ship catches up."""
 
     def update(self, state: VehicleState, *, dt_s: float) -> Setpoint:
-        self.t_s += dt_s
+        self.t_s += self._patience * dt_s
+        self._behind_s += (1.0 - self._patience) * dt_s
         trajectory = self._trajectory
         if self.t_s < trajectory.last.t_s:
             wish = trajectory.at(self.t_s)
@@ -109,10 +122,21 @@ class Auto:
         wn, we, wd = wish.position_ned_m
         self._error_m = hypot(wn - n, we - e, wd - d)
         yaw_rad = self._yaw_rad if wish.yaw_rad is None else wrap_pi(wish.yaw_rad)
+        lag_rad = abs(wrap_pi(yaw_rad - yaw_of(state.attitude)))
+        k = self._patience = min(
+            _left(self._error_m, _LEASH_M, _LEASH_END_M), _left(lag_rad, _TURN_RAD, _TURN_END_RAD)
+        )
+        vn, ve, vd = wish.velocity_ned_mps
+        an, ae, ad = wish.acceleration_ned_mps2
         return Setpoint(
             position_ned_m=wish.position_ned_m,
-            velocity_ned_mps=wish.velocity_ned_mps,
-            acceleration_ned_mps2=wish.acceleration_ned_mps2,
+            velocity_ned_mps=(k * vn, k * ve, k * vd),
+            acceleration_ned_mps2=(k * k * an, k * k * ae, k * k * ad),
             yaw_rad=yaw_rad,
-            yaw_rate_radps=wish.yaw_rate_radps,
+            yaw_rate_radps=k * wish.yaw_rate_radps,
         )
+
+
+def _left(value: float, first: float, end: float) -> float:
+    """Return 1 up to `first`, 0 from `end` on."""
+    return max(0.0, min(1.0, (end - value) / (end - first)))
