@@ -123,7 +123,7 @@ class _Model(msgspec.Struct, kw_only=True):
     evidence: float = 0.0  # log likelihood ratio against no fault
 
     def begin(self, other: "_Model | None" = None) -> None:
-        """Start the filter anew, or where another one is."""
+        """Start the filter from nothing, or where another one is."""
         self.force = [*other.force] if other else [0.0] * len(_AXES)
         self.variance = [*other.variance] if other else []
         self.evidence = 0.0
