@@ -328,6 +328,7 @@ class FlightLoop:
         self._was_armed = self.armed
         if not self.armed:
             self._effect.reset()
+            known = ()  # forgotten for a new flight, not taken back
         elif thrusts_n is None or self._supervisor.may_stand(state):
             self._effect.pause()  # what lies on the ground does not follow a push
         else:

@@ -179,6 +179,23 @@ def test_a_motor_that_is_driven_and_works_again_is_taken_back() -> None:
     assert [broken for _, broken in said] == [("tail",), ()]
 
 
+def test_a_stop_takes_nothing_back_that_was_named() -> None:
+    """A new flight forgets what was named; a ship that is stopped must not call it mended."""
+    with Lockstep(twin(), seed=1) as ship:
+        ship.command("arm")
+        ship.complete("takeoff", within_s=60.0, altitude_m=3.0)
+        ship.fault("motors_main", "stuck", channel="left", value=1.0)
+        for _ in range(60):
+            ship.step(0.5)
+            if ship.accused:
+                break
+        assert ship.accused
+        ship.command("estop")
+        ship.step(1.0)
+        assert not ship.armed
+        assert not any("follows its commands" in message for message in ship.messages)
+
+
 @pytest.mark.timeout(300)
 def test_the_square_is_flown_and_landed_with_the_right_motor_dead() -> None:
     """Before, the ship was 3.6 to 11.8 m off and landed there; nose downwind, 2.5 m off."""
