@@ -44,9 +44,7 @@ _GROUP = 2.0  # log odds by which motors of one driver fail together more seldom
 _THRUST = 0.12  # of all thrusts together, a share: battery, propellers, air
 _EACH = 0.06  # of each beside the others
 _IDLE = 0.01  # of full thrust, whatever is commanded: dead bands, steps of the driver
-_DRAG = (
-    0.75  # of drag and of the yaw torque in air from aside: half to double of what the file says
-)
+_DRAG = 0.75  # of drag, and of force and torque of air from aside: half to double of the file's
 _WEIGHT = 0.002  # of the displaced mass, beside the weight that is believed
 _WIND_MPS = 0.05  # of the wind along each axis, beside what is known of it
 _GUSTS = 0.1  # of its speed, on top
@@ -339,7 +337,7 @@ class EffectCheck:
         munk = aero.added_mass_kg[0] - aero.added_mass_kg[1]
         fins = copysign(aero.fin_position_m * lift, u)
         torque = wind * (munk - fins) * (hypot(u, v) + 0.5 * wind)
-        each = (_DRAG * munk * u * v, fins * sides / max(lift, 1e-9), torque)
+        each = (_DRAG * munk * u * v, _DRAG * fins * u * v, torque)
         idle = [0.0] * len(_AXES)
         for thruster, way in zip(self._thrusters, self._ways, strict=True):
             least_n = _IDLE * thruster.max_thrust_n / self._window_s

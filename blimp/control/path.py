@@ -24,6 +24,11 @@ class Reference(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     done: bool
 
 
+def patience(lag: float, first: float, end: float) -> float:
+    """Return at what share of its speed a reference goes on: 1 up to `first`, 0 from `end` on."""
+    return max(0.0, min(1.0, (end - lag) / (end - first)))
+
+
 class Leg:
     """From `start_ned_m` to `end_ned_m`, within the ship's limits.
 
@@ -82,14 +87,12 @@ class Leg:
         on_line_m = dot(come, self._along)
         lag_m = self._travelled_m - on_line_m
         aside_m = sqrt(max(0.0, dot(come, come) - on_line_m**2))
-        patience = min(
-            (_LEASH_END_M - lag_m) / (_LEASH_END_M - _LEASH_M),
-            max(self._least, (_ASIDE_END_M - aside_m) / (_ASIDE_END_M - _ASIDE_M)),
+        share = min(
+            patience(lag_m, _LEASH_M, _LEASH_END_M),
+            max(self._least, patience(aside_m, _ASIDE_M, _ASIDE_END_M)),
         )
         a = self._acceleration_mps2
-        wish_mps = min(
-            self._speed_mps * max(0.0, min(1.0, patience)), sqrt(2.0 * a * max(0.0, rest_m))
-        )
+        wish_mps = min(self._speed_mps * share, sqrt(2.0 * a * max(0.0, rest_m)))
         step = a * dt_s
         speed = max(self._moving_mps - 2.0 * step, min(self._moving_mps + step, wish_mps))
         gained_mps2 = (speed - self._moving_mps) / dt_s if dt_s > 0.0 else 0.0

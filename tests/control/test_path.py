@@ -57,9 +57,14 @@ def test_a_ship_blown_off_its_line_is_waited_for() -> None:
     # Not for ever: a healthy ship stayed at 0.7 m in wind that it could just hold.
     assert hypot(*reference.velocity_ned_mps) == pytest.approx(0.25 * LIMITS.column_mps)
     along = Leg(start_ned_m=(0.0, 0.0, -5.0), end_ned_m=(9.0, 0.0, -5.0), limits=LIMITS)
+    for _ in range(300):
+        along.advance(along.advance((0.0, 0.0, -5.0), 0.0).position_ned_m, DT_S)
+    before = along.fraction
+    assert before > 0.0
     for _ in range(500):
         reference = along.advance((9.0 * along.fraction, 1.3, -5.0), DT_S)
     assert hypot(*reference.velocity_ned_mps) == 0.0
+    assert along.fraction - before < 0.05  # it had to brake first
 
 
 coordinate = st.floats(-50.0, 50.0)

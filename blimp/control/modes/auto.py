@@ -5,6 +5,7 @@ from math import hypot, pi
 from typing import Any
 
 from blimp.control.modes.mode import Ship
+from blimp.control.path import patience
 from blimp.control.trajectory import Trajectory, TrajectoryPoint, TrajectorySample
 from blimp.rotation import wrap_pi, yaw_of
 from blimp.types import Mode, Setpoint, VehicleState
@@ -124,7 +125,8 @@ class Auto:
         yaw_rad = self._yaw_rad if wish.yaw_rad is None else wrap_pi(wish.yaw_rad)
         lag_rad = abs(wrap_pi(yaw_rad - yaw_of(state.attitude)))
         k = self._patience = min(
-            _left(self._error_m, _LEASH_M, _LEASH_END_M), _left(lag_rad, _TURN_RAD, _TURN_END_RAD)
+            patience(self._error_m, _LEASH_M, _LEASH_END_M),
+            patience(lag_rad, _TURN_RAD, _TURN_END_RAD),
         )
         vn, ve, vd = wish.velocity_ned_mps
         an, ae, ad = wish.acceleration_ned_mps2
@@ -135,8 +137,3 @@ class Auto:
             yaw_rad=yaw_rad,
             yaw_rate_radps=k * wish.yaw_rate_radps,
         )
-
-
-def _left(value: float, first: float, end: float) -> float:
-    """Return 1 up to `first`, 0 from `end` on."""
-    return max(0.0, min(1.0, (end - value) / (end - first)))
