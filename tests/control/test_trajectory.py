@@ -1,6 +1,6 @@
 """Trajectories: the curve, the mode that flies it, and what of one is refused."""
 
-from math import cos, inf, nan, sin
+from math import cos, inf, nan, pi, sin
 from typing import Any
 
 import msgspec
@@ -42,6 +42,25 @@ def test_the_curve_passes_through_its_points_at_their_velocity() -> None:
 
 def auto(points: list[TrajectoryPoint], *, last: bool) -> Auto:
     return Auto(at(2.0, 0.0, 3.0), ship=a_ship(), name="a", points=points, last=last)
+
+
+def test_a_trajectory_waits_for_a_ship_that_cannot_follow() -> None:
+    """Before, a turn beyond the ship's was commanded the other way round at half a turn behind."""
+    turning = [
+        TrajectoryPoint(t, 0.0, 0.0, 3.0, 0.0, 0.0, 0.0, 0.4 * t, 0.4) for t in range(0, 31, 3)
+    ]
+    moving = [TrajectoryPoint(t, 0.3 * t, 0.0, 3.0, 0.3, 0.0, 0.0) for t in range(0, 31, 3)]
+    for points, behind in ((turning, 0.8 * pi), (moving, 4.0)):
+        mode = Auto(at(0.0, 0.0, 3.0), ship=a_ship(), name="a", points=points, last=True)
+        for _ in range(2000):
+            setpoint = mode.update(at(0.0, 0.0, 3.0), dt_s=0.02)
+        north_m, yaw_rad = setpoint.position_ned_m[0], setpoint.yaw_rad
+        assert north_m is not None
+        assert yaw_rad is not None
+        assert abs(yaw_rad) + north_m == pytest.approx(behind, rel=0.02)
+        assert abs(setpoint.yaw_rate_radps) + setpoint.velocity_ned_mps[0] < 0.02
+        assert "cannot follow" in mode.note
+        assert not mode.done
 
 
 def fly(mode: Auto, seconds: float) -> Any:
