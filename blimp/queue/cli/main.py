@@ -108,7 +108,7 @@ def _add_worker(commands: Any) -> None:
         (
             "--prefetch",
             None,
-            "messages in flight at once; default: as many as end in 50 ms, 16 to 128, and at "
+            "messages in flight at once; default: as many as end in 50 ms, 16 to 512, and at "
             "least as many as run at once",
         ),
         ("--max-tasks", None, "restart the process after so many tasks; default: no limit"),

@@ -28,20 +28,21 @@ def add_commands(commands: Any) -> None:
         list_failures,
         meaning="tasks that failed for good, the newest first",
         about="List the tasks that failed for good (FAILURE, REFUSED, INTERRUPTED), the newest "
-        "first: all in the app's result backend, also those of other apps that share it.",
+        "first. Other apps may share the app's result backend: `--all` lists theirs, too.",
         typed="results failed",
     )
     meaning = f"how many; default {LIST_LIMIT}"
     failed.add_argument("--limit", type=positive, default=LIST_LIMIT, metavar="N", help=meaning)
+    failed.add_argument("--all", action="store_true", help="also of tasks that the app has not")
     add_json(failed)
     retry = add_command(
         verbs,
         "retry",
         retry_tasks,
         meaning="send failed tasks again",
-        about="Send each task again, under a new id, which is printed. The arguments must be "
-        "stored: the app needs result_extended=True. Callbacks and chords that followed the first "
-        "one are not sent.",
+        about="Send each task again, under a new id, which is printed. Arguments are stored of "
+        "tasks that failed; in a database, and of others, the app needs result_extended=True. "
+        "Callbacks and chords that followed the first one are not sent.",
         typed=f"results retry {A_TASK}",
     )
     meaning, typed = "delete the results of tasks", f"results forget {A_TASK}"
@@ -61,7 +62,9 @@ def add_commands(commands: Any) -> None:
 
 def list_failures(app: TaskApp, options: argparse.Namespace) -> int:
     with app:
-        found = _backend(app).failures(limit=options.limit)
+        # An app without tasks only sends them: it cannot say which are its own.
+        names = app.tasks if app.tasks and not options.all else None
+        found = _backend(app).failures(limit=options.limit, names=names)
     if options.json:
         say_json([_document(record) for record in found])
         return 0

@@ -23,7 +23,7 @@ from blimp.queue.protocol.kombu_body import from_json
 from blimp.queue.protocol.message import MAX_NAME_LENGTH, TaskMessage, to_json
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Container
 
     from blimp.queue.protocol.signing import Signer
 
@@ -187,7 +187,7 @@ class Record(msgspec.Struct, frozen=True, kw_only=True):
     """One task's last known state.
 
     result: what it returned (SUCCESS), how far it is (PROGRESS), or its fault.
-    args, kwargs: only if results are extended; they do not count for a limit.
+    args, kwargs: of a failure, or if results are extended; they do not count for a limit.
     children: what its end has begun, as Celery writes results.
     """
 
@@ -210,6 +210,10 @@ class Record(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def final(self) -> bool:
         return self.state in FINAL
+
+    def is_of(self, names: Container[str] | None) -> bool:
+        """Whether it is of one of these tasks, or may be: no name is stored. None: of any."""
+        return names is None or self.name is None or self.name in names
 
     @property
     def reason(self) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Container, Mapping, Sequence
 from typing import TYPE_CHECKING, Annotated, Any, Protocol, TypedDict
 
 import msgspec
@@ -97,10 +97,12 @@ class ResultBackend(ABC):
         """Return the record of task `id` as `encode` would, None if there is none."""
 
     @abstractmethod
-    def failures(self, *, limit: int) -> list[Record]:
+    def failures(self, *, limit: int, names: Container[str] | None = None) -> list[Record]:
         """Return the records of tasks that failed for good, the newest first.
 
-        Those whose record has expired, or cannot be read, are left out.
+        names: only of these tasks, and those whose name is not stored. Those
+        whose record has
+        expired, or cannot be read, are left out.
         """
 
     @abstractmethod

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Container, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -137,7 +137,7 @@ class RedisResults(ResultBackend):
         found: Any = self.server.ask(lambda client: client.mget(keys))
         return list(found)
 
-    def failures(self, *, limit: int) -> list[Record]:
+    def failures(self, *, limit: int, names: Container[str] | None = None) -> list[Record]:
         """The index holds the last 10,000; see redis/results.lua."""
 
         def ask(client: Any) -> list[Record]:
@@ -148,10 +148,11 @@ class RedisResults(ResultBackend):
                 if not ids:
                     break
                 start += len(ids)
-                names = [id.decode(errors="replace") for id in ids]
-                for id, data in zip(names, client.mget(map(result_key, names)), strict=True):
+                texts = [id.decode(errors="replace") for id in ids]
+                for id, data in zip(texts, client.mget(map(result_key, texts)), strict=True):
                     with contextlib.suppress(ResultError, NotGenuine):
-                        found += [self._open(id, data)] if data else []
+                        records = [self._open(id, data)] if data else []
+                        found += [record for record in records if record.is_of(names)]
             return found[:limit]
 
         return self.server.ask(lambda client: type_checked(partial(ask, client)))

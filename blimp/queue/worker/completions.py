@@ -51,6 +51,7 @@ if TYPE_CHECKING:
     from blimp.queue.worker.job import Job
 
 RETRY_DELAY_S = 1.0  # of a retry without a time
+FAILED = (State.FAILURE, State.REFUSED, State.INTERRUPTED)  # for good
 MOST_REASON = 1000  # letters of why a message is a dead letter
 # Of a failure that the backend refused: half of its limit, then what any backend takes.
 SHORTER_BYTES = (10_000, 1000)
@@ -92,8 +93,12 @@ class Completions:
         return _end(job, dead=f"its end cannot be written: {error}")
 
     def record(self, job: Job, outcome: Outcome, found: Followed | None = None) -> Record:
-        """Return `outcome` as it is stored. found: what follows it."""
+        """Return `outcome` as it is stored. found: what follows it.
+
+        Of a task that failed for good the arguments are stored, too: it may be sent again.
+        """
         message = job.message
+        has_arguments = self._is_extended or outcome.state in FAILED
         return Record(
             id=message.id,
             state=outcome.state,
@@ -105,8 +110,8 @@ class Completions:
             worker=self._worker,
             retries=message.retries,
             queue=message.queue,
-            args=list(message.args) if self._is_extended else None,
-            kwargs=message.kwargs if self._is_extended else None,
+            args=list(message.args) if has_arguments else None,
+            kwargs=message.kwargs if has_arguments else None,
             parent_id=message.parent_id,
             group_id=message.group_id,
             children=tuple(node.as_tuple() for node in found.children) if found else (),

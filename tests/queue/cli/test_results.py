@@ -97,11 +97,37 @@ def test_what_cannot_be_sent_again_says_why(url: str, backend: str, run: Any) ->
             failed = app.send_task("fail")
             failed.wait(DEADLINE_S)
             status, out, err = run("retry", "nobody", failed.id)
-    assert (status, out) == (1, "")
-    unknown, unextended = err.splitlines()
+    unknown, *unextended = err.splitlines()
+    assert status == 1
     assert unknown.startswith("error: task nobody: is PENDING: only a task that has ended")
-    assert unextended.startswith(f"error: task {failed.id}: its ")
-    assert "are not stored: give the app result_extended=True" in unextended
+    if backend == url:  # a failure keeps its arguments
+        assert out.startswith(f"{failed.id}  sent again as ")
+        assert unextended == []
+    else:  # Celery's table has no room for them
+        assert out == ""
+        assert unextended[0].startswith(f"error: task {failed.id}: its ")
+        assert "are not stored: give the app result_extended=True" in unextended[0]
+
+
+def test_failures_of_other_apps_are_listed_only_with_all(
+    url: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Before, a developer saw the failures of whoever shares the server."""
+    with (
+        TaskApp("ours", broker=url, result_backend=url) as ours,
+        TaskApp("theirs", broker=url, result_backend=url) as theirs,
+    ):
+        for app, name in ((ours, "ours.fail"), (theirs, "theirs.fail")):
+            app.task(name=name)(lambda: 1 / 0)
+            with working(app):
+                app.send_task(name).wait(DEADLINE_S)
+        monkeypatch.setattr("blimp.queue.cli.main.load_app", lambda _: ours)
+        listed = []
+        for words in ((), ("--all",), ("--limit", "1")):
+            assert main(["results", "failed", *words, "-A", "here:app"]) == 0
+            out = capsys.readouterr().out
+            listed.append(sorted(name for name in ("ours.fail", "theirs.fail") if name in out))
+    assert listed == [["ours.fail"], ["ours.fail", "theirs.fail"], ["ours.fail"]]
 
 
 def test_an_app_without_results_is_reported(run: Any) -> None:

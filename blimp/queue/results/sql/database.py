@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import random
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Container, Iterator, Sequence
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from blimp.clock import Clock
     from blimp.queue.redis.client import RedisServer
 
+LOOKED_AT = 10_000  # failures, for those of one app: as many as the index on Redis holds
 AT_ONCE = 1000  # rows read or deleted by one statement: no lock is held for long
 DELETED_AT_ONCE = 1000
 LOOK_S = 2.0  # how often a waiter with a subscription reads the table all the same
@@ -159,14 +160,16 @@ class SqlResults(ResultBackend):
                 raise ResultError(f"{table}, task {row['task_id']}: {error}") from error
         return [found.get(id) for id in ids]
 
-    def failures(self, *, limit: int) -> list[Record]:
+    def failures(self, *, limit: int, names: Container[str] | None = None) -> list[Record]:
+        most = limit if names is None else max(limit, LOOKED_AT)
         with self.sessions.session() as connection:
-            rows = connection.execute(self._statements.failures, {"most": limit}).mappings().all()
+            rows = connection.execute(self._statements.failures, {"most": most}).mappings().all()
         found: list[Record] = []
         for row in rows:
             with contextlib.suppress(ResultError):  # one that cannot be read
-                found.append(decode(document_of(dict(row))))
-        return found
+                record = decode(document_of(dict(row)))
+                found += [record] if record.is_of(names) else []
+        return found[:limit]
 
     def forget(self, id: str) -> None:
         with self._row(id, writes=True) as connection:
