@@ -131,11 +131,25 @@ class ControlUnknown(TaskError):
 
 
 class Retry(TaskError):
-    """Raised by a task to be run again after `countdown_s` seconds."""
+    """Raised by a task to be run again after `countdown_s` seconds.
 
-    def __init__(self, reason: str = "", *, countdown_s: float | None = None) -> None:
+    changes: arguments and queue of the next try that differ: `args`, `kwargs`, `queue`.
+    """
+
+    def __init__(
+        self,
+        reason: str = "",
+        *,
+        countdown_s: float | None = None,
+        changes: dict[str, Any] | None = None,
+    ) -> None:
         super().__init__(reason)
         self.countdown_s = countdown_s
+        self.changes = changes or {}
+
+
+class Ignore(TaskError):
+    """Raised by a task that is to end without a result: nothing is stored, nothing follows."""
 
 
 class Replace(TaskError):

@@ -15,6 +15,8 @@ from blimp.queue.protocol.record import Record, State, repr_of
 from blimp.queue.retry import give_up
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
     from blimp.queue.protocol.message import TaskMessage
     from blimp.queue.resources.grant import Grant
     from blimp.queue.task import Task
@@ -111,13 +113,19 @@ class TaskContext:
         self,
         exc: Exception | None = None,
         *,
+        throw: bool = True,
+        args: Sequence[Any] | None = None,
+        kwargs: Mapping[str, Any] | None = None,
         countdown: float | None = None,
         eta: datetime | None = None,
         max_retries: int | None = None,
-    ) -> NoReturn:
-        """Run the task again later. Never returns.
+        queue: str | None = None,
+    ) -> Retry:
+        """Run the task again later. The names are Celery's.
 
-        Raises Retry; after `max_retries` tries it raises `exc`, or MaxRetriesExceeded.
+        Raises Retry; with throw=False it returns it, for the task to return. args, kwargs, queue:
+        of the next try, as they were by default. After `max_retries` tries it raises `exc`, or
+        MaxRetriesExceeded; it raises MessageError for arguments that cannot be sent.
         """
         limit = self.task.options.max_retries if max_retries is None else max_retries
         if limit is not None and self.message.retries >= limit:
@@ -128,7 +136,15 @@ class TaskContext:
             raise error
         if eta is not None:
             countdown = epoch_s(eta) - self._broker_now_s()
-        raise Retry(repr_of(exc) if exc is not None else "", countdown_s=countdown) from exc
+        given = {"args": args, "kwargs": kwargs, "queue": queue}
+        retry = Retry(
+            repr_of(exc) if exc is not None else "",
+            countdown_s=countdown,
+            changes=_checked({name: value for name, value in given.items() if value is not None}),
+        )
+        if throw:
+            raise retry from exc
+        return retry
 
     def replace(self, signature: dict[str, Any]) -> NoReturn:
         """Run `signature` (a task, chain, group or chord) in this task's place. Never returns.
@@ -148,3 +164,17 @@ class TaskContext:
     def _broker_now_s(self) -> float:
         """Return the broker's time. A child process has it from its worker."""
         return self.task.app.broker_clock.now_s()
+
+
+def _checked(changes: dict[str, Any]) -> dict[str, Any]:
+    """Return what a retry changes as it can be sent. Raises MessageError."""
+    if "queue" in changes and not (isinstance(changes["queue"], str) and changes["queue"]):
+        raise MessageError(f"the queue of a retry is {changes['queue']!r}, must be a name")
+    try:
+        sent: dict[str, Any] = msgspec.json.decode(to_json(changes))
+        if "args" in sent:
+            sent["args"] = tuple(msgspec.convert(sent["args"], list[Any]))
+        msgspec.convert(sent.get("kwargs", {}), dict[str, Any])
+        return sent
+    except (TypeError, ValueError, RecursionError) as error:
+        raise MessageError(f"arguments of a retry that JSON cannot hold: {error}") from None

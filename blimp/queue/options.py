@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
-from typing import TypedDict
+from collections.abc import Iterable, Mapping
+from typing import Any, TypedDict
 
 import msgspec
 
@@ -83,7 +83,8 @@ class TaskKeywords(TypedDict, total=False):
     """What `TaskApp.task` takes: the options, the backoff under Celery's names.
 
     retry_backoff: first wait in seconds (True: 1 s, False: none), doubled each time up to
-    `retry_backoff_max`; `retry_jitter` draws from zero to that.
+    `retry_backoff_max`; `retry_jitter` draws from zero to that. retry_kwargs: `max_retries`, and
+    `countdown` for one wait instead of a growing one.
     """
 
     name: str | None
@@ -94,6 +95,7 @@ class TaskKeywords(TypedDict, total=False):
     retry_backoff: float | bool
     retry_backoff_max: float
     retry_jitter: bool
+    retry_kwargs: Mapping[str, Any]
     idempotent: bool
     resumable: bool
     acts_in_doubt: bool
@@ -123,7 +125,15 @@ def options_of(keywords: TaskKeywords) -> TaskOptions:
         cap_s=keywords.get("retry_backoff_max", 600.0),
         full_jitter=keywords.get("retry_jitter", True),
     )
-    for name in ("retry_backoff", "retry_backoff_max", "retry_jitter"):
+    again = dict(keywords.get("retry_kwargs", {}))
+    if set(again) - {"max_retries", "countdown"}:
+        raise ConfigError(f"retry_kwargs {sorted(again)}: it takes max_retries and countdown")
+    if "countdown" in again:
+        wait_s = float(again["countdown"])
+        backoff = Backoff(first_s=wait_s, cap_s=wait_s, full_jitter=False)
+    if "max_retries" in again:
+        plain["max_retries"] = again["max_retries"]
+    for name in ("retry_backoff", "retry_backoff_max", "retry_jitter", "retry_kwargs"):
         plain.pop(name, None)
     unknown = set(plain) - set(TaskOptions.__struct_fields__)
     if unknown:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Protocol, Unpack
 
 import msgspec
 
-from blimp.errors import ConfigError, MessageError
+from blimp.errors import ConfigError, MessageError, Retry
 from blimp.queue.canvas.signature import Signature, chord, chunks, group, mapped, signature
 from blimp.queue.options import TaskOptions
 from blimp.queue.protocol.embed import GATHER, STARMAP, check_signature, kind_of
@@ -233,7 +233,12 @@ _NEVER_RUN: dict[type, str] = {
 
 
 def check_returned(name: str, result: Any) -> None:
-    """Raise TypeError if task `name` returned what still has to be run: it would be lost."""
+    """Raise TypeError if task `name` returned what still has to be run: it would be lost.
+
+    A Retry that it returned is raised.
+    """
+    if isinstance(result, Retry):
+        raise result
     what = _NEVER_RUN.get(type(result))
     if what is not None:
         if isinstance(result, types.CoroutineType):

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from blimp.errors import Interrupted, Refused, Reject, Replace, Retry
+from blimp.errors import Ignore, Interrupted, Refused, Reject, Replace, Retry
 from blimp.queue import TaskApp, TaskContext
 from tests.queue.killed_app import BROKER, DIRECTORY, RESULTS, TRANSPORT
 
@@ -155,6 +155,18 @@ for place, where, fails, retries in PLACES:
     app.task(name=f"{place}.retry", **again, **where)(retries)
     if place != "loop":
         app.task(name=f"{place}.wait", **options, **where)(wait)
+
+
+@app.task(name="process.narrow", bind=True, cpu_bound=True)
+def narrow(context: TaskContext, most: int, *, by: str = "") -> Any:
+    if most > 1:
+        return context.retry(throw=False, args=[most // 2], kwargs={"by": f"{by}x"}, countdown=0)
+    return most, by, context.message.retries
+
+
+@app.task(name="process.ignored", cpu_bound=True)
+def ignored() -> None:
+    raise Ignore("another one has done it")
 
 
 @app.task(name="heard")

@@ -295,7 +295,7 @@ def decode(data: bytes) -> Record:
 class Outcome(msgspec.Struct, frozen=True, kw_only=True):
     """How a job ended; written before its message is acknowledged.
 
-    retry_in_s: with RETRY, when to run it again.
+    retry_in_s: with RETRY, when to run it again. changes: what is different then.
     next: further messages that are sent if, and only if, this outcome is written.
     requeue: put the message back instead, and write nothing.
     again_in_s: instead of all that, deliver the message again after so many seconds, as it is:
@@ -310,6 +310,7 @@ class Outcome(msgspec.Struct, frozen=True, kw_only=True):
     fault: Fault | None = None
     traceback: str | None = None
     retry_in_s: float | None = None
+    changes: dict[str, Any] = {}
     next: tuple[TaskMessage, ...] = ()
     requeue: bool = False
     again_in_s: float | None = None

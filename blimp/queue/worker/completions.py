@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from blimp.errors import (
+    Ignore,
     Interrupted,
     MessageError,
     Refused,
@@ -142,6 +143,7 @@ class Completions:
             delivery=message.delivery + 1,
             retries=message.retries + 1,
             eta_s=self._app.broker_clock.now_s() + outcome.retry_in_s,
+            **outcome.changes,
         )
         return (again, *outcome.next)
 
@@ -232,6 +234,8 @@ def outcome_of(
         return failure(error, state=State.REFUSED)
     if isinstance(error, Interrupted):
         return failure(error, state=State.INTERRUPTED)
+    if isinstance(error, Ignore):
+        return Outcome(state=State.STARTED, settled=True)
     if isinstance(error, Reject):
         reason = "" if error.requeue else text_of(error)[:MOST_REASON] or "rejected by its task"
         return Outcome(
@@ -243,7 +247,7 @@ def outcome_of(
         delay_s: Any = RETRY_DELAY_S if error.countdown_s is None else error.countdown_s
         try:
             if math.isfinite(delay_s):
-                return _retry(error, max(0.0, float(delay_s)))
+                return _retry(error, max(0.0, float(delay_s)), changes=error.changes)
         except (TypeError, OverflowError):
             pass
         what = f"{task.name}: the countdown of a retry is {repr_of(delay_s):.80}"
@@ -281,5 +285,17 @@ def worker_lost(error: WorkerLost, *, task: Task, delivery: int = 1) -> Outcome:
     return msgspec.structs.replace(failure(error), requeue=options.acks_late)
 
 
-def _retry(error: BaseException, delay_s: float, *, trace: str | None = None) -> Outcome:
-    return Outcome(state=State.RETRY, fault=fault_of(error), traceback=trace, retry_in_s=delay_s)
+def _retry(
+    error: BaseException,
+    delay_s: float,
+    *,
+    trace: str | None = None,
+    changes: dict[str, Any] | None = None,
+) -> Outcome:
+    return Outcome(
+        state=State.RETRY,
+        fault=fault_of(error),
+        traceback=trace,
+        retry_in_s=delay_s,
+        changes=changes or {},
+    )

@@ -1,17 +1,21 @@
 """Tasks that are tried again: how often, when, and with which error at the end."""
 
 import time
+from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
+from typing import Any
 
 import pytest
 
 from blimp.errors import (
+    ConfigError,
+    Ignore,
     MaxRetriesExceeded,
     Retry,
     TaskFailed,
 )
 from blimp.queue import TaskApp, TaskContext
-from tests.queue.conftest import DEADLINE_S, wait_until, working
+from tests.queue.conftest import DEADLINE_S, WorkerProcess, wait_until, working
 from tests.queue.server_view import Look
 
 
@@ -122,3 +126,85 @@ def test_a_retry_at_a_time(app: TaskApp) -> None:
     with working(app):
         again.delay().get(DEADLINE_S)
     assert 0.15 < times[1] - times[0] < DEADLINE_S
+
+
+def test_a_retry_with_other_arguments(app: TaskApp) -> None:
+    """As Celery's `retry(args=…, kwargs=…, throw=False)`."""
+
+    @app.task(name="narrow", bind=True)
+    def narrow(context: TaskContext, most: int, *, by: str = "") -> tuple[int, str, int]:
+        if most > 1:
+            return context.retry(  # type: ignore[return-value]
+                throw=False, args=[most // 2], kwargs={"by": f"{by}x"}, countdown=0
+            )
+        return most, by, context.message.retries
+
+    with working(app):
+        assert narrow.delay(4).get(DEADLINE_S) == [1, "xx", 2]
+
+
+def test_a_process_retries_with_other_arguments_and_ignores(
+    url: str, start_worker: Callable[..., WorkerProcess]
+) -> None:
+    start_worker(url, app="tests.queue.failing_app:app", options="--process-workers 1")
+    with TaskApp("failing", broker=url, result_backend=url) as client:
+        ignored = client.send_task("process.ignored")
+        assert client.send_task("process.narrow", (4,)).get(DEADLINE_S) == [1, "xx", 2]
+        assert not ignored.ready()
+
+
+def test_a_retry_in_another_queue(app: TaskApp) -> None:
+    @app.task(name="moved", bind=True)
+    def moved(context: TaskContext) -> str:
+        if not context.message.retries:
+            context.retry(queue="slow", countdown=0)
+        return context.message.queue
+
+    with working(app, name="quick"), working(app, name="slow", queues=("slow",)):
+        assert moved.delay().get(DEADLINE_S) == "slow"
+
+
+@pytest.mark.parametrize(
+    "wrong", [{"args": [object()]}, {"kwargs": [1]}, {"queue": ""}, {"args": 1}]
+)
+def test_a_retry_that_cannot_be_sent_says_so(app: TaskApp, wrong: dict[str, Any]) -> None:
+    @app.task(name="odd", bind=True)
+    def odd(context: TaskContext) -> None:
+        context.retry(**wrong)
+
+    with working(app), pytest.raises(TaskFailed, match="of a retry"):
+        odd.delay().get(DEADLINE_S)
+
+
+def test_retry_kwargs_are_celerys(app: TaskApp) -> None:
+    tries: list[int] = []
+
+    @app.task(
+        name="known", autoretry_for=(OSError,), retry_kwargs={"max_retries": 2, "countdown": 0}
+    )
+    def known() -> None:
+        tries.append(1)
+        raise OSError("again")
+
+    with working(app), pytest.raises(TaskFailed, match="again"):
+        known.delay().get(DEADLINE_S)
+    assert len(tries) == 3
+    with pytest.raises(ConfigError, match="retry_kwargs"):
+        app.task(name="wrong", retry_kwargs={"max_tries": 2})(lambda: None)
+
+
+def test_an_ignored_task_ends_without_a_result(app: TaskApp, look: Look) -> None:
+    @app.task(name="nothing")
+    def nothing() -> None:
+        raise Ignore("another one has done it")
+
+    @app.task(name="after")
+    def after(_: object) -> None: ...
+
+    with working(app) as worker:
+        handle = nothing.s().apply_async()
+        chained = (nothing.s() | after.s()).apply_async()
+        wait_until(lambda: worker.counts["done"] >= 2, "not acknowledged")
+        assert not handle.ready()
+        assert not chained.ready()
+    assert look.left_behind() == []

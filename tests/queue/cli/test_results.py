@@ -112,7 +112,7 @@ def test_what_cannot_be_sent_again_says_why(url: str, backend: str, run: Any) ->
 def test_failures_of_other_apps_are_listed_only_with_all(
     url: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Before, a developer saw the failures of whoever shares the server."""
+    """Before, a developer saw the failures of all who share the server."""
     with (
         TaskApp("ours", broker=url, result_backend=url) as ours,
         TaskApp("theirs", broker=url, result_backend=url) as theirs,
