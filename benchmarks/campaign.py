@@ -54,6 +54,9 @@ TAKEOFF_S = 60.0  # what `complete` allows elsewhere; drag in wind slows a climb
 SPARE = 3.0  # times what a leg takes at the speed limit: wind
 
 
+Look = Callable[[Lockstep], object]
+
+
 class Draw(msgspec.Struct, frozen=True, kw_only=True):
     """One flight. load: a share of the displaced mass on top of the airframe's heaviness."""
 
@@ -189,8 +192,8 @@ def together(names: Sequence[str]) -> Failure:
 class _Watched:
     """A ship in flight, and what it said and did on the way."""
 
-    def __init__(self, ship: Lockstep) -> None:
-        self.ship = ship
+    def __init__(self, ship: Lockstep, look: Look) -> None:
+        self.ship, self._look = ship, look
         self.accused: dict[str, None] = {}
         self.said: dict[str, None] = {}
         self.high_m = self.far_m = 0.0
@@ -199,6 +202,7 @@ class _Watched:
         """Fly on, and return whether `until` came true. Raises _Lost."""
         for _ in range(round(seconds / LOOK_S)):
             self.ship.step(LOOK_S)
+            self._look(self.ship)
             truth, sent = self.ship.truth, self.ship.snapshot()
             self.high_m = max(self.high_m, truth.altitude_m)
             self.far_m = max(self.far_m, math.hypot(*truth.position_ned_m[:2]))
@@ -232,12 +236,12 @@ class _Lost(Exception):
     pass
 
 
-def fly_healthy(draw: Draw) -> Flown:
-    """Fly the mission of a ship with which nothing is wrong."""
+def fly_healthy(draw: Draw, look: Look = lambda _: None) -> Flown:
+    """Fly the mission of a ship with which nothing is wrong. look: twice a second, at the ship."""
     ship = load_ship(draw.airframe)
     plant = plant_of(ship, draw)
     with Lockstep(ship, seed=draw.seed, wind_mps=draw.wind_mps, plant=plant, held=True) as lockstep:
-        flight = _Watched(lockstep)
+        flight = _Watched(lockstep, look)
         began_s = lockstep.now_s
         bad, outcome = _mission(flight, ship, draw)
         if flight.accused:

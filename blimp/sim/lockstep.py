@@ -232,6 +232,11 @@ class Lockstep(Closing):
         return self._world.truth
 
     @property
+    def state(self) -> VehicleState:
+        """What the flight process believes."""
+        return self._ship.loop.state
+
+    @property
     def world(self) -> World:
         """The world itself, for what `truth` does not tell: outputs, wind, touchdown."""
         return self._world

@@ -1,0 +1,105 @@
+"""Whether the estimator knows how good it is: `python -m benchmarks.consistency --flights N`.
+
+Healthy flights of `benchmarks.campaign`, airframes, weight, drag, thrust and wind drawn at random.
+Twice a second in the air the error of each quantity over the deviation that the filter believes is
+squared: NEES over its degrees of freedom, 1 for an honest filter, less for one that is too modest
+(Bar-Shalom, "Estimation with Applications to Tracking and Navigation", section 5.4). Listed by
+airframe: the median and the worst over the flights of a flight's mean, and how many samples lie
+within the 95 % region. Errors of one flight go together, so the bounds of independent samples do
+not apply to a mean. Simulated, in Lockstep.
+"""
+
+import argparse
+import json
+import statistics
+import sys
+from collections import defaultdict
+from collections.abc import Sequence
+from functools import partial
+from math import hypot
+from multiprocessing import Pool
+from random import Random
+
+from benchmarks import campaign
+from blimp import airframe as airframes
+from blimp.rotation import wrap_pi, yaw_of
+from blimp.service.airframes.check import check
+from blimp.sim.lockstep import Lockstep
+
+# Degrees of freedom, and what chi-square of so many is below in 95 of 100 samples.
+QUANTITIES = {
+    "height": (1, 3.841),
+    "climb": (1, 3.841),
+    "position": (2, 5.991),
+    "velocity": (2, 5.991),
+    "heading": (1, 3.841),
+}
+Squares = dict[str, list[float]]  # error over deviation, squared, all degrees of freedom together
+
+
+def look(ship: Lockstep, squares: Squares) -> None:
+    """Add one sample of each quantity, if the ship flies and knows it."""
+    truth, state = ship.truth, ship.state
+    if state.on_ground or truth.altitude_m < 0.5:
+        return
+    health = state.health
+    north, east, down = (
+        a - b for a, b in zip(state.position_ned_m, truth.position_ned_m, strict=True)
+    )
+    v_north, v_east, v_down = (
+        a - b for a, b in zip(state.velocity_ned_mps, truth.velocity_ned_mps, strict=True)
+    )
+    if state.height_valid:
+        squares["height"].append((down / health.height.sigma) ** 2)
+        squares["climb"].append((v_down / health.climb.sigma) ** 2)
+    if state.position_valid:
+        squares["position"].append((hypot(north, east) / health.position.sigma) ** 2)
+        squares["velocity"].append((hypot(v_north, v_east) / health.velocity.sigma) ** 2)
+    if state.attitude_valid and health.heading.sigma > 0.0:
+        off_rad = wrap_pi(yaw_of(state.attitude) - yaw_of(truth.attitude))
+        squares["heading"].append((off_rad / health.heading.sigma) ** 2)
+
+
+def fly(number: int, *, seed: int, ships: Sequence[str]) -> tuple[str, Squares]:
+    """Fly one mission, and return its airframe and squares."""
+    draw = campaign.draw_healthy(number, seed=seed, ships=ships, watch_s=0.0)
+    squares: Squares = defaultdict(list)
+    campaign.fly_healthy(draw, look=partial(look, squares=squares))
+    return draw.airframe, dict(squares)
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.consistency", description=__doc__)
+    parser.add_argument("--flights", type=int, default=100)
+    parser.add_argument("--seed", type=int, default=1, help="of the draw")
+    parser.add_argument("--airframes", default="", help="only these; all that can fly by default")
+    parser.add_argument("--random-ships", type=int, default=0, metavar="N", help="draw N ships")
+    parser.add_argument("--jobs", type=int, default=1, help="processes")
+    options = parser.parse_args(arguments)
+    numbers = Random(f"ships:{options.seed}").sample(range(1_000, 1_000_000), options.random_ships)
+    ships = [name for name in options.airframes.split(",") if name]
+    ships += [f"ship-{number}" for number in numbers]
+    if not ships:
+        ships = [name for name in airframes.names() if check(campaign.load_ship(name)).ok]
+    flown: dict[str, list[Squares]] = defaultdict(list)
+    with Pool(options.jobs) as pool:
+        one = partial(fly, seed=options.seed, ships=ships)
+        for airframe, squares in pool.imap_unordered(one, range(options.flights)):
+            flown[airframe].append(squares)
+    for airframe, flights in sorted(flown.items()):
+        row: dict[str, object] = {"airframe": airframe, "flights": len(flights)}
+        for name, (freedom, bound) in QUANTITIES.items():
+            means = [statistics.mean(f[name]) / freedom for f in flights if f.get(name)]
+            every = [square for f in flights for square in f.get(name, [])]
+            if means:
+                row[name] = {
+                    "median": round(statistics.median(means), 2),
+                    "worst": round(max(means), 2),
+                    "within_95": round(sum(s <= bound for s in every) / len(every), 3),
+                }
+        print(json.dumps(row | {"simulated": True}), flush=True)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
