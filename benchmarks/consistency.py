@@ -16,7 +16,7 @@ import sys
 from collections import defaultdict
 from collections.abc import Sequence
 from functools import partial
-from math import hypot
+from math import sqrt
 from multiprocessing import Pool
 from random import Random
 
@@ -34,7 +34,8 @@ QUANTITIES = {
     "velocity": (2, 5.991),
     "heading": (1, 3.841),
 }
-Squares = dict[str, list[float]]  # error over deviation, squared, all degrees of freedom together
+# Each sample: the error and the deviation, both squared, all degrees of freedom together.
+Squares = dict[str, list[tuple[float, float]]]
 
 
 def look(ship: Lockstep, squares: Squares) -> None:
@@ -50,14 +51,14 @@ def look(ship: Lockstep, squares: Squares) -> None:
         a - b for a, b in zip(state.velocity_ned_mps, truth.velocity_ned_mps, strict=True)
     )
     if state.height_valid:
-        squares["height"].append((down / health.height.sigma) ** 2)
-        squares["climb"].append((v_down / health.climb.sigma) ** 2)
+        squares["height"].append((down**2, health.height.sigma**2))
+        squares["climb"].append((v_down**2, health.climb.sigma**2))
     if state.position_valid:
-        squares["position"].append((hypot(north, east) / health.position.sigma) ** 2)
-        squares["velocity"].append((hypot(v_north, v_east) / health.velocity.sigma) ** 2)
+        squares["position"].append((north**2 + east**2, health.position.sigma**2))
+        squares["velocity"].append((v_north**2 + v_east**2, health.velocity.sigma**2))
     if state.attitude_valid and health.heading.sigma > 0.0:
         off_rad = wrap_pi(yaw_of(state.attitude) - yaw_of(truth.attitude))
-        squares["heading"].append((off_rad / health.heading.sigma) ** 2)
+        squares["heading"].append((off_rad**2, health.heading.sigma**2))
 
 
 def fly(number: int, *, seed: int, ships: Sequence[str]) -> tuple[str, Squares]:
@@ -89,10 +90,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
     for airframe, flights in sorted(flown.items()):
         row: dict[str, object] = {"airframe": airframe, "flights": len(flights)}
         for name, (freedom, bound) in QUANTITIES.items():
-            means = [statistics.mean(f[name]) / freedom for f in flights if f.get(name)]
-            every = [square for f in flights for square in f.get(name, [])]
+            means = [
+                statistics.mean(e / v for e, v in f[name]) / freedom for f in flights if f.get(name)
+            ]
+            every = [e / v for f in flights for e, v in f.get(name, [])]
+            errors = [sqrt(statistics.mean(e for e, _ in f[name])) for f in flights if f.get(name)]
             if means:
                 row[name] = {
+                    "rms": round(statistics.median(errors), 4),
                     "median": round(statistics.median(means), 2),
                     "worst": round(max(means), 2),
                     "within_95": round(sum(s <= bound for s in every) / len(every), 3),

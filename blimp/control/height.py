@@ -17,7 +17,7 @@ a table, the weather has changed.
 """
 
 from collections import deque
-from math import isfinite
+from math import hypot, isfinite
 
 from blimp.airframe import Estimation
 from blimp.control.gate import Gate
@@ -25,6 +25,9 @@ from blimp.control.votes import WINDOW_TICKS, Source, Votes
 from blimp.types import QuantityHealth, Vote
 
 _REST_SIGMA_M = 0.03
+_LEVEL_M = (
+    0.012  # no average takes it out: rangers' offset, within 2 cm (TF-Luna, VL53L1X datasheets)
+)
 _PERSISTENT_S = 3.0
 _STALE_S = 2.0
 _NEAR_GROUND_S = 10.0
@@ -114,7 +117,7 @@ class HeightFilter:
 
     @property
     def sigma_m(self) -> float:
-        return float(self._p[0] ** 0.5)
+        return hypot(self._p[0] ** 0.5, _LEVEL_M)
 
     @property
     def outvoted(self) -> frozenset[str]:

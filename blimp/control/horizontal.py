@@ -43,6 +43,7 @@ _PERSISTENT_S = 1.5
 _STALE_S = 2.5
 _TAG_LOST_S = 1.0
 _SIGMA_RANGE_M = (0.005, 20.0)
+_MOUNTED_M = 0.005  # where a tag sits on the hull is measured with a ruler
 _SPEED_MPS = 5.0
 _GPS_SPEED_GATE_MPS = 3.0
 _TICK_S = 0.5  # a window of 6 s: GPS wanders
@@ -109,6 +110,7 @@ class HorizontalFilter:
             0.0,
         )  # the last position that was used, of the hull, as it was measured
         self.fixed_sigma_m = 1.0
+        self._wander_m = 0.0  # no average takes it out: of the source in use
         self._votes: Votes[complex] = Votes(
             _SOURCES, zero=0j, model_tolerance=_MODEL_TOLERANCE_M, tick_s=_TICK_S
         )
@@ -149,8 +151,9 @@ class HorizontalFilter:
             if gate.seen_s is not None
         )
         pp, vv = self._p.pp, self._p.vv
+        sigma_m = hypot(pp**0.5, self._wander_m)
         return (
-            QuantityHealth(sigma=pp**0.5, age_s=age_s, doubt=self._doubt, votes=votes),
+            QuantityHealth(sigma=sigma_m, age_s=age_s, doubt=self._doubt, votes=votes),
             QuantityHealth(sigma=vv**0.5, age_s=age_s, doubt=self._doubt, votes=votes),
         )
 
@@ -234,14 +237,17 @@ class HorizontalFilter:
             return False
         self._votes.note("tag", complex(north_m, east_m))
         self.fixed_m, self.fixed_sigma_m = (north_m, east_m), max(0.03, sample.accuracy_m)
-        return self._take(
+        if not self._take(
             "tag",
             north_m + arm_ned_m[0],
             east_m + arm_ned_m[1],
             sample.accuracy_m,
             now_s,
             latency_s=latency_s,
-        )
+        ):
+            return False
+        self._wander_m = _MOUNTED_M
+        return True
 
     def update_gps(
         self, sample: GpsSample, now_s: float, *, on_pad: bool, arm_ned_m: Vec3 = ZERO3
@@ -284,6 +290,7 @@ class HorizontalFilter:
             latency_s=self._noise.gps_latency_s,
         ):
             return False
+        self._wander_m = sample.accuracy_m * (1.0 - self._noise.gps_share**2) ** 0.5
         velocity = sample.velocity_ned_mps
         if velocity is not None and isfinite(velocity[0] + velocity[1]):
             self._take_velocity(velocity[0], velocity[1])

@@ -1,6 +1,7 @@
 """Small pieces that control's tests share: a ship on a bench of values, no physics."""
 
 from collections.abc import Mapping
+from math import cos, pi
 from typing import Any
 
 from blimp import airframe as airframes
@@ -211,14 +212,18 @@ class Bench:
             self.loop.step(self.now_s)
 
     def lift(self, altitude_m: float) -> None:
-        """Raise the ship at 1 m/s, as if it were carried."""
+        """Raise the ship at 1 m/s in the mean, as if it were carried; the accelerometer feels it."""
         start_m = -self.sensors.position_ned_m[2]
-        steps = max(1, round(abs(altitude_m - start_m) * 100.0))
+        way_m = altitude_m - start_m
+        steps = max(1, round(abs(way_m) * 100.0))
         for k in range(1, steps + 1):
-            height_m = start_m + (altitude_m - start_m) * k / steps
+            share = 0.5 - 0.5 * cos(pi * k / steps)
+            up_mps2 = 0.5 * way_m * (pi / (0.01 * steps)) ** 2 * cos(pi * k / steps)
             n, e, _ = self.sensors.position_ned_m
-            self.sensors.position_ned_m = (n, e, -height_m)
+            self.sensors.position_ned_m = (n, e, -start_m - way_m * share)
+            self.sensors.accel = (0.0, 0.0, -GRAVITY_MPS2 - up_mps2)
             self.run(0.01)
+        self.sensors.accel = (0.0, 0.0, -GRAVITY_MPS2)
         self.run(2.0)
 
     def send(self, command: Command) -> Outcome:
