@@ -19,6 +19,7 @@ from functools import partial
 from math import sqrt
 from multiprocessing import Pool
 from random import Random
+from typing import Any
 
 from benchmarks import campaign
 from blimp import airframe as airframes
@@ -61,12 +62,30 @@ def look(ship: Lockstep, squares: Squares) -> None:
         squares["heading"].append((off_rad**2, health.heading.sigma**2))
 
 
-def fly(number: int, *, seed: int, ships: Sequence[str]) -> tuple[str, Squares]:
+def fly(draw: campaign.Draw) -> tuple[str, Squares]:
     """Fly one mission, and return its airframe and squares."""
-    draw = campaign.draw_healthy(number, seed=seed, ships=ships, watch_s=0.0)
     squares: Squares = defaultdict(list)
     campaign.fly_healthy(draw, look=partial(look, squares=squares))
     return draw.airframe, dict(squares)
+
+
+def row_of(airframe: str, flights: Sequence[Squares]) -> dict[str, Any]:
+    """Return the table's row: rms of the error, NEES over its freedom, share within 95 %."""
+    row: dict[str, Any] = {"airframe": airframe, "flights": len(flights)}
+    for name, (freedom, bound) in QUANTITIES.items():
+        known = [f[name] for f in flights if f.get(name)]
+        if known:
+            means = [statistics.mean(e / v for e, v in one) / freedom for one in known]
+            within = [e / v <= bound for one in known for e, v in one]
+            row[name] = {
+                "rms": round(
+                    statistics.median(sqrt(statistics.mean(e for e, _ in one)) for one in known), 4
+                ),
+                "median": round(statistics.median(means), 2),
+                "worst": round(max(means), 2),
+                "within_95": round(statistics.mean(within), 3),
+            }
+    return row
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -84,25 +103,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
         ships = [name for name in airframes.names() if check(campaign.load_ship(name)).ok]
     flown: dict[str, list[Squares]] = defaultdict(list)
     with Pool(options.jobs) as pool:
-        one = partial(fly, seed=options.seed, ships=ships)
-        for airframe, squares in pool.imap_unordered(one, range(options.flights)):
+        draws = (
+            campaign.draw_healthy(number, seed=options.seed, ships=ships, watch_s=0.0)
+            for number in range(options.flights)
+        )
+        for airframe, squares in pool.imap_unordered(fly, draws):
             flown[airframe].append(squares)
     for airframe, flights in sorted(flown.items()):
-        row: dict[str, object] = {"airframe": airframe, "flights": len(flights)}
-        for name, (freedom, bound) in QUANTITIES.items():
-            means = [
-                statistics.mean(e / v for e, v in f[name]) / freedom for f in flights if f.get(name)
-            ]
-            every = [e / v for f in flights for e, v in f.get(name, [])]
-            errors = [sqrt(statistics.mean(e for e, _ in f[name])) for f in flights if f.get(name)]
-            if means:
-                row[name] = {
-                    "rms": round(statistics.median(errors), 4),
-                    "median": round(statistics.median(means), 2),
-                    "worst": round(max(means), 2),
-                    "within_95": round(sum(s <= bound for s in every) / len(every), 3),
-                }
-        print(json.dumps(row | {"simulated": True}), flush=True)
+        print(json.dumps(row_of(airframe, flights) | {"simulated": True}), flush=True)
     return 0
 
 

@@ -234,8 +234,8 @@ class Estimation(_Part, frozen=True, kw_only=True):
     baro_sigma_m: Positive = 0.25  # gusts on the static port, not the chip's noise
     ranger_sigma_m: Positive = 0.05
     baro_drift_m: Positive = 0.008
-    # Both pairs: white noise per sqrt(s), and drift of what the attitude's errors make of g. Measured
-    # by `python -m benchmarks.consistency`: so large that no known or drawn ship is overconfident.
+    # Both pairs: white noise per sqrt(s), and the drift that the attitude's errors make of g.
+    # Measured by `python -m benchmarks.consistency`: so large that no ship is overconfident.
     accel_up_sigma_mps2: Positive = 0.02
     accel_up_drift_mps2: Positive = 0.002
     height_gate_m: Positive = 0.4  # an innovation within it is never refused

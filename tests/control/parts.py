@@ -212,7 +212,7 @@ class Bench:
             self.loop.step(self.now_s)
 
     def lift(self, altitude_m: float) -> None:
-        """Raise the ship at 1 m/s in the mean, as if it were carried; the accelerometer feels it."""
+        """Raise the ship at 1 m/s in the mean, as if it were carried: its IMU feels it."""
         start_m = -self.sensors.position_ned_m[2]
         way_m = altitude_m - start_m
         steps = max(1, round(abs(way_m) * 100.0))
