@@ -282,6 +282,10 @@ class Consumer(Protocol):
         """Ask the broker whether it is there. Any thread, every second; raises LinkError."""
         ...
 
+    def is_shared(self, queue: str) -> bool:
+        """Return whether another consumer may take from `queue`. Raises LinkError."""
+        ...
+
     def disconnect(self) -> None:
         """End the connection, not what is in flight. Idempotent."""
         ...

@@ -198,6 +198,9 @@ class KombuConsumer:
             if self._arrived:
                 self._ring()
 
+    def is_shared(self, queue: str) -> bool:
+        return True  # kombu cannot tell
+
     def close(self) -> None:
         with self._lock:
             self._drop()

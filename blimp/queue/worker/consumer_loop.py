@@ -14,7 +14,7 @@ from blimp.errors import ConfigError, LinkError
 from blimp.queue.brokers.base import AtomicConsumer, Completion, ConsumerOptions
 from blimp.queue.redis.urls import hide_password, is_lost, is_refused
 from blimp.queue.worker.decode import Decoder
-from blimp.queue.worker.job import Job
+from blimp.queue.worker.job import Job, Place
 
 if TYPE_CHECKING:
     from blimp.queue.app import TaskApp
@@ -62,6 +62,8 @@ class ConsumerLoop:
         self._log = log
         self._longest_s = app.longest_wait_s  # a stop wakes it earlier
         self._has_consumed = False
+        # Where the server pushes, it would send the same messages here again.
+        self._gives_back = app.capabilities.local_prefetch
         self._decoder = Decoder(app=app, worker=worker, counts=counts, log=log)
         results: ResultStore | None = app.results
         self._options = ConsumerOptions(
@@ -149,11 +151,26 @@ class ConsumerLoop:
 
     def requeue_waiting(self) -> None:
         """Requeue at once what has not begun. Raises LinkError."""
-        for job in reversed(self._in_flight.jobs()):  # each goes to the head: the order stays
+        self._requeue(self._in_flight.jobs())
+
+    def _give_back(self) -> None:
+        """Requeue what waits for a full pool, if another worker may run it. Raises LinkError."""
+        overdue = self._in_flight.overdue()
+        queues = {job.message.queue for job in overdue}
+        shared = {queue for queue in queues if self.consumer.is_shared(queue)}
+        for place in self._requeue([job for job in overdue if job.message.queue in shared]):
+            self._in_flight.hold(place)
+
+    def _requeue(self, jobs: Sequence[Job]) -> set[Place]:
+        """Requeue those of `jobs` that have not begun; return for which pools they waited."""
+        places = set()
+        for job in reversed(jobs):  # each goes to the head: the order stays
             if job.withdraw():
                 job.delivery.requeue(seen=False)
                 self._in_flight.release(job)
                 self._counts["requeued"] += 1
+                places.add(job.place)
+        return places
 
     def _session(self, url: str, outage: Outage) -> None:
         """Consume at one broker, until it is lost, another is in use, or the worker stops."""
@@ -176,6 +193,8 @@ class ConsumerLoop:
                     self._change_queues()
                 for job in self._in_flight.due():
                     self._submit(job)
+                if self._gives_back:
+                    self._give_back()
                 if self._in_flight.wait_for_room(self._in_flight.patience_s(self._longest_s)):
                     self._drain()
                     outage.over()  # not before: an unreadable queue must not make it spin

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING
 
 from blimp.queue.options import per_second
-from blimp.queue.worker.job import Phase, Place, place_of
+from blimp.queue.worker.job import Phase, Place, Stage, place_of
 
 if TYPE_CHECKING:
     from blimp.clock import Clock
@@ -26,6 +26,7 @@ LEAST_HELD, MOST_HELD = 16, 128
 LONGEST_LATER_S = 60.0  # of one postponement: the rate may change meanwhile
 MOST_SLOWED = 1000  # jobs that wait for their task's rate
 MOST_WRITING = 128  # jobs that wait for a commit of their result
+FULL_S = 1.0  # a pool is full and none of its jobs has ended: what waits for it goes back
 
 
 class AdaptivePrefetch:
@@ -113,6 +114,10 @@ class InFlight:
         more than a full pool's share may be taken, and wait here until it has room. After that
         nothing is taken: a queue has one order, and a requeued message would be delivered next.
 
+    Jobs that wait for a pool in which none has ended for FULL_S are `overdue`: another worker may
+    be idle. Once they went back, `hold` keeps it from taking more than the pool runs at once, until
+    a job of it ends.
+
     The consuming thread takes; any thread may release, and change a rate.
     """
 
@@ -135,6 +140,8 @@ class InFlight:
         self._jobs: dict[str, Job] = {}  # by delivery tag
         self._counts = dict.fromkeys(Phase, 0)
         self._busy: dict[Place, int] = {}  # of those that are COUNTED
+        self._full_s: dict[Place, float] = {}  # since when jobs wait, or the last one ended
+        self._held: set[Place] = set()
         self._waiting: list[tuple[float, int, Job]] = []  # a heap; the consuming thread's
         self._order = itertools.count()
         self.held_by: Callable[[], bool] = bool  # returns whether to take nothing more
@@ -200,15 +207,38 @@ class InFlight:
                     ready.append(job)
             return ready + self._released()
 
+    def overdue(self) -> list[Job]:
+        """Return the jobs that have waited too long for a full pool, in the order they came.
+
+        They are returned again when they have waited as long once more.
+        """
+        if not self._full_s:
+            return []
+        with self._lock:
+            now_s = self._clock.now_s()
+            full = {place for place, since_s in self._full_s.items() if now_s - since_s >= FULL_S}
+            self._full_s.update(dict.fromkeys(full, now_s))
+            return [
+                job
+                for job in self._jobs.values()
+                if job.place in full and job.phase is Phase.COUNTED and job.stage is Stage.WAITING
+            ]
+
+    def hold(self, place: Place) -> None:
+        """Take no more for this pool than it runs at once, until one of its jobs ends."""
+        with self._lock:
+            self._held.add(place)
+
     def patience_s(self, longest_s: float) -> float:
-        """Return how long to block: `longest_s`, or until the next job is due."""
-        if not self._waiting and not self._counts[Phase.SLOWED]:
+        """Return how long to block: `longest_s`, or until the next job is due, or overdue."""
+        if not self._waiting and not self._counts[Phase.SLOWED] and not self._full_s:
             return longest_s
         next_s = [self._waiting[0][0]] if self._waiting else []
         with self._lock:
             if self._freed:
                 return 0.0
             next_s += [rate.next_s for rate in self.rates.values() if rate.waiting]
+            next_s += [since_s + FULL_S for since_s in self._full_s.values()]
         return min((longest_s, *(max(0.0, one - self._clock.now_s()) for one in next_s)))
 
     def room(self) -> int:
@@ -294,6 +324,17 @@ class InFlight:
                 self._counts[one] += change
             if one is Phase.COUNTED:
                 self._busy[job.place] = self._busy.get(job.place, 0) + change
+                self._mind(job.place, ended=change < 0)
+
+    def _mind(self, place: Place, *, ended: bool) -> None:
+        """Note since when jobs wait for this pool."""
+        slots = self._slots(place)
+        if not 0 < slots < self._busy[place]:
+            self._full_s.pop(place, None)
+        elif ended or place not in self._full_s:
+            self._full_s[place] = self._clock.now_s()
+        if ended:
+            self._held.discard(place)
 
     def _room(self) -> int:
         if self._stopping.is_set() or self.held_by():
@@ -331,6 +372,10 @@ class InFlight:
         """Return how many jobs of each pool; never empty."""
         places = self._busy or (Place.THREAD,)
         if self._fixed is not None:
-            return dict.fromkeys(places, self._fixed)
-        ahead = self._adaptive.limit()
-        return {place: max(ahead, self._slots(place)) for place in places}
+            prefetch = dict.fromkeys(places, self._fixed)
+        else:
+            ahead = self._adaptive.limit()
+            prefetch = {place: max(ahead, self._slots(place)) for place in places}
+        for place in self._held:
+            prefetch[place] = self._slots(place)
+        return prefetch

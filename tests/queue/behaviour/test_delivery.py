@@ -45,6 +45,34 @@ def test_async_tasks_run_side_by_side(app: TaskApp) -> None:
     assert met.parties == 1
 
 
+def test_an_idle_worker_runs_what_a_busy_one_has_taken(app: TaskApp, look: Look) -> None:
+    """Before, twenty quick tasks waited for a long one in the worker that had taken them."""
+    if not app.capabilities.local_prefetch:
+        pytest.skip("the server would push the same messages to the busy worker again")
+    started, done = threading.Event(), threading.Event()
+
+    @app.task(name="long")
+    def long() -> None:
+        started.set()
+        assert done.wait(DEADLINE_S)
+
+    @app.task(name="quick")
+    def quick(number: int) -> int:
+        return number
+
+    with working(app, name="busy", sync_workers=1) as busy:
+        first = long.delay()
+        assert started.wait(DEADLINE_S)
+        handles = [quick.delay(number) for number in range(20)]
+        wait_until(lambda: busy.counts["received"] > 10, "it takes nothing ahead")
+        with working(app, name="idle", sync_workers=1):
+            assert [handle.get(DEADLINE_S) for handle in handles] == list(range(20))
+            assert not done.is_set()
+            done.set()
+            first.get(DEADLINE_S)
+    assert look.left_behind() == []
+
+
 def test_reject_drops_or_puts_back(app: TaskApp, look: Look) -> None:
     deliveries: list[int] = []
 

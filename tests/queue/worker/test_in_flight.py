@@ -11,7 +11,14 @@ import pytest
 from blimp.clock import ManualClock
 from blimp.queue import TaskApp
 from blimp.queue.protocol.message import TaskMessage
-from blimp.queue.worker.in_flight import AHEAD_S, LEAST, MOST, AdaptivePrefetch, InFlight
+from blimp.queue.worker.in_flight import (
+    AHEAD_S,
+    FULL_S,
+    LEAST,
+    MOST,
+    AdaptivePrefetch,
+    InFlight,
+)  # fmt: skip
 from blimp.queue.worker.job import Job
 
 PREFETCH = 4
@@ -154,3 +161,32 @@ def test_it_follows_what_ends_within_its_limits() -> None:
     clock.advance(10.0)  # a long task
     ahead.ended(1)
     assert ahead.limit() == LEAST
+
+
+def test_what_waits_for_a_full_pool_is_overdue_after_a_second(
+    app: TaskApp, clock: ManualClock
+) -> None:
+    in_flight = InFlight(
+        clock=clock, prefetch=PREFETCH, stopping=threading.Event(), slots=lambda _: 2
+    )
+    in_flight.expect([app.tasks["plain"]])
+    jobs = take(in_flight, app, "plain", 4)
+    for job in jobs[:2]:
+        assert job.begin()
+    clock.advance(0.9 * FULL_S)
+    assert in_flight.overdue() == []
+    in_flight.release(jobs[0])
+    clock.advance(0.9 * FULL_S)
+    assert in_flight.overdue() == []  # one has ended meanwhile
+    assert jobs[2].begin()
+    assert in_flight.patience_s(5.0) == pytest.approx(0.1 * FULL_S)
+    clock.advance(0.2 * FULL_S)
+    assert in_flight.overdue() == [jobs[3]]
+    assert in_flight.overdue() == []  # it is kept: no other worker is there
+    clock.advance(1.1 * FULL_S)
+    assert in_flight.overdue() == [jobs[3]]
+    in_flight.release(jobs[3])  # it went back
+    in_flight.hold(jobs[3].place)
+    assert (in_flight.room(), in_flight.overdue()) == (0, [])
+    in_flight.release(jobs[1])
+    assert in_flight.room() == PREFETCH - 1

@@ -79,6 +79,7 @@ def test_a_link_watcher_that_fails_does_not_stop_the_pulse(app: TaskApp) -> None
 
 def test_a_worker_that_ends_leaves_the_collector_as_it_was(app: TaskApp) -> None:
     """A program may go on after `run`: what it drops then must be collected."""
+    gc.unfreeze()  # the runner of the tests freezes what it loads
     before = gc.get_threshold(), gc.get_freeze_count()
     worker = Worker(app=app, log=Silence())
     during: list[int] = []

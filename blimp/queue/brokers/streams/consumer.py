@@ -335,6 +335,12 @@ class StreamsConsumer:
     def probe(self) -> None:
         self._at(self._options.brokers.current).probe()
 
+    def is_shared(self, queue: str) -> bool:
+        assert self._here is not None
+        session = self._here.session
+        with link_errors(self._here.url, self._options.brokers.failed):
+            return session.store.is_shared(session.keys.queue(queue))
+
     def disconnect(self) -> None:
         fetcher, self._fetcher = self._fetcher, None
         if fetcher is not None:

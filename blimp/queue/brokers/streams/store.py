@@ -216,6 +216,12 @@ class Store:
         args = [GROUP, self.consumer, NOBODY, LEVELS, FORGET_AFTER_MS]
         return int(self.run("begin", keys, [*args, *(f"{one.stream} {one.id}" for one in known)]))
 
+    def is_shared(self, queue: QueueKeys) -> bool:
+        """Return whether another consumer has looked for messages within a lease."""
+        others = self.link.client.xinfo_consumers(queue.levels[0], GROUP)
+        nobody = {self.consumer.encode(), NOBODY.encode()}
+        return any(one["name"] not in nobody and one["idle"] <= self._lease_ms for one in others)
+
     # --- the end of deliveries ---------------------------------------------------------------
 
     def ack(self, claims: Sequence[Claim]) -> list[int]:
