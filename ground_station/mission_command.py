@@ -21,6 +21,7 @@ from ground_station.mission_file import ENDINGS, Mission, builtin_missions, load
 from ground_station.report import (
     DONE,
     NOT_AUTHORISED,
+    USAGE,
     Outcome,
     ProgressLine,
     Report,
@@ -39,19 +40,56 @@ HIGH_M = 30.0
 
 
 def check(session: Session, file: str, *, airframe: str | None = None) -> int:
-    """Print what a mission file contains. Raises MissionError if it cannot be flown.
+    """Print what a mission file contains; of a folder, a table of its files.
 
-    airframe: a ship that it is judged for, with a full battery.
+    airframe: a ship that it is judged for, with a full battery. Raises MissionError if it cannot be
+    flown; of a folder, if one of its files cannot.
     """
-    mission = load_mission(file)
-    estimate = None
+    ship = None
     if airframe is not None:
-        ship = airframes.load(airframe)
-        estimate = judge(mission, ability(ship, battery_v=full_v(ship.battery)))
+        known = airframes.load(airframe)
+        ship = ability(known, battery_v=full_v(known.battery))
+    if Path(file).is_dir():
+        return _check_all(session, Path(file), ship)
+    mission = load_mission(file)
+    estimate = None if ship is None else judge(mission, ship)
     if session.report.as_json:
         session.report.json(_outcome(mission, state="SUCCESS", completed=0, estimate=estimate))
     else:
         session.report.data(_summary(mission) + _estimate_words(estimate))
+    return DONE
+
+
+def _check_all(session: Session, folder: Path, ship: Ability | None) -> int:
+    """Print each mission file of a folder and of those in it with what it flies, or why not."""
+    paths = sorted(path for path in folder.rglob("*") if path.suffix in ENDINGS and path.is_file())
+    if not paths:
+        raise MissionError(f"no mission in {folder}: files end in {', '.join(ENDINGS)}")
+    rows: list[dict[str, Any]] = []
+    for path in paths:
+        name = str(path.relative_to(folder))
+        try:
+            mission = load_mission(str(path))
+            if ship is not None:
+                judge(mission, ship)
+        except MissionError as error:
+            rows.append({"file": name, "error": str(error).removeprefix(f"mission {path}")[:300]})
+        else:
+            rows.append({"file": name, "legs": len(mission.legs), "contains": _summary(mission)})
+    bad = sum("error" in row for row in rows)
+    state, reason = ("REFUSED", f"{bad} of {len(rows)} cannot be flown") if bad else ("SUCCESS", "")
+    if session.report.as_json:
+        outcome = Outcome(
+            id=None, task="mission", state=state, result={"missions": rows}, reason=reason
+        )
+        session.report.json(outcome)
+        return USAGE if bad else DONE
+    width = max(len(row["file"]) for row in rows)
+    for row in rows:
+        what = row["contains"] if "error" not in row else "REFUSED" + row["error"]
+        session.report.data(f"{row['file']:{width}} {what}")
+    if bad:
+        raise MissionError(f"{folder}: {reason}")
     return DONE
 
 

@@ -16,7 +16,8 @@
     do = "goto"        # see ground_station/legs.py
     north_m = 10.0     # ... and the arguments of that command, named as on the command line
 
-A file that ends in .plan or .waypoints is one of QGroundControl (ground_station/plan_file.py).
+A file of QGroundControl (ground_station/plan_file.py) is known by what it holds: they are named
+.plan, .waypoints or .txt.
 Everything is checked before anything is sent: keys, types, limits, order, the geofence.
 """
 
@@ -47,7 +48,7 @@ from ground_station.plan_file import Plan, parse_plan, parse_waypoints
 from ground_station.track import Place, TrackLeg
 
 MAX_BYTES = 256 * 1024
-ENDINGS = (".toml", ".plan", ".waypoints")
+ENDINGS = (".toml", ".plan", ".waypoints", ".txt")
 
 
 class Mission(msgspec.Struct, frozen=True, kw_only=True):
@@ -126,9 +127,9 @@ def load_mission(path_or_name: str, *, origin_deg: tuple[float, float] | None = 
         text = content.decode("utf-8-sig")
     except (OSError, ValueError) as error:  # ValueError: not UTF-8, or a NUL in the path
         raise MissionError(f"mission {path_or_name}: {error}") from error
-    if path.suffix == ".plan":
+    if path.suffix == ".plan" or text.lstrip().startswith("{"):
         return _of_plan(parse_plan(text, where=path_or_name, origin_deg=origin_deg), path_or_name)
-    if path.suffix == ".waypoints":
+    if path.suffix == ".waypoints" or text.startswith("QGC WPL"):
         plan = parse_waypoints(text, where=path_or_name, origin_deg=origin_deg)
         return _of_plan(plan, path_or_name)
     return parse_mission(text, where=path_or_name)

@@ -20,11 +20,14 @@ from ground_station.mavlink_items import Item, legs_of
 MAX_ITEMS = 400
 _WPL = "QGC WPL 110"
 _COLUMNS = 12
+_ABSOLUTE = (0, 5)  # MAV_FRAME_GLOBAL, ..._INT
 
 Latitude = Annotated[float, Meta(ge=-90.0, le=90.0)]
 Longitude = Annotated[float, Meta(ge=-180.0, le=180.0)]
 LatLon = tuple[Latitude, Longitude]
 LatLonAlt = tuple[Latitude, Longitude, float]
+# QGroundControl writes no altitude of a home that it does not know.
+HomePosition = tuple[Latitude, Longitude, float | None]
 
 
 class Plan(msgspec.Struct, frozen=True, kw_only=True):
@@ -41,46 +44,64 @@ class _SimpleItem(msgspec.Struct, frozen=True):
     command: int | None = None
     frame: int = 3
     params: list[float | None] = []
+    auto_continue: bool = msgspec.field(default=True, name="autoContinue")
+    jump_id: int | None = msgspec.field(default=None, name="doJumpId")
     complex_type: str = msgspec.field(default="", name="complexItemType")
 
 
-class _Circle(msgspec.Struct, frozen=True):
+class _Circle(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     center: LatLon
     radius: float
 
 
-class _FenceCircle(msgspec.Struct, frozen=True):
+class _FenceCircle(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     circle: _Circle
     inclusion: bool
+    version: int = 1
 
 
-class _FencePolygon(msgspec.Struct, frozen=True):
+class _FencePolygon(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     polygon: list[LatLon]
     inclusion: bool
+    version: int = 1
 
 
-class _GeoFence(msgspec.Struct, frozen=True):
+class _GeoFence(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """polygon: the only one of version 1, in which the ship must stay."""
+
     circles: list[_FenceCircle] = []
     polygons: list[_FencePolygon] = []
+    polygon: list[LatLon] = []
+    version: int = 2
     breach_return: list[float] | None = msgspec.field(default=None, name="breachReturn")
 
 
-class _Rally(msgspec.Struct, frozen=True):
+class _Rally(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     points: list[LatLonAlt] = []
+    version: int = 2
 
 
-class _MissionPart(msgspec.Struct, frozen=True):
-    home: LatLonAlt = msgspec.field(name="plannedHomePosition")
+class _MissionPart(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Speeds, kind of autopilot and of vehicle are of another ship; they mean nothing here."""
+
+    home: HomePosition = msgspec.field(name="plannedHomePosition")
     items: list[_SimpleItem]
+    version: int = 2
+    cruise_speed: float | None = msgspec.field(default=None, name="cruiseSpeed")
+    hover_speed: float | None = msgspec.field(default=None, name="hoverSpeed")
+    firmware: int | None = msgspec.field(default=None, name="firmwareType")
+    vehicle: int | None = msgspec.field(default=None, name="vehicleType")
+    altitude_mode: int | None = msgspec.field(default=None, name="globalPlanAltitudeMode")
 
 
 @ready
-class _File(msgspec.Struct, frozen=True):
+class _File(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     file_type: str = msgspec.field(name="fileType")
     version: int
     mission: _MissionPart
     geofence: _GeoFence = msgspec.field(default=_GeoFence(), name="geoFence")
     rally: _Rally = msgspec.field(default=_Rally(), name="rallyPoints")
+    ground_station: str = msgspec.field(default="", name="groundStation")
 
 
 def parse_plan(text: str, *, where: str, origin_deg: tuple[float, float] | None = None) -> Plan:
@@ -94,9 +115,21 @@ def parse_plan(text: str, *, where: str, origin_deg: tuple[float, float] | None 
             f"mission {where}: fileType {file.file_type[:40]!r}, version {file.version}; "
             "must be 'Plan', version 1"
         )
+    versions = (
+        ("geoFence", file.geofence.version, (1, 2)),
+        ("rallyPoints", file.rally.version, (1, 2)),
+        ("mission", file.mission.version, (2,)),
+    )
+    for part, version, known in versions:
+        if version not in known:
+            raise MissionError(
+                f"mission {where}: {part} has version {version}, known are "
+                f"{' and '.join(map(str, known))}"
+            )
     if file.geofence.breach_return is not None:
         raise MissionError(f"mission {where}: geoFence.breachReturn: give a rally point instead")
-    home = _home(file.mission.home, origin_deg)
+    altitude_m = file.mission.home[2]
+    home = _home((*file.mission.home[:2], altitude_m or 0.0), origin_deg)
     items = []
     for number, row in enumerate(file.mission.items, start=1):
         name = f"mission {where}, item {number}"
@@ -107,9 +140,15 @@ def parse_plan(text: str, *, where: str, origin_deg: tuple[float, float] | None 
             )
         if len(row.params) != 7:
             raise MissionError(f"{name}: {len(row.params)} params, must be 7")
-        params = tuple(row.params)
-        items.append(Item(name=name, command=row.command, frame=row.frame, params=params))
-    tables, names = legs_of(_bounded(items, where), home)
+        if not row.auto_continue:
+            raise MissionError(
+                f"{name}: autoContinue is false: no mission waits for a word; end it there"
+            )
+        id, params = row.jump_id or number, tuple(row.params)
+        items.append(Item(name=name, id=id, command=row.command, frame=row.frame, params=params))
+    tables, names = legs_of(
+        _bounded(items, where), home, has_altitude=altitude_m is not None, most=MAX_ITEMS
+    )
     return Plan(
         tables=tables,
         names=names,
@@ -132,13 +171,18 @@ def parse_waypoints(
             (n, line) for n, line in enumerate(lines[1:], start=2) if line.strip()
         )
     ]
-    if not rows or rows[0].command != 16:
-        raise MissionError(f"mission {where}, line 2: must be home, a command 16 with index 0")
+    if not rows or rows[0].command != 16 or rows[0].frame not in _ABSOLUTE:
+        raise MissionError(
+            f"mission {where}, line 2: must be home, index 0 with command 16 and frame 0"
+        )
     latitude, longitude, altitude = (x or 0.0 for x in rows[0].params[4:])
+    has_place = bool(latitude or longitude)  # tools write zeros for a home that is not known
+    if not has_place and origin_deg is None:
+        raise MissionError(f"{rows[0].name}: the home is at 0, 0: the file has none")
     if not (abs(latitude) <= 90.0 and abs(longitude) <= 180.0):
         raise MissionError(f"{rows[0].name}: latitude {latitude:g}, longitude {longitude:g}")
     home = _home((latitude, longitude, altitude), origin_deg)
-    tables, names = legs_of(_bounded(rows[1:], where), home)
+    tables, names = legs_of(_bounded(rows[1:], where), home, has_altitude=has_place, most=MAX_ITEMS)
     return Plan(
         tables=tables,
         names=names,
@@ -162,7 +206,9 @@ def _row(line: str, name: str, index: int) -> Item:
     # This form cannot leave a yaw out: tools write 0 for none.
     values[3] = math.nan if counts[3] in (16, 19, 21, 22) and values[3] == 0.0 else values[3]
     params = tuple(None if math.isnan(value) else value for value in values)
-    return Item(name=name, command=counts[3], frame=counts[2], params=params)
+    if index and not counts[4]:
+        raise MissionError(f"{name}: autocontinue is 0: no mission waits for a word; end it there")
+    return Item(name=name, id=index, command=counts[3], frame=counts[2], params=params)
 
 
 def _bounded(items: list[Item], where: str) -> list[Item]:
@@ -184,6 +230,8 @@ def _geofence(file: _File, home: Home, where: str) -> Geofence:
         )
         for row in file.geofence.polygons
     ]
+    if file.geofence.polygon:
+        zones.append(Zone(polygon=tuple(home.local_m(*c) for c in file.geofence.polygon)))
     zones += [
         Zone(
             circle=(*home.local_m(*row.circle.center), row.circle.radius), exclude=not row.inclusion

@@ -5,6 +5,7 @@ The samples have the form that QGroundControl 4 and Mission Planner write, nulls
 
 import contextlib
 import json
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -35,7 +36,7 @@ def item(command: int, *params: float | None, frame: int = 3, jump: int = 1) -> 
 
 
 def place(
-    north_m: float, east_m: float, altitude: float, home: list[float] = HOME
+    north_m: float, east_m: float, altitude: float, home: Sequence[Any] = HOME
 ) -> tuple[float, float, float]:
     return (home[0] + north_m / 10 * NORTH_10, home[1] + east_m / 10 * EAST_10, altitude)
 
@@ -53,7 +54,9 @@ ITEMS = [
 ]
 
 
-def plan(items: list[dict[str, Any]] | None = None, home: list[float] = HOME, **parts: Any) -> str:
+def plan(
+    items: list[dict[str, Any]] | None = None, home: Sequence[Any] = HOME, **parts: Any
+) -> str:
     """A file of QGroundControl: every key that it writes."""
     around = [place(n, e, 0, home)[:2] for n, e in ((-5, -5), (15, -5), (15, 15), (-5, 15))]
     file = {
@@ -157,7 +160,16 @@ def test_waypoints_of_mission_planner(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("items", "words"),
     [
-        ([ITEMS[0], item(177, 1, 3)], "item 2: DO_JUMP is not supported; known are NAV_WAYPOINT"),
+        ([ITEMS[0], item(18, 3)], "item 2: NAV_LOITER_TURNS is not supported; known are NAV_WAY"),
+        ([ITEMS[0], item(177, 9, 3)], "item 2, DO_JUMP: param 1 is 9: no item has this number"),
+        ([ITEMS[0], item(177, 1, 3)], "item 2, DO_JUMP: param 1 is 1: several have this number"),
+        ([ITEMS[0], item(177, 1, -1, jump=2)], "DO_JUMP: param 2, its rounds, is -1"),
+        ([ITEMS[0], item(177, 1, 1e6, jump=2)], "more than 400 items with all loops"),
+        ([ITEMS[0], item(177, 2, 1e6, jump=2)], "more than 400 rounds of all loops"),
+        ([ITEMS[0], item(115, 30, 0, 1, 1)], "relative to a heading that is not known yet"),
+        ([ITEMS[0], item(201, 4, 0, 0, 0, *place(5, 0, 0))], "DO_SET_ROI: kind 4"),
+        ([ITEMS[0], item(195, 0, 0, 0, 0, 0, 0, 0)], "DO_SET_ROI_LOCATION: kind 3.0, must be a"),
+        ([{**ITEMS[0], "autoContinue": False}], "item 1: autoContinue is false"),
         ([ITEMS[0], item(4711)], "item 2: MAV_CMD 4711 is not supported"),
         (
             [ITEMS[0], {"type": "ComplexItem", "complexItemType": "survey", "version": 5}],
@@ -202,6 +214,11 @@ def test_what_a_blimp_does_not_do_is_refused_by_name_and_place(
         (plan(geoFence={"breachReturn": [1, 2, 3]}), "breachReturn: give a rally point instead"),
         (plan(rallyPoints={"points": [place(40, 0, 3)]}), "rally point 1 ends 25.0 m outside"),
         (plan(rallyPoints={"points": [[91, 0, 3]]}), "<= 90"),
+        (plan(mission={"items": [], "plannedHomePosition": HOME, "version": 1}), "mission has ve"),
+        (plan(geoFence={"version": 42}), "geoFence has version 42, known are 1 and 2"),
+        (plan(rallyPoints={"version": 3}), "rallyPoints has version 3"),
+        (plan(geoFence={"version": 2, "corridor": []}), "corridor"),
+        (plan(noFly=[]), "noFly"),
         ("[" * 9000, "site.plan"),
     ],
 )
@@ -221,6 +238,7 @@ def test_a_file_that_is_no_plan_is_refused(tmp_path: Path, text: str, words: str
         ("52.518090", "inf", "line 5, NAV_WAYPOINT: a parameter is inf"),
         ("52.518090", "152.5", "line 5, NAV_WAYPOINT: latitude 152.5"),
         ("0\t1\t0\t16", "0\t1\t0\t22", "line 2: must be home"),
+        ("0\t1\t0\t16", "0\t1\t3\t16", "line 2: must be home"),
         ("1\t0\t3\t22", "1\t0\t3\t84", "line 3: NAV_VTOL_TAKEOFF is not supported"),
     ],
 )
@@ -232,11 +250,71 @@ def test_a_bad_waypoint_is_refused_by_its_line(
     assert words in str(caught.value)
 
 
+def test_a_file_is_known_by_what_it_holds(tmp_path: Path) -> None:
+    for text, name in ((WAYPOINTS, "field.txt"), (WAYPOINTS, "field.toml"), (plan(), "site.txt")):
+        assert len(load_mission(written(tmp_path, text, name)).legs) > 5
+
+
+def test_the_fence_of_an_older_qgroundcontrol_counts(tmp_path: Path) -> None:
+    """Version 1 has one polygon under another key; it was dropped without a word."""
+    around = [place(n, e, 0)[:2] for n, e in ((-5, -5), (6, -5), (6, 5), (-5, 5))]
+    text = plan([ITEMS[0]], geoFence={"version": 1, "polygon": around}, rallyPoints={})
+    assert len(load_mission(written(tmp_path, text)).geofence.zones) == 1
+    text = plan(ITEMS[:3], geoFence={"version": 1, "polygon": around}, rallyPoints={})
+    with pytest.raises(MissionError, match="outside"):
+        load_mission(written(tmp_path, text))
+
+
+def test_a_home_without_an_altitude_is_enough_for_heights_above_it(tmp_path: Path) -> None:
+    home = [*HOME[:2], None]
+    assert load_mission(written(tmp_path, plan(ITEMS[:3], home))).legs
+    with pytest.raises(MissionError, match="above the sea, and the file's home has no altitude"):
+        load_mission(written(tmp_path, plan(ITEMS[:6], home)))
+    zeros = WAYPOINTS.replace("52.518000", "0.0").replace("13.408000", "0.0")
+    assert zeros != WAYPOINTS
+    with pytest.raises(MissionError, match="home is at 0, 0"):
+        load_mission(written(tmp_path, zeros, "w.waypoints"))
+
+
+def test_a_loop_is_flown_with_its_rounds(tmp_path: Path) -> None:
+    there, back = (item(16, 0, 0, 0, None, *place(north, 0, 3)) for north in (8, 2))
+    items = [ITEMS[0], there | {"doJumpId": 2}, back, item(177, 2, 2, frame=2, jump=4), item(20)]
+    legs = load_mission(written(tmp_path, plan(items))).legs
+    norths = [round(leg.north_m) for leg in legs if isinstance(leg, Goto)]
+    assert norths == [8, 2, 8, 2, 8, 2]
+    assert legs[-1].do == "land"
+
+
+def test_the_nose_points_to_a_region_of_interest_until_there_is_none(tmp_path: Path) -> None:
+    items = [
+        ITEMS[0],
+        item(195, 0, 0, 0, 0, *place(8, 8, 0)),
+        item(16, 0, 0, 0, None, *place(8, 0, 3)),
+        item(16, 0, 0, 0, None, *place(0, 8, 3)),
+        item(197),
+        item(16, 0, 0, 0, None, *place(0, 0, 3)),
+    ]
+    legs = load_mission(written(tmp_path, plan(items))).legs
+    yaws = [leg.yaw_deg for leg in legs if isinstance(leg, Goto)]
+    assert yaws == [*(pytest.approx(deg, abs=0.1) for deg in (45.0, 90.0, 0.0)), None]
+    older = [ITEMS[0], item(201, 3, 0, 0, 0, *place(8, 8, 0)), items[2], item(80, 0), items[3]]
+    legs = load_mission(written(tmp_path, plan(older))).legs
+    yaws = [leg.yaw_deg for leg in legs if isinstance(leg, Goto)]
+    assert yaws == [*(pytest.approx(deg, abs=0.1) for deg in (45.0, 90.0)), None]
+
+
+def test_a_relative_turn_counts_from_the_course_of_the_leg_before(tmp_path: Path) -> None:
+    items = [ITEMS[0], item(16, 0, 0, 0, None, *place(0, 8, 3)), item(115, 30, 0, -1, 1, frame=2)]
+    legs = load_mission(written(tmp_path, plan(items))).legs
+    turned = next(leg for leg in reversed(legs) if isinstance(leg, Goto))
+    assert turned.yaw_deg == pytest.approx(60.0, abs=0.1)
+
+
 _number = st.none() | st.floats(width=32) | st.integers(-10, 10)
 _items = st.lists(
     st.builds(
         lambda command, params, frame: {**item(command, *params), "frame": frame},
-        st.sampled_from([16, 19, 20, 21, 22, 93, 112, 115, 178, 183, 177]),
+        st.sampled_from([16, 19, 20, 21, 22, 80, 93, 112, 115, 177, 178, 183, 195, 197, 201]),
         st.lists(_number, min_size=7, max_size=7),
         st.sampled_from([0, 2, 3, 10]),
     ),

@@ -198,7 +198,7 @@ class KombuConsumer:
             if self._arrived:
                 self._ring()
 
-    def is_shared(self, queue: str) -> bool:
+    def is_shared(self, queue: str) -> bool:  # noqa: ARG002
         return True  # kombu cannot tell
 
     def close(self) -> None:
