@@ -61,8 +61,8 @@ def check(session: Session, file: str, *, airframe: str | None = None) -> int:
 
 
 def _check_all(session: Session, folder: Path, ship: Ability | None) -> int:
-    """Print each mission file of a folder and of those in it with what it flies, or why not."""
-    paths = sorted(path for path in folder.rglob("*") if path.suffix in ENDINGS and path.is_file())
+    """Print each mission file of a folder with what it flies, or why not."""
+    paths = sorted(path for path in folder.iterdir() if path.suffix in ENDINGS and path.is_file())
     if not paths:
         raise MissionError(f"no mission in {folder}: files end in {', '.join(ENDINGS)}")
     rows: list[dict[str, Any]] = []

@@ -32,7 +32,7 @@ from blimp.types import ZERO3, Vec3, VehicleState
 
 _STEP_S = 0.1  # in which a tilt servo counts as still
 _WINDOW_S = 0.5  # of one comparison: within it the noise of the speeds averages out
-_THRESHOLD = 18.0  # log odds of a fault against none: the rate of false alarms (decision 39)
+_THRESHOLD = 16.0  # log odds of a fault against none: the rate of false alarms (decision 39)
 _CLEARER = 1.0  # log odds against all other faults: while the evidence goes on, another replaces it
 _MEMORY_S = 20.0  # in which evidence fades: nothing is added up over a whole flight
 _UNKNOWN = 2.0  # times the deviation of the unknown force: something else acts on the ship
@@ -302,7 +302,9 @@ class EffectCheck:
         self._left = [felt[axis] - sum(push[axis] for push in pushes) for axis in _AXES]
         if last is not None:
             self._measure_noise([new - old for new, old in zip(self._left, last, strict=True)])
-        doubts = self._doubts(air, wind_mps)
+        # The estimate is bounded by the speed of the ship: at its bound it says no more than that.
+        bounded = wind_mps > _BOUND * self._speed_mps
+        doubts = self._doubts(air, wind_mps, bounded=bounded)
         keep, remember = exp(-dt_s / _SLOW_S), exp(-dt_s / _MEMORY_S)
         base = self._likelihood(self._well, felt, pushes, doubts, keep)
         models = [(model, pushes) for model in (self._other, *self._faulty)]
@@ -311,6 +313,8 @@ class EffectCheck:
             given = self._given(model, others)
             gain = self._likelihood(model, felt, given, doubts, keep) - base
             model.evidence = remember * model.evidence + gain
+            if bounded and model.fault is not None and model.fault.dead:
+                model.evidence = 0.0  # a ship that an unknown wind takes along looks so
             if model.evidence < 0.0:
                 model.evidence = 0.0
                 if model.fault is not None:
@@ -320,11 +324,9 @@ class EffectCheck:
         if self._before is not None:
             self._begin(now)
 
-    def _doubts(self, air: Vec3, wind_mps: float) -> Column:
+    def _doubts(self, air: Vec3, wind_mps: float, *, bounded: bool) -> Column:
         """Return the variance of the forces that are not the thrusters'."""
         aero, (u, v, w) = self._aero, air
-        # The estimate is bounded by the speed of the ship: at its bound it says no more than that.
-        bounded = wind_mps > _BOUND * self._speed_mps
         unknown = 1.0 if bounded else exp(-self._flown_s / _LEARNT_S)
         wind = _WIND_MPS + _GUSTS * wind_mps + unknown * self._speed_mps
 

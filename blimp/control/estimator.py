@@ -189,7 +189,7 @@ class Estimator:
             velocity_ned_mps=(
                 north_mps - swing_ned[0],
                 east_mps - swing_ned[1],
-                -height.climb_mps - swing_ned[2],
+                -height.climb_mps,
             ),
             attitude_valid=attitude.valid(now_s),
             height_valid=height.valid(now_s),

@@ -398,7 +398,7 @@ def test_a_wrong_password_is_seven(ground: Ground, parked: FlyingShip) -> None:
         (["fly"], ["fly"]),
         (["--quick", "ping"], ["--quick"]),
         (["mission", "run", "none.toml"], ["none.toml", "square"]),
-        (["mission", "check", "/"], ["neither a file"]),
+        (["mission", "check", "/"], ["no mission in /: files end in .toml"]),
         (["mission", "fly"], ["fly"]),
         (["--no-wait", "mission", "run", "hop"], ["--no-wait"]),
     ],

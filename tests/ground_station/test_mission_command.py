@@ -34,14 +34,13 @@ def test_new_is_a_mission_that_can_be_checked_for_a_ship(
 
 
 def test_check_of_a_folder_is_a_table_of_its_files(operator: Ground, tmp_path: Path) -> None:
-    (tmp_path / "in").mkdir()
-    (tmp_path / "in" / "site.plan").write_text(plan(UP_AND_HOME))
+    (tmp_path / "site.plan").write_text(plan(UP_AND_HOME))
     assert operator("mission", "check", str(tmp_path)) == 0
-    assert "in/site.plan site: 5 legs" in operator.out
+    assert "site.plan site: 5 legs" in operator.out
     (tmp_path / "old.waypoints").write_text("QGC WPL 100")
     status, found = operator.json("mission", "check", str(tmp_path))
     assert (status, found["state"], found["reason"]) == (2, "REFUSED", "1 of 2 cannot be flown")
-    assert "line 1: 'QGC WPL 100'" in found["result"]["missions"][1]["error"]
+    assert "line 1: 'QGC WPL 100'" in found["result"]["missions"][0]["error"]
     assert operator("mission", "check", str(tmp_path), "--airframe", "twin") == 2
     assert "1 of 2 cannot be flown" in operator.err
     assert "old.waypoints REFUSED, line 1" in operator.out
