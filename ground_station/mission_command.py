@@ -62,7 +62,10 @@ def check(session: Session, file: str, *, airframe: str | None = None) -> int:
 
 def _check_all(session: Session, folder: Path, ship: Ability | None) -> int:
     """Print each mission file of a folder with what it flies, or why not."""
-    paths = sorted(path for path in folder.iterdir() if path.suffix in ENDINGS and path.is_file())
+    try:
+        paths = sorted(p for p in folder.iterdir() if p.suffix in ENDINGS and p.is_file())
+    except OSError as error:
+        raise MissionError(f"missions in {folder}: {error.strerror}") from None
     if not paths:
         raise MissionError(f"no mission in {folder}: files end in {', '.join(ENDINGS)}")
     rows: list[dict[str, Any]] = []

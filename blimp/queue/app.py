@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import random
 import uuid
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Coroutine, Iterable, Sequence
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, Unpack, overload
+from typing import TYPE_CHECKING, Any, Literal, Unpack, overload
 
 import msgspec
 
@@ -17,7 +17,7 @@ from blimp.errors import ConfigError, LinkError, ResultError, UnknownTask
 from blimp.queue.brokers import broker_for
 from blimp.queue.extensions import FOLLOW_UPS, SENT_EVENTS, Hooks, Middleware, load
 from blimp.queue.log import stderr_logger
-from blimp.queue.options import TaskKeywords, options_of, remote_control_mode
+from blimp.queue.options import TaskKeywords, UnboundKeywords, options_of, remote_control_mode
 from blimp.queue.protocol.embed import MAP, STARMAP
 from blimp.queue.protocol.message import MAX_MESSAGE_BYTES
 from blimp.queue.protocol.signing import Key, Signer
@@ -37,6 +37,7 @@ from blimp.queue.retry import (
     RetryPolicy,
     policy_of,
 )
+from blimp.queue.returned import P, R
 from blimp.queue.task import Task, builtin_task, map_task, name_of
 
 if TYPE_CHECKING:
@@ -46,6 +47,7 @@ if TYPE_CHECKING:
     from blimp.queue.resources.pool import Pools
     from blimp.queue.results.backend import ResultBackend
     from blimp.queue.results.handle import AsyncResult
+    from blimp.queue.task import Register, RegisterBound
 
 
 class TaskApp(Hooks, Closing):
@@ -247,14 +249,22 @@ class TaskApp(Hooks, Closing):
         return self.capabilities.atomic_completion and shares
 
     @overload
-    def task(self, function: Callable[..., Any], /) -> Task: ...
+    def task(self, function: Callable[P, Coroutine[Any, Any, R]], /) -> Task[P, R]: ...
 
     @overload
-    def task(self, /, **keywords: Unpack[TaskKeywords]) -> Callable[[Callable[..., Any]], Task]: ...
+    def task(self, function: Callable[P, R], /) -> Task[P, R]: ...
+
+    @overload  # of a `bind` that is only known as a bool, the parameters are the function's
+    def task(  # type: ignore[overload-overlap]
+        self, /, *, bind: Literal[True], **keywords: Unpack[UnboundKeywords]
+    ) -> RegisterBound: ...
+
+    @overload
+    def task(self, /, **keywords: Unpack[TaskKeywords]) -> Register: ...
 
     def task(
         self, function: Callable[..., Any] | None = None, /, **keywords: Unpack[TaskKeywords]
-    ) -> Task | Callable[[Callable[..., Any]], Task]:
+    ) -> Any:
         """Register a function, plain or `async def`, as a task; see TaskKeywords.
 
         Raises ConfigError for a name that is taken, or an option that there is not.

@@ -79,8 +79,8 @@ class TaskOptions(msgspec.Struct, frozen=True, kw_only=True):
         return not self.idempotent or self.reject_on_worker_lost
 
 
-class TaskKeywords(TypedDict, total=False):
-    """What `TaskApp.task` takes: the options, the backoff under Celery's names.
+class UnboundKeywords(TypedDict, total=False):
+    """What `TaskApp.task` takes: the options but for `bind`, the backoff under Celery's names.
 
     retry_backoff: first wait in seconds (True: 1 s, False: none), doubled each time up to
     `retry_backoff_max`; `retry_jitter` draws from zero to that. retry_kwargs: `max_retries`, and
@@ -100,7 +100,6 @@ class TaskKeywords(TypedDict, total=False):
     resumable: bool
     acts_in_doubt: bool
     track_started: bool
-    bind: bool
     queue: str | None
     priority: int
     ttl_s: float | None
@@ -114,6 +113,12 @@ class TaskKeywords(TypedDict, total=False):
     rate_limit: str | float | None
     coalesce: bool | str
     requires: str | None
+
+
+class TaskKeywords(UnboundKeywords, total=False):
+    """All that `TaskApp.task` takes."""
+
+    bind: bool
 
 
 def options_of(keywords: TaskKeywords) -> TaskOptions:

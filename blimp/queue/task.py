@@ -6,9 +6,9 @@ import contextlib
 import copy
 import inspect
 import types
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Coroutine, Iterable, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Any, Protocol, Unpack
+from typing import TYPE_CHECKING, Any, Concatenate, Generic, Protocol, Unpack, overload
 
 import msgspec
 
@@ -16,9 +16,11 @@ from blimp.errors import ConfigError, MessageError, Retry
 from blimp.queue.canvas.signature import Signature, chord, chunks, group, mapped, signature
 from blimp.queue.options import TaskOptions
 from blimp.queue.protocol.embed import GATHER, STARMAP, check_signature, kind_of
+from blimp.queue.returned import P, R
 
 if TYPE_CHECKING:
     from blimp.clock import Clock
+    from blimp.queue.context import TaskContext
     from blimp.queue.extensions import ChildExtension
     from blimp.queue.protocol.message import TaskMessage
     from blimp.queue.protocol.signing import Signer
@@ -63,8 +65,11 @@ class AppOfTask(Protocol):
     ) -> AsyncResult: ...
 
 
-class Task:
-    """A registered function. Call it to run it here; `delay` sends it to a worker."""
+class Task(Generic[P, R]):
+    """A registered function. Call it to run it here; `delay` sends it to a worker.
+
+    P: its parameters, but for a bound task's context. R: what it returns, or its coroutine does.
+    """
 
     def __init__(
         self, *, app: AppOfTask, name: str, function: Callable[..., Any], options: TaskOptions
@@ -93,7 +98,7 @@ class Task:
             self._parameters = None
         self._counts = _positional_counts(self._parameters)
 
-    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> Any:
         return self.function(*args, **kwargs)
 
     def check_arguments(self, args: Sequence[Any], kwargs: dict[str, Any]) -> None:
@@ -148,7 +153,7 @@ class Task:
         """Return a group of `starmap` tasks with up to `size` items each."""
         return chunks(self.s(), items, size)
 
-    def delay(self, *args: Any, **kwargs: Any) -> AsyncResult:
+    def delay(self, *args: P.args, **kwargs: P.kwargs) -> AsyncResult[R]:
         """Send it with these arguments; `apply_async` takes options, too."""
         return self.apply_async(args, kwargs)
 
@@ -157,9 +162,38 @@ class Task:
         args: Sequence[Any] = (),
         kwargs: dict[str, Any] | None = None,
         **options: Unpack[SendOptions],
-    ) -> AsyncResult:
-        """Send the task to a worker; see SendOptions. Missing options default to the task's."""
+    ) -> AsyncResult[R]:
+        """Send the task to a worker; see SendOptions. Missing options default to the task's.
+
+        Raises TypeError for arguments with which the function cannot be called, as a call does.
+        """
+        try:
+            self.check_arguments(args, kwargs or {})
+        except MessageError as error:
+            raise TypeError(str(error)) from None
         return self.app.send_task(self.name, args, kwargs, **options)
+
+
+class Register(Protocol):
+    """What `TaskApp.task(…)` returns: it makes a task of a function."""
+
+    @overload
+    def __call__(self, function: Callable[P, Coroutine[Any, Any, R]], /) -> Task[P, R]: ...
+
+    @overload
+    def __call__(self, function: Callable[P, R], /) -> Task[P, R]: ...
+
+
+class RegisterBound(Protocol):
+    """The same of functions whose first parameter is the task's context."""
+
+    @overload
+    def __call__(
+        self, function: Callable[Concatenate[TaskContext, P], Coroutine[Any, Any, R]], /
+    ) -> Task[P, R]: ...
+
+    @overload
+    def __call__(self, function: Callable[Concatenate[TaskContext, P], R], /) -> Task[P, R]: ...
 
 
 # --- which functions can be tasks ----------------------------------------------------------------

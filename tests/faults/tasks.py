@@ -12,7 +12,6 @@ import os
 import time
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 from blimp.errors import LinkError, Reject
 from blimp.queue import TaskApp, TaskContext
@@ -30,7 +29,7 @@ BROKER = os.environ.get("FAULTS_BROKER", "redis+socket:///nowhere?virtual_host=0
 MOTOR = os.environ.get("FAULTS_MOTOR", "/nowhere")
 STUMBLES = 2
 POLL_S = 0.002
-SOON: dict[str, Any] = {"retry_backoff": 0.02, "retry_jitter": False}
+SOON_S = 0.02
 
 motor = MotorLink(MOTOR)
 
@@ -91,7 +90,8 @@ def make_app(broker: str = BROKER, **options: object) -> TaskApp:
         bind=True,
         autoretry_for=(Stumbled,),
         max_retries=STUMBLES,
-        **SOON,
+        retry_backoff=SOON_S,
+        retry_jitter=False,
     )
     def stumble(context: TaskContext) -> int:
         with body(context):
@@ -161,7 +161,8 @@ def make_app(broker: str = BROKER, **options: object) -> TaskApp:
         bind=True,
         autoretry_for=(LinkError,),
         max_retries=None,
-        **SOON,
+        retry_backoff=SOON_S,
+        retry_jitter=False,
     )
     def parent(context: TaskContext, child_id: str) -> None:
         """Sends another; if the broker is unreachable it is tried again as a whole."""

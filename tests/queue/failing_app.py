@@ -174,7 +174,7 @@ def heard(*_: Any) -> str:
     return "heard"
 
 
-@app.task(name="process.replaced", **options, cpu_bound=True)
+@app.task(name="process.replaced", bind=True, max_retries=1, cpu_bound=True)
 def replaced(context: TaskContext, how: str) -> None:
     """Be replaced by what no channel takes."""
     note(context)
@@ -182,7 +182,7 @@ def replaced(context: TaskContext, how: str) -> None:
     raise Replace({"task": "heard", "args": [wrong[how]]})
 
 
-@app.task(name="process.progress", **options, cpu_bound=True)
+@app.task(name="process.progress", bind=True, max_retries=1, cpu_bound=True)
 def progress(context: TaskContext, kind: str) -> bool:
     note(context)
     details: Any = {

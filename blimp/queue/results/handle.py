@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from types import SimpleNamespace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Generic, cast
 
 from blimp.errors import (
     Expired,
@@ -20,6 +20,7 @@ from blimp.errors import (
 )
 from blimp.queue.protocol.message import new_id
 from blimp.queue.protocol.record import FINAL, Record, State, running_task
+from blimp.queue.returned import R
 
 if TYPE_CHECKING:
     from blimp.queue.results.backend import ResultApp, ResultBackend
@@ -29,8 +30,8 @@ FAILED = FINAL - {State.SUCCESS}
 OnProgress = Callable[[dict[str, Any]], None]
 
 
-class AsyncResult:
-    """One task that was sent, by its id: `AsyncResult(id, app=app)`.
+class AsyncResult(Generic[R]):
+    """One task that was sent, by its id: `AsyncResult(id, app=app)`. R: what the task returns.
 
     Every property and method asks the result backend. Raises TaskError if the app has none,
     LinkError if it does not answer.
@@ -152,7 +153,7 @@ class AsyncResult:
         *,
         on_progress: OnProgress | None = None,
         disable_sync_subtasks: bool = True,
-    ) -> Any:
+    ) -> R:
         """Return what the task returned, once it has ended; None at once if it is `ignored`.
 
         timeout: in seconds; None, as with Celery, waits as long as the task takes.
@@ -164,13 +165,13 @@ class AsyncResult:
         Raises TimeoutError, and LinkError if the connection is lost.
         """
         if self.ignored:
-            return None
+            return cast("R", None)
         with nullcontext() if disable_sync_subtasks else _outside():
             record = self.wait(timeout, on_progress=on_progress)
         value = value_of(record)
         if propagate and record.state is not State.SUCCESS:
             raise value
-        return value
+        return cast("R", value)
 
     def revoke(self, *, terminate: bool = False) -> Any:
         """Revoke the task, sent or not; see `TaskApp.revoke`."""
@@ -202,7 +203,7 @@ class AsyncResult:
         return backend_of(self.app)
 
 
-class GroupResult(AsyncResult):
+class GroupResult(AsyncResult[list[Any]]):
     """Several tasks that were sent together. `id` is the group's; it has no record of its own."""
 
     kind = "group"

@@ -132,12 +132,12 @@ def test_a_retry_with_other_arguments(app: TaskApp) -> None:
     """As Celery's `retry(args=…, kwargs=…, throw=False)`."""
 
     @app.task(name="narrow", bind=True)
-    def narrow(context: TaskContext, most: int, *, by: str = "") -> tuple[int, str, int]:
+    def narrow(context: TaskContext, most: int, *, by: str = "") -> list[Any]:
         if most > 1:
             return context.retry(  # type: ignore[return-value]
                 throw=False, args=[most // 2], kwargs={"by": f"{by}x"}, countdown=0
             )
-        return most, by, context.message.retries
+        return [most, by, context.message.retries]
 
     with working(app):
         assert narrow.delay(4).get(DEADLINE_S) == [1, "xx", 2]

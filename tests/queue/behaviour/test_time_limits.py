@@ -177,7 +177,9 @@ def test_within_its_limits_nothing_strikes(app: TaskApp) -> None:
 def test_not_acknowledged_it_comes_again(
     app: TaskApp, look: Look, options: dict[str, Any], error: Exception | None
 ) -> None:
-    @app.task(name="flaky", bind=True, **options)
+    task: Any = app.task  # the options are a table's
+
+    @task(name="flaky", bind=True, **options)  # type: ignore[untyped-decorator]
     async def flaky(context: TaskContext) -> int:
         if context.fence < 3:
             if error is not None:

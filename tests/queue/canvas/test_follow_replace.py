@@ -145,10 +145,11 @@ def test_a_later_link_counts_how_often_it_was_replaced(sums: Replacing) -> None:
 
 
 def test_a_task_that_may_not_start_twice_may_be_replaced_by_such_a_task(sums: Replacing) -> None:
-    once: Any = {"idempotent": False}
-    act = sums.app.task(name="act", **once)(lambda: "acted")
+    @sums.app.task(name="act", idempotent=False)
+    def act() -> str:
+        return "acted"
 
-    @sums.app.task(name="first", bind=True, **once)
+    @sums.app.task(name="first", bind=True, idempotent=False)
     def first(context: TaskContext) -> None:
         context.replace(act.s())
 
@@ -202,15 +203,14 @@ class Once:
     def __init__(self, sums: Replacing) -> None:
         self.effects: list[Any] = []
         self.fences: list[int] = []
-        options: Any = {"idempotent": False, "bind": True}
 
-        @sums.app.task(name="act", **options)
+        @sums.app.task(name="act", idempotent=False, bind=True)
         def act(context: TaskContext, value: Any = None) -> Any:
             self.effects.append(value)
             self.fences.append(context.fence)
             return value
 
-        @sums.app.task(name="become.once", max_retries=3, **options)
+        @sums.app.task(name="become.once", max_retries=3, idempotent=False, bind=True)
         def become(context: TaskContext, plain: dict[str, Any], *_: Any, tries: int = 0) -> None:
             if context.message.retries < tries:
                 context.retry(countdown=0.0)

@@ -37,7 +37,7 @@ def reject_once(app: TaskApp, **options: Any) -> list[int]:
     """Register a task that is rejected at its first run; return the fences of its runs."""
     runs: list[int] = []
 
-    @app.task(name="moody", bind=True, **options)
+    @app.task(name="moody", bind=True, **options)  # type: ignore[untyped-decorator]
     def moody(context: TaskContext) -> str:
         runs.append(context.fence)
         if len(runs) == 1:

@@ -141,7 +141,12 @@ def test_a_job_wakes_the_thread_that_slept_last_and_no_other() -> None:
 
 def test_a_job_that_comes_while_a_thread_falls_asleep_is_run() -> None:
     app = TaskApp("raced", broker="redis+socket:///nowhere?virtual_host=0")
-    late = [job_of(1, app.task(name="plain")(lambda: None))]
+
+    @app.task(name="plain")
+    def plain() -> None:
+        return None
+
+    late = [job_of(1, plain)]
     ran = queue.SimpleQueue[str]()
 
     async def run(job: Job) -> None:

@@ -1,0 +1,86 @@
+"""What type checkers see of tasks: read by mypy and pyright, never run.
+
+Each line that must be wrong has an ignore of its own, which a checker reports if it is not needed.
+"""
+
+from __future__ import annotations
+
+from functools import partial, wraps
+from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar, assert_type
+
+from blimp.queue import AsyncResult, Task, TaskApp, TaskContext
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+P = ParamSpec("P")
+R = TypeVar("R")
+app = TaskApp("typed", broker="memory://")
+
+
+@app.task
+def add(x: int, y: int = 1) -> int:
+    """A task by the bare decorator."""
+    return x + y
+
+
+@app.task(name="read", max_retries=1)
+async def read(station: str, *, metres: float = 0.0) -> dict[str, float]:
+    """A coroutine's result is what it returns."""
+    return {station: metres}
+
+
+@app.task(bind=True)
+def work(context: TaskContext, steps: int) -> str:
+    """Who sends a bound task passes no context."""
+    return f"{context.message.id}: {steps}"
+
+
+@app.task(bind=True, name="wait")
+async def wait(context: TaskContext, steps: int) -> None:
+    context.progress(1.0, steps=steps)
+
+
+def logged(function: Callable[P, R]) -> Callable[P, R]:
+    @wraps(function)
+    def inner(*args: P.args, **kwargs: P.kwargs) -> R:
+        return function(*args, **kwargs)
+
+    return inner
+
+
+@app.task(name="wrapped")
+@logged
+def wrapped(name: str) -> bytes:
+    return name.encode()
+
+
+half = app.task(name="half")(partial(add.function, y=2))
+
+
+def typed() -> None:
+    assert_type(add.delay(1), AsyncResult[int])
+    assert_type(add.delay(1, y=2).get(), int)
+    assert_type(add.apply_async((1,), countdown=1.0).get(5.0), int)
+    assert_type(read.delay("pad", metres=2.0).get(), dict[str, float])
+    assert_type(work.delay(3).get(), str)
+    assert_type(wrapped.delay("x").get(), bytes)
+    assert_type(wait.delay(3), AsyncResult[None])
+
+
+def wrong() -> None:
+    add.delay("x")  # type: ignore[arg-type]
+    add.delay()  # type: ignore[call-arg]
+    add.delay(1, z=2)  # type: ignore[call-arg]
+    read.delay("pad", 2.0)  # type: ignore[call-arg]
+    work.delay(None, 3)  # type: ignore[call-arg, arg-type]
+    wrapped.delay(3)  # type: ignore[arg-type]
+    number: str = add.delay(1).get()  # type: ignore[assignment]
+    app.task(nmae="x")  # type: ignore[call-overload]
+    print(number)
+
+
+def untyped(task: Task, result: AsyncResult) -> Any:
+    """Without parameters they are of anything."""
+    task.delay(1, "x", y=None)
+    return result.get()
