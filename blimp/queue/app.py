@@ -42,12 +42,13 @@ from blimp.queue.task import Task, builtin_task, map_task, name_of
 
 if TYPE_CHECKING:
     from blimp.queue.canvas.send import Chords
+    from blimp.queue.context import RegisterBound
     from blimp.queue.extensions import FollowUps
     from blimp.queue.protocol.message import TaskMessage
     from blimp.queue.resources.pool import Pools
     from blimp.queue.results.backend import ResultBackend
     from blimp.queue.results.handle import AsyncResult
-    from blimp.queue.task import Register, RegisterBound
+    from blimp.queue.task import Register
 
 
 class TaskApp(Hooks, Closing):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from datetime import datetime
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, Any, Concatenate, NoReturn, Protocol, overload
 
 import msgspec
 
@@ -13,9 +13,10 @@ from blimp.queue.protocol.embed import CHORD, check_signature, options_of
 from blimp.queue.protocol.message import epoch_s, to_json
 from blimp.queue.protocol.record import Record, State, repr_of
 from blimp.queue.retry import give_up
+from blimp.queue.returned import P, R
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Coroutine, Mapping, Sequence
 
     from blimp.queue.protocol.message import TaskMessage
     from blimp.queue.resources.grant import Grant
@@ -178,3 +179,15 @@ def _checked(changes: dict[str, Any]) -> dict[str, Any]:
         return sent
     except (TypeError, ValueError, RecursionError) as error:
         raise MessageError(f"arguments of a retry that JSON cannot hold: {error}") from None
+
+
+class RegisterBound(Protocol):
+    """What `TaskApp.task(bind=True, …)` returns: it makes a task of a function of a context."""
+
+    @overload
+    def __call__(
+        self, function: Callable[Concatenate[TaskContext, P], Coroutine[Any, Any, R]], /
+    ) -> Task[P, R]: ...
+
+    @overload
+    def __call__(self, function: Callable[Concatenate[TaskContext, P], R], /) -> Task[P, R]: ...

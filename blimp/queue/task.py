@@ -8,7 +8,7 @@ import inspect
 import types
 from collections.abc import Callable, Coroutine, Iterable, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Any, Concatenate, Generic, Protocol, Unpack, overload
+from typing import TYPE_CHECKING, Any, Generic, Protocol, Unpack, overload
 
 import msgspec
 
@@ -20,7 +20,6 @@ from blimp.queue.returned import P, R
 
 if TYPE_CHECKING:
     from blimp.clock import Clock
-    from blimp.queue.context import TaskContext
     from blimp.queue.extensions import ChildExtension
     from blimp.queue.protocol.message import TaskMessage
     from blimp.queue.protocol.signing import Signer
@@ -182,18 +181,6 @@ class Register(Protocol):
 
     @overload
     def __call__(self, function: Callable[P, R], /) -> Task[P, R]: ...
-
-
-class RegisterBound(Protocol):
-    """The same of functions whose first parameter is the task's context."""
-
-    @overload
-    def __call__(
-        self, function: Callable[Concatenate[TaskContext, P], Coroutine[Any, Any, R]], /
-    ) -> Task[P, R]: ...
-
-    @overload
-    def __call__(self, function: Callable[Concatenate[TaskContext, P], R], /) -> Task[P, R]: ...
 
 
 # --- which functions can be tasks ----------------------------------------------------------------

@@ -62,12 +62,14 @@ def test_a_refusal_is_a_state_of_its_own(app: TaskApp) -> None:
 def test_wrong_arguments_are_a_type_error_of_the_task_as_in_celery(
     app: TaskApp, args: tuple[int, ...], kwargs: dict[str, int], complaint: str
 ) -> None:
+    """Sent by a program that knows its name alone; `delay` and `apply_async` send no such thing."""
+
     @app.task(name="add")
     def add(a: int, b: int = 0) -> int:
         return a + b
 
     with working(app), pytest.raises(TaskFailed) as caught:
-        add.apply_async(args, kwargs).get(DEADLINE_S)
+        app.send_task(add.name, args, kwargs).get(DEADLINE_S)
     assert caught.value.kind == "TypeError"
     assert complaint in str(caught.value)
 
