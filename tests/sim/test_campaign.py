@@ -19,7 +19,9 @@ from benchmarks.campaign import (
     wind_limit_mps,
 )
 from benchmarks.consistency import QUANTITIES, fly, row_of
+from benchmarks.sensitivity import constants, move
 from blimp.airframe import SEA_LEVEL_DENSITY_KG_M3
+from blimp.control import effect, estimator, ground
 from blimp.service.airframes.check import check
 from blimp.sim.failures import BY_NAME
 from blimp.sim.lockstep import Lockstep
@@ -127,3 +129,15 @@ def test_the_estimator_knows_how_good_it_is(draw: Draw, velocity_mps: float) -> 
         assert row[name]["worst"] < 2.5, name
         assert row[name]["within_95"] > 0.8, name
     assert row["velocity"]["rms"] < velocity_mps
+
+
+def test_a_constant_is_moved_in_each_module_that_has_taken_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    found = {constant.place.split(" ")[1]: constant for constant in constants("ground.")}
+    users = (ground, effect, estimator)
+    for module in users:
+        monkeypatch.setattr(module, "AIRBORNE_M", found["AIRBORNE_M"].value)  # put back at the end
+    move(found["AIRBORNE_M"], 0.5)
+    assert {module.AIRBORNE_M for module in users} == {0.5 * found["AIRBORNE_M"].value}
+    assert found["_GROUND_M"].value == ground._GROUND_M
