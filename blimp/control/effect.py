@@ -32,7 +32,7 @@ from blimp.types import ZERO3, Vec3, VehicleState
 
 _STEP_S = 0.1  # in which a tilt servo counts as still
 _WINDOW_S = 0.5  # of one comparison: within it the noise of the speeds averages out
-_THRESHOLD = 16.0  # log odds of a fault against none: the rate of false alarms (decision 39)
+_THRESHOLD = 18.0  # log odds of a fault against none: the rate of false alarms (decision 39)
 _CLEARER = 1.0  # log odds against all other faults: while the evidence goes on, another replaces it
 _MEMORY_S = 20.0  # in which evidence fades: nothing is added up over a whole flight
 _UNKNOWN = 2.0  # times the deviation of the unknown force: something else acts on the ship
