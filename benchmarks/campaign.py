@@ -96,6 +96,14 @@ def load_ship(name: str) -> Airframe:
     return random_ship(int(seed)) if kind == "ship" and seed else airframes.load(name)
 
 
+def choose_ships(names: str = "", drawn: int = 0, *, seed: int) -> list[str]:
+    """Return the ships of `names` (with commas) and `drawn` ones, or all known that can fly."""
+    ships = [name for name in names.split(",") if name]
+    numbers = Random(f"ships:{seed}").sample(range(1_000, 1_000_000), drawn)
+    ships += [f"ship-{number}" for number in numbers]
+    return ships or [name for name in airframes.names() if check(load_ship(name)).ok]
+
+
 def plant_of(ship: Airframe, draw: Draw) -> Airframe:
     """Return the ship that the world has: the file's, but for drag, thrust and weight."""
     heavy_n = draw.load * SEA_LEVEL_DENSITY_KG_M3 * ship.hull.volume_m3 * GRAVITY_MPS2
@@ -382,11 +390,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--out", type=Path, help="file for the JSON lines; else standard output")
     options = parser.parse_args(arguments)
     draw, fly = KINDS[options.kind]
-    ships = [name for name in options.airframes.split(",") if name]
-    numbers = Random(f"ships:{options.seed}").sample(range(1_000, 1_000_000), options.random_ships)
-    ships += [f"ship-{number}" for number in numbers]
-    if not ships:
-        ships = [name for name in airframes.names() if check(load_ship(name)).ok]
+    ships = choose_ships(options.airframes, options.random_ships, seed=options.seed)
     drawn = partial(draw, seed=options.seed, ships=ships, watch_s=options.watch_s)
     draws = (
         [msgspec.json.decode(options.again, type=Draw)]

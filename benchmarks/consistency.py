@@ -18,13 +18,10 @@ from collections.abc import Sequence
 from functools import partial
 from math import sqrt
 from multiprocessing import Pool
-from random import Random
 from typing import Any
 
 from benchmarks import campaign
-from blimp import airframe as airframes
 from blimp.rotation import wrap_pi, yaw_of
-from blimp.service.airframes.check import check
 from blimp.sim.lockstep import Lockstep
 
 # Degrees of freedom, and what chi-square of so many is below in 95 of 100 samples.
@@ -96,11 +93,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--random-ships", type=int, default=0, metavar="N", help="draw N ships")
     parser.add_argument("--jobs", type=int, default=1, help="processes")
     options = parser.parse_args(arguments)
-    numbers = Random(f"ships:{options.seed}").sample(range(1_000, 1_000_000), options.random_ships)
-    ships = [name for name in options.airframes.split(",") if name]
-    ships += [f"ship-{number}" for number in numbers]
-    if not ships:
-        ships = [name for name in airframes.names() if check(campaign.load_ship(name)).ok]
+    ships = campaign.choose_ships(options.airframes, options.random_ships, seed=options.seed)
     flown: dict[str, list[Squares]] = defaultdict(list)
     with Pool(options.jobs) as pool:
         draws = (

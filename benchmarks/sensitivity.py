@@ -25,8 +25,6 @@ import msgspec
 import blimp.control
 from benchmarks import campaign
 from benchmarks.campaign import Draw
-from blimp import airframe as airframes
-from blimp.service.airframes.check import check
 
 WIND_SHARE = 2.0 / 3.0  # above it a healthy flight may be bad as it is: decision 39
 STANDARD = ("GRAVITY_MPS2", "AIR_DENSITY_KGM3")  # nature's, not ours to move
@@ -86,7 +84,7 @@ def flown(case: tuple[Constant, float], *, draws: Sequence[Draw]) -> tuple[Const
 
 def draw_good(flights: int, *, seed: int, jobs: int) -> list[Draw]:
     """Draw flights that are good with all constants as they are."""
-    ships = [name for name in airframes.names() if check(campaign.load_ship(name)).ok]
+    ships = campaign.choose_ships(seed=seed)
     draws = []
     for number in range(2 * flights):
         draw = campaign.draw_healthy(number, seed=seed, ships=ships, watch_s=0.0)

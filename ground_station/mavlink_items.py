@@ -19,7 +19,7 @@ from blimp.errors import MissionError
 Table = dict[str, Any]
 Params = tuple[float | None, ...]  # seven of them; None where the file has no number
 
-_ABSOLUTE, _RELATIVE = (0, 5), (3, 6)  # MAV_FRAME_GLOBAL(_INT), ..._RELATIVE_ALT(_INT)
+ABSOLUTE, _RELATIVE = (0, 5), (3, 6)  # MAV_FRAME_GLOBAL(_INT), ..._RELATIVE_ALT(_INT)
 # What ground stations write and a blimp does not do, so that an error can name it.
 _NAMES = {
     17: "NAV_LOITER_UNLIM", 18: "NAV_LOITER_TURNS", 30: "NAV_CONTINUE_AND_CHANGE_ALT",
@@ -93,8 +93,8 @@ class _Translator:
     def height_m(self, item: Item, altitude: float) -> float:
         if item.frame in _RELATIVE:
             return altitude
-        if item.frame not in _ABSOLUTE:
-            _refuse(item, f"frame {item.frame}, must be one of {(*_RELATIVE, *_ABSOLUTE)}")
+        if item.frame not in ABSOLUTE:
+            _refuse(item, f"frame {item.frame}, must be one of {(*_RELATIVE, *ABSOLUTE)}")
         if not self._has_altitude:
             _refuse(
                 item, f"frame {item.frame} is above the sea, and the file's home has no altitude"
@@ -264,9 +264,9 @@ def _speed(t: _Translator, item: Item) -> list[Table]:
 
 def _servo(t: _Translator, item: Item) -> list[Table]:  # noqa: ARG001
     channel, pulse = item.params[:2]
-    if channel is None or pulse is None or channel != int(channel):
+    if (number := _whole(channel)) is None or pulse is None:
         _refuse(item, f"servo {channel} to {pulse} us: must be a whole number and a pulse")
-    return [{"do": "payload", "channel": int(channel), "pulse_us": pulse}]
+    return [{"do": "payload", "channel": number, "pulse_us": pulse}]
 
 
 # Each command that a blimp flies: its name and its legs.

@@ -70,7 +70,7 @@ def _check_all(session: Session, folder: Path, ship: Ability | None) -> int:
         raise MissionError(f"no mission in {folder}: files end in {', '.join(ENDINGS)}")
     rows: list[dict[str, Any]] = []
     for path in paths:
-        name = str(path.relative_to(folder))
+        name = path.name
         try:
             mission = load_mission(str(path))
             if ship is not None:

@@ -15,12 +15,11 @@ from blimp.airframe import Home
 from blimp.errors import MissionError
 from blimp.geofence import Geofence, Rally, Zone
 from blimp.reading import ready
-from ground_station.mavlink_items import Item, legs_of
+from ground_station.mavlink_items import ABSOLUTE, Item, legs_of
 
 MAX_ITEMS = 400
 _WPL = "QGC WPL 110"
 _COLUMNS = 12
-_ABSOLUTE = (0, 5)  # MAV_FRAME_GLOBAL, ..._INT
 
 Latitude = Annotated[float, Meta(ge=-90.0, le=90.0)]
 Longitude = Annotated[float, Meta(ge=-180.0, le=180.0)]
@@ -171,7 +170,7 @@ def parse_waypoints(
             (n, line) for n, line in enumerate(lines[1:], start=2) if line.strip()
         )
     ]
-    if not rows or rows[0].command != 16 or rows[0].frame not in _ABSOLUTE:
+    if not rows or rows[0].command != 16 or rows[0].frame not in ABSOLUTE:
         raise MissionError(
             f"mission {where}, line 2: must be home, index 0 with command 16 and frame 0"
         )

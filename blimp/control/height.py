@@ -25,9 +25,8 @@ from blimp.control.votes import WINDOW_TICKS, Source, Votes
 from blimp.types import QuantityHealth, Vote
 
 _REST_SIGMA_M = 0.03
-_LEVEL_M = (
-    0.012  # no average takes it out: rangers' offset, within 2 cm (TF-Luna, VL53L1X datasheets)
-)
+# No average takes it out: a ranger's offset, within 2 cm (datasheets of TF-Luna and VL53L1X).
+_LEVEL_M = 0.012
 _PERSISTENT_S = 3.0
 _STALE_S = 2.0
 _NEAR_GROUND_S = 10.0

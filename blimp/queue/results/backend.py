@@ -100,8 +100,7 @@ class ResultBackend(ABC):
     def failures(self, *, limit: int, names: Container[str] | None = None) -> list[Record]:
         """Return the records of tasks that failed for good, the newest first.
 
-        names: only of these tasks, and those whose name is not stored. Those
-        whose record has
+        names: only of these tasks, and those whose name is not stored. Those whose record has
         expired, or cannot be read, are left out.
         """
 

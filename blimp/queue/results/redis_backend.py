@@ -151,8 +151,8 @@ class RedisResults(ResultBackend):
                 texts = [id.decode(errors="replace") for id in ids]
                 for id, data in zip(texts, client.mget(map(result_key, texts)), strict=True):
                     with contextlib.suppress(ResultError, NotGenuine):
-                        records = [self._open(id, data)] if data else []
-                        found += [record for record in records if record.is_of(names)]
+                        if data and (record := self._open(id, data)).is_of(names):
+                            found.append(record)
             return found[:limit]
 
         return self.server.ask(lambda client: type_checked(partial(ask, client)))

@@ -167,8 +167,8 @@ class SqlResults(ResultBackend):
         found: list[Record] = []
         for row in rows:
             with contextlib.suppress(ResultError):  # one that cannot be read
-                record = decode(document_of(dict(row)))
-                found += [record] if record.is_of(names) else []
+                if (record := decode(document_of(dict(row)))).is_of(names):
+                    found.append(record)
         return found[:limit]
 
     def forget(self, id: str) -> None:
