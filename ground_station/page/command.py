@@ -1,5 +1,6 @@
 """`ground page`: serves the page until Ctrl-C."""
 
+import faulthandler
 import sys
 import threading
 
@@ -14,6 +15,8 @@ from ground_station.watch import terminate_as_interrupt
 
 LOOPBACK = "127.0.0.1"
 EVERYWHERE = "0.0.0.0"
+# Chosen: several times the longest wait of a thread that ends, the 2 s of a question to a broker.
+END_S = 10.0
 
 
 def page(
@@ -41,7 +44,10 @@ def page(
             _tell(session, served)
             threading.Event().wait()
         except KeyboardInterrupt:
+            # No terminal is kept by a page that does not end: it says where its threads are.
+            faulthandler.dump_traceback_later(END_S, exit=True)
             session.report.end_line()
+    faulthandler.cancel_dump_traceback_later()
     return DONE
 
 

@@ -3,6 +3,7 @@
 import contextlib
 import json
 import resource
+import signal
 import subprocess
 import sys
 import tempfile
@@ -24,6 +25,7 @@ PRESSES = 12
 SLOWEST_S = 1.0  # the benchmark has the true limit: this machine does other things meanwhile
 MOST_LOG_BYTES = 8000
 WITHIN_S = 10.0
+ENDED_S = 60.0  # a page says after 10 s why it does not end
 
 
 class Addresses:
@@ -41,8 +43,9 @@ class Addresses:
 
 @pytest.fixture
 def addresses(twin: FlyingShip) -> Iterator[Addresses]:
-    command = [sys.executable, "-m", "ground_station", "--json", "--broker", twin.broker.url]
-    command += ["--vehicle", twin.vehicle, "page", "--port", "0", "--read-only"]
+    command = [sys.executable, "-X", "faulthandler", "-m", "ground_station", "--json"]
+    command += ["--broker", twin.broker.url, "--vehicle", twin.vehicle]
+    command += ["page", "--port", "0", "--read-only"]
     with (
         tempfile.TemporaryFile() as log,
         subprocess.Popen(command, stdout=subprocess.PIPE, stderr=log, text=True) as process,
@@ -53,6 +56,13 @@ def addresses(twin: FlyingShip) -> Iterator[Addresses]:
             yield Addresses(json.loads(process.stdout.readline()), log)
         finally:
             process.terminate()
+            try:
+                process.wait(ENDED_S)
+            except subprocess.TimeoutExpired:
+                process.send_signal(signal.SIGABRT)  # each thread's stack goes to the log
+                process.wait()
+                log.seek(0)
+                pytest.fail(f"the page does not end: {log.read().decode(errors='replace')}")
 
 
 def opened_road(addresses: Addresses) -> ClientConnection:
