@@ -11,6 +11,7 @@ from hypothesis import settings
 
 from tests.broker import EmbeddedBroker
 from tests.directory import socket_directory
+from tests.mariadb import MariaDB, find_mariadb
 from tests.needs import not_run
 from tests.postgres import Postgres, find_postgres
 from tests.rabbitmq import RabbitMQ, find_rabbitmq
@@ -33,8 +34,8 @@ os.environ["BLIMP_LOG_MB"] = "0"
 # process or talks to one.
 FIXTURES = {
     "broker_server", "own_broker", "other_broker", "broker", "ground", "rabbit", "postgres",
-    "own_postgres", "postgres_url", "tcp_server", "guest", "database", "mortal",
-    "chromium",
+    "own_server", "postgres_url", "mariadb", "mariadb_url", "tcp_server", "guest", "database",
+    "mortal", "chromium",
 }  # fmt: skip
 NAMES = {
     "subprocess", "multiprocessing", "EmbeddedBroker", "RedisServer", "WorkerProcess", "Child",
@@ -133,6 +134,16 @@ def postgres(shared_root: Path) -> Iterator[Postgres]:
 
     with shared(shared_root, "postgres", start) as directory:
         yield start(directory)
+
+
+@pytest.fixture(scope="session")
+def mariadb(shared_root: Path) -> Iterator[MariaDB]:
+    """One server for all test processes. Skips if there is none, and fails under CI."""
+    program = find_mariadb()
+    with shared(shared_root, "mariadb", lambda at: MariaDB(directory=at, program=program)) as (
+        directory
+    ):
+        yield MariaDB(directory=directory, program=program)
 
 
 @pytest.fixture(scope="session")

@@ -11,11 +11,11 @@ from blimp.queue.protocol.record import Fault, Record, State
 from blimp.queue.results.backend import ResultOptions
 from blimp.queue.results.sql.database import SqlResults
 from tests.interop.guest import PROGRAMS, Guest, find_guest
-from tests.queue.results.conftest import database, names, postgres_url
+from tests.queue.results.conftest import database, mariadb_url, names, postgres_url
 
 find_guest()
 
-__all__ = ["database", "names", "postgres_url"]
+__all__ = ["database", "mariadb_url", "names", "postgres_url"]
 DONE = "2026-11-20T13:02:03.477079+00:00"
 FAULT = Fault(exc_type="Refused", exc_message=["the battery is low"])
 

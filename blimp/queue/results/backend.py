@@ -24,7 +24,7 @@ KEEP_S = 86_400
 MAX_KEEP_S = 100 * 365 * 86_400
 MIN_LIMIT_BYTES = 1_000  # room for a failure's record
 DATABASE = "db+"  # before an SQLAlchemy URL
-DIALECTS = ("sqlite", "postgresql")
+DIALECTS = ("sqlite", "postgresql", "mariadb", "mysql")
 
 
 class ResultWatch(Closing):

@@ -12,10 +12,11 @@ import pytest
 from blimp.clock import SystemClock
 from blimp.queue.results.backend import ResultKeywords, result_options
 from blimp.queue.results.sql.database import SqlResults
+from tests.mariadb import MariaDB
 from tests.postgres import Postgres
 from tests.queue.conftest import DEADLINE_S
 
-DATABASES = ["sqlite", "postgresql"]
+DATABASES = ["sqlite", "postgresql", "mariadb"]
 PROJECT = Path(__file__).parents[3]
 _numbers = itertools.count()
 
@@ -27,12 +28,24 @@ def postgres_url(postgres: Postgres) -> Iterator[str]:
         yield url
 
 
+@pytest.fixture(scope="session")
+def mariadb_url(mariadb: MariaDB) -> Iterator[str]:
+    with mariadb.database() as url:
+        yield url
+
+
 @pytest.fixture(params=DATABASES)
-def database(request: pytest.FixtureRequest, tmp_path: Path) -> str:
-    """A `result_backend`: SQLite's is empty, PostgreSQL's has the tables of other tests."""
-    if request.param == "sqlite":
-        return f"db+sqlite:///{tmp_path}/results.db"
-    url: str = request.getfixturevalue("postgres_url")
+def database(request: pytest.FixtureRequest) -> str:
+    """A `result_backend`: SQLite's is empty, a server's has the tables of other tests."""
+    return database_of(request, request.param)
+
+
+def database_of(request: pytest.FixtureRequest, dialect: str) -> str:
+    if dialect == "sqlite":
+        return f"db+sqlite:///{request.getfixturevalue('tmp_path')}/results.db"
+    url: str = request.getfixturevalue(
+        {"postgresql": "postgres_url", "mariadb": "mariadb_url"}[dialect]
+    )
     return url
 
 

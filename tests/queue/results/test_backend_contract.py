@@ -1,4 +1,4 @@
-"""What every result backend does: Redis, SQLite and PostgreSQL."""
+"""What every result backend does: Redis, SQLite, PostgreSQL and MariaDB."""
 
 import threading
 from collections.abc import Iterator
@@ -15,9 +15,17 @@ from blimp.queue.results.backend import ResultBackend
 from blimp.queue.results.handle import AsyncResult
 from blimp.queue.results.redis_backend import RedisResults
 from tests.broker import EmbeddedBroker
+from tests.queue.results.conftest import database_of
 
 DEADLINE_S = 60.0
-BACKENDS = ["redis", "sqlite", "sqlite, published", "postgresql", "postgresql, published"]
+BACKENDS = [
+    "redis",
+    "sqlite",
+    "sqlite, published",
+    "postgresql",
+    "postgresql, published",
+    "mariadb",
+]
 
 
 @pytest.fixture(params=BACKENDS)
@@ -38,11 +46,7 @@ def results(
 @pytest.fixture
 def database(request: pytest.FixtureRequest) -> str:
     """The one that `results` asks for."""
-    backend = request.node.callspec.params["results"].partition(", ")[0]
-    if backend == "postgresql":
-        url: str = request.getfixturevalue("postgres_url")
-        return url
-    return f"db+sqlite:///{request.getfixturevalue('tmp_path')}/results.db"
+    return database_of(request, request.node.callspec.params["results"].partition(", ")[0])
 
 
 def test_what_is_written_is_read_again(results: ResultBackend) -> None:

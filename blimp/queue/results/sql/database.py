@@ -1,4 +1,4 @@
-"""Results in a database: SQLite or PostgreSQL, in Celery's tables."""
+"""Results in a database: SQLite, PostgreSQL, MariaDB or MySQL, in Celery's tables."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ LONGEST_PAUSE_S, SHORTEST_PAUSE_S = 3600.0, 10.0  # between two cleanups of one 
 class SqlResults(ResultBackend):
     """A ResultBackend on a database.
 
-    url: SQLAlchemy's, `sqlite:///file` or `postgresql+psycopg://…`.
+    url: SQLAlchemy's: `sqlite:///file`, `postgresql+psycopg://…`, `mariadb+pymysql://…`.
     notify_server: a Redis server on which written records are published; without one, waiters
         poll the table.
     Raises ConfigError for a URL or options that cannot be used. Every method raises
@@ -120,8 +120,7 @@ class SqlResults(ResultBackend):
             for wave in _waves(rows):
                 # In the same order in every process: two writers never wait for each other.
                 batch = [rows[wave[id]] for id in sorted(wave)]
-                found = connection.execute(self._statements.upsert, batch).scalars()
-                written += [wave[id] for id in found]
+                written += [wave[id] for id in self._statements.write(connection, batch)]
         for number in written:
             answers[number] = True
 

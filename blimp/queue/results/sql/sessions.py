@@ -23,7 +23,7 @@ from blimp.errors import BlimpError, ConfigError, LinkError, NotAuthorised, Resu
 from blimp.queue.redis.client import reset_after_fork
 from blimp.queue.redis.urls import MAX_REASON_LENGTH, hide_password, tcp_keepalive
 from blimp.queue.results.backend import DATABASE, DIALECTS
-from blimp.queue.results.sql.tables import Tables
+from blimp.queue.results.sql.tables import MOST_BYTES, MYSQL, Tables
 from blimp.queue.retry import Backoff
 
 if TYPE_CHECKING:
@@ -34,12 +34,17 @@ DEFAULTS: dict[str, Any] = {"pool_pre_ping": True, "pool_recycle": 3600, "hide_p
 LEAST_TIMEOUT_S = 5.0  # for a database that is busy with other writers, not unreachable
 PREPARE_TRIES = 10
 _LIBPQ = ("psycopg", "psycopg2")
-# PostgreSQL's states: a table, a type or a row of its catalogue is there already; changed
-# meanwhile; two transactions wait for each other.
+TAKEN = "sqlite, postgresql+psycopg, mariadb+pymysql, mysql+pymysql"
+_MYSQL = ("pymysql", "mysqldb")
+# SQL's and PostgreSQL's states: a table, a type or a row of its catalogue is there already;
+# changed meanwhile; two transactions wait for each other.
 _RACES = ("42P07", "42710", "23505", "XX000", "40P01", "40001")
-_REFUSED = "28"  # the class of PostgreSQL's states for a wrong user or password
-# While it connects, the driver gives a text alone.
-_REFUSAL = re.compile(r'authentication failed|role "[^"]*" does not exist|no pg_hba.conf entry')
+_REFUSED = "28"  # the class of SQL's states for a wrong user or password
+# While it connects, PostgreSQL's driver gives a text alone; MySQL has another state for a database
+# that the user may not use.
+_REFUSAL = re.compile(
+    r'authentication failed|role "[^"]*" does not exist|no pg_hba.conf entry|Access denied for user'
+)
 # Any other error is a mistake in this package, and is raised as it is.
 PASSING = (exc.DBAPIError, exc.TimeoutError, exc.DisconnectionError)
 _ROWS = (exc.DataError, exc.IntegrityError)  # about what is written, not about the database
@@ -69,7 +74,7 @@ class Sessions:
 
     @property
     def dialect(self) -> str:
-        """ "sqlite" or "postgresql"."""
+        """One of `DIALECTS`."""
         return self.url.get_backend_name()
 
     def _reset(self) -> None:
@@ -164,13 +169,15 @@ def parse(url: str) -> URL:
         if parsed.get_backend_name() in DIALECTS:
             dialect.import_dbapi()
     except (ImportError, exc.NoSuchModuleError) as error:
-        raise ConfigError(f"{shown}: {error}; {install_hint('sql')}") from None
+        raise ConfigError(
+            f"{shown}: {error}; {install_hint('sql')} has the drivers of {TAKEN}"
+        ) from None
     except exc.ArgumentError:  # the password in it cannot be found, so the URL is not shown
         raise ConfigError("result_backend: its URL cannot be read as a database's") from None
     if parsed.get_backend_name() not in DIALECTS:
         raise ConfigError(f"{shown}: must be one of {', '.join(DIALECTS)}")
     if dialect.is_async:
-        raise ConfigError(f"{shown}: an asynchronous driver; take sqlite or postgresql+psycopg")
+        raise ConfigError(f"{shown}: an asynchronous driver; take one of {TAKEN}")
     if parsed.get_backend_name() == "sqlite" and (parsed.database or ":memory:") == ":memory:":
         raise ConfigError(f"{shown}: must name a file: no other process sees a database in memory")
     return parsed
@@ -179,6 +186,9 @@ def parse(url: str) -> URL:
 def make_engine(url: URL, options: ResultOptions, timeout_s: float) -> sa.Engine:
     """Return an engine that has no connection yet. Raises ConfigError for wrong options."""
     settings = {**DEFAULTS, **options.database_engine_options}
+    if url.get_backend_name() in MYSQL:
+        # A writer locks rows, and no gap between them: those that others make there go on.
+        settings.setdefault("isolation_level", "READ COMMITTED")
     settings["connect_args"] = _timeouts(url, timeout_s) | (settings.get("connect_args") or {})
     if options.database_short_lived_sessions:
         # As with Celery, options of a connection pool are ignored then.
@@ -192,6 +202,8 @@ def make_engine(url: URL, options: ResultOptions, timeout_s: float) -> sa.Engine
         raise ConfigError(f"database_engine_options: {error}") from None
     if url.get_backend_name() == "sqlite":
         sa.event.listen(engine, "connect", _tune_sqlite)
+    elif url.get_backend_name() in MYSQL:
+        sa.event.listen(engine, "connect", _tune_mysql)
     if options.database_engine_callback is not None:
         options.database_engine_callback(engine)
     return engine
@@ -201,6 +213,11 @@ def _timeouts(url: URL, timeout_s: float) -> dict[str, Any]:
     """Return options of the driver, so that no call waits for ever on a dead connection."""
     if url.get_backend_name() == "sqlite":
         return {"timeout": max(LEAST_TIMEOUT_S, timeout_s)}
+    if url.get_driver_name() in _MYSQL:
+        settings = dict.fromkeys(
+            ("read_timeout", "write_timeout"), math.ceil(max(LEAST_TIMEOUT_S, timeout_s))
+        ) | {"connect_timeout": max(1, math.ceil(timeout_s))}
+        return {name: value for name, value in settings.items() if name not in url.query}
     if url.get_driver_name() not in _LIBPQ:
         return {}
     names = ("keepalives_idle", "keepalives_interval", "keepalives_count")
@@ -220,6 +237,14 @@ def _tune_sqlite(connection: Any, _: object) -> None:
         if cursor.execute("PRAGMA journal_mode").fetchone()[0] != "wal":
             cursor.execute("PRAGMA journal_mode = WAL")
         cursor.execute("PRAGMA synchronous = FULL")
+
+
+def _tune_mysql(connection: Any, record: Any) -> None:
+    """Refuse what does not fit into its column, which a server may cut; ask for its limit."""
+    with contextlib.closing(connection.cursor()) as cursor:
+        cursor.execute("SET SESSION sql_mode = CONCAT(@@sql_mode, ',STRICT_ALL_TABLES')")
+        cursor.execute("SELECT @@max_allowed_packet")
+        record.info[MOST_BYTES] = cursor.fetchone()[0]
 
 
 def _is_race(error: exc.SQLAlchemyError) -> bool:

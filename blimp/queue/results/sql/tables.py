@@ -8,13 +8,13 @@ Source: celery 5.7.0, celery/backends/database/models.py.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
 import msgspec
 import sqlalchemy as sa
-from sqlalchemy.dialects import postgresql, sqlite
+from sqlalchemy.dialects import mysql, postgresql, sqlite
 from sqlalchemy.engine.reflection import Inspector
 
 from blimp.errors import ResultError, TableMismatch
@@ -28,9 +28,17 @@ MAX_LENGTH = 155  # of ids and names
 FINAL_STATUS = ("SUCCESS", "FAILURE", "REVOKED")
 # Celery's own 32 bits last for a fortnight at full speed, as every write takes one. It can read
 # the longer number, too.
-_ID = sa.Integer().with_variant(sa.BigInteger(), "postgresql")
+_ID = sa.Integer().with_variant(sa.BigInteger(), "postgresql", "mysql", "mariadb")
+MYSQL = ("mysql", "mariadb")
+MOST_BYTES = "max_allowed_packet"  # in a connection's `info`
+# MySQL's own defaults end at 64 KiB and at whole seconds, and take "a" and "A" for the same id.
+_KEY = sa.String(MAX_LENGTH).with_variant(
+    mysql.VARCHAR(MAX_LENGTH, collation="utf8mb4_bin"), *MYSQL
+)
+_BYTES = sa.LargeBinary().with_variant(mysql.LONGBLOB(), *MYSQL)
+_TEXT = sa.Text().with_variant(mysql.LONGTEXT(), *MYSQL)
+_DATE = sa.DateTime().with_variant(mysql.DATETIME(fsp=6), *MYSQL)
 _UNUSED = {"stamps"}  # only Celery writes it; an older table lacks it
-_INSERTS: dict[str, Any] = {"sqlite": sqlite.insert, "postgresql": postgresql.insert}
 
 
 class Tables:
@@ -45,10 +53,10 @@ class Tables:
             "task_id",
             (
                 sa.Column("status", sa.String(50)),
-                sa.Column("result", sa.LargeBinary),
-                sa.Column("date_done", sa.DateTime, index=True),
-                sa.Column("traceback", sa.Text),
-                sa.Column("children", sa.LargeBinary),
+                sa.Column("result", _BYTES),
+                sa.Column("date_done", _DATE, index=True),
+                sa.Column("traceback", _TEXT),
+                sa.Column("children", _BYTES),
                 *(_extended() if options.result_extended else ()),
             ),
         )
@@ -57,8 +65,8 @@ class Tables:
             schemas.get("group"),
             "taskset_id",
             (
-                sa.Column("result", sa.LargeBinary),
-                sa.Column("date_done", sa.DateTime, index=True),
+                sa.Column("result", _BYTES),
+                sa.Column("date_done", _DATE, index=True),
             ),
         )
 
@@ -70,10 +78,15 @@ class Tables:
             name,
             self.metadata,
             sa.Column("id", _ID, sequence, primary_key=True, autoincrement=True),
-            sa.Column(key, sa.String(MAX_LENGTH), unique=True),
+            sa.Column(key, _KEY, unique=True),
             *columns,
             schema=schema,
             sqlite_autoincrement=True,
+            # The engine with transactions, and all of Unicode, whatever the server's defaults.
+            mysql_engine="InnoDB",
+            mysql_charset="utf8mb4",
+            mariadb_engine="InnoDB",
+            mariadb_charset="utf8mb4",
         )
 
     def prepare(self, connection: sa.Connection) -> None:
@@ -93,12 +106,12 @@ class Tables:
 def _extended() -> tuple[sa.Column[Any], ...]:
     return (
         sa.Column("name", sa.String(MAX_LENGTH)),
-        sa.Column("args", sa.LargeBinary),
-        sa.Column("kwargs", sa.LargeBinary),
+        sa.Column("args", _BYTES),
+        sa.Column("kwargs", _BYTES),
         sa.Column("worker", sa.String(MAX_LENGTH)),
         sa.Column("retries", sa.Integer),
         sa.Column("queue", sa.String(MAX_LENGTH)),
-        sa.Column("stamps", sa.LargeBinary),
+        sa.Column("stamps", _BYTES),
     )
 
 
@@ -153,7 +166,7 @@ def _is_unique(inspector: Inspector, table: sa.Table, key: str) -> bool:
 class Statements:
     """The statements on the tables, each built once.
 
-    upsert: writes a record unless a final one is there; returns the ids that were written.
+    write: writes records, none over a final one.
     several: by `keys`. forget, group, forget_group: by `key`. save_group: replaces. failures: the
     newest `most`.
     expired: for each table, deletes `most` rows that are older than `before`. Rows that another
@@ -161,32 +174,78 @@ class Statements:
     """
 
     def __init__(self, tables: Tables, *, dialect: str) -> None:
-        insert = _INSERTS[dialect]
         task, group = tables.task, tables.group
         columns = [column.name for column in task.columns if column.name not in ("id", "stamps")]
-        made = insert(task)
-        self.upsert = made.on_conflict_do_update(
-            index_elements=[task.c.task_id],
-            set_={name: made.excluded[name] for name in columns if name != "task_id"},
-            # Literals: a parameter would be sent with every row.
-            where=sa.func.coalesce(task.c.status, sa.literal_column("''")).not_in(
-                [sa.literal_column(f"'{status}'") for status in FINAL_STATUS]
-            ),
-        ).returning(task.c.task_id)
+        # Literals: a parameter would be sent with every row.
+        final = [sa.literal_column(f"'{status}'") for status in FINAL_STATUS]
+        is_open = sa.func.coalesce(task.c.status, sa.literal_column("''")).not_in(final)
+        written = [name for name in columns if name != "task_id"]
+        self._is_mysql = dialect in MYSQL
+        if self._is_mysql:
+            # Without RETURNING: the rows are made or locked, those that are open found, written.
+            self._lock = _upsert(task, (task.c.task_id,), dialect=dialect)
+            self._open = sa.select(task.c.task_id).where(
+                task.c.task_id.in_(sa.bindparam("keys", expanding=True)), is_open
+            )
+            self._upsert = _upsert(task, [task.c[name] for name in written], dialect=dialect)
+        else:
+            self._upsert = _upsert(
+                task, [task.c[name] for name in written], dialect=dialect, where=is_open
+            ).returning(task.c.task_id)
         key: sa.BindParameter[str] = sa.bindparam("key")
         record = sa.select(*(task.c[name] for name in columns))
         self.several = record.where(task.c.task_id.in_(sa.bindparam("keys", expanding=True)))
         newest = record.where(task.c.status == "FAILURE").order_by(task.c.date_done.desc())
         self.failures = newest.limit(sa.bindparam("most", type_=sa.Integer))
         self.forget = sa.delete(task).where(task.c.task_id == key)
-        made = insert(group)
-        self.save_group = made.on_conflict_do_update(
-            index_elements=[group.c.taskset_id],
-            set_={name: made.excluded[name] for name in ("result", "date_done")},
-        )
+        self.save_group = _upsert(group, (group.c.result, group.c.date_done), dialect=dialect)
         self.group = sa.select(group.c.result).where(group.c.taskset_id == key)
         self.forget_group = sa.delete(group).where(group.c.taskset_id == key)
         self.expired = tuple(_expired(table) for table in (task, group))
+
+    def write(self, connection: sa.Connection, rows: Sequence[Mapping[str, Any]]) -> Sequence[str]:
+        """Write `rows`, each of another task, and return the ids of those that were written."""
+        if not self._is_mysql:
+            return connection.execute(self._upsert, rows).scalars().all()
+        for row in rows:
+            _check_size(row, most=connection.info[MOST_BYTES])
+        keys = [{"task_id": row["task_id"]} for row in rows]
+        connection.execute(self._lock, keys)
+        found = connection.execute(self._open, {"keys": [one["task_id"] for one in keys]})
+        written = found.scalars().all()
+        if open_rows := [row for row in rows if row["task_id"] in set(written)]:
+            connection.execute(self._upsert, open_rows)
+        return written
+
+
+def _check_size(row: Mapping[str, Any], *, most: int) -> None:
+    """Raise ResultError for a row that the server may cut the connection for, without a word.
+
+    A driver sends it as text, with a backslash before each quote and each zero byte.
+    """
+    need = 2 * sum(len(one) for one in row.values() if isinstance(one, str | bytes))
+    if need > most:
+        raise ResultError(f"needs up to {need} bytes, the server's max_allowed_packet is {most}")
+
+
+def _upsert(
+    table: sa.Table,
+    columns: Iterable[sa.Column[Any]],
+    *,
+    dialect: str,
+    where: sa.ColumnElement[bool] | None = None,
+) -> Any:
+    """Return an INSERT that sets `columns` of a row that has the key already."""
+    names = [column.name for column in columns]
+    if dialect in MYSQL:
+        made = mysql.insert(table)
+        return made.on_duplicate_key_update({name: made.inserted[name] for name in names})
+    other = (sqlite if dialect == "sqlite" else postgresql).insert(table)
+    return other.on_conflict_do_update(
+        index_elements=[table.columns[1]],
+        set_={name: other.excluded[name] for name in names},
+        where=where,
+    )
 
 
 def _expired(table: sa.Table) -> sa.Delete:
@@ -196,8 +255,9 @@ def _expired(table: sa.Table) -> sa.Delete:
         .order_by(table.c.date_done)
         .limit(sa.bindparam("most", type_=sa.Integer))
         .with_for_update(skip_locked=True)  # SQLite has one writer at a time: it ignores this
+        .subquery()  # MySQL takes a LIMIT below IN nowhere else
     )
-    return sa.delete(table).where(table.c.id.in_(oldest))
+    return sa.delete(table).where(table.c.id.in_(sa.select(oldest.c.id)))
 
 
 MAX_RETRIES = 2**31 - 1
@@ -282,8 +342,8 @@ def document_of(row: Mapping[str, Any]) -> bytes:
 
 def check_id(id: str) -> str:
     """Return `id`. Raises ResultError if it cannot be that of a row."""
-    if not 0 < len(id) <= MAX_LENGTH or "\0" in id:
-        most = f"1 to {MAX_LENGTH} letters, and no zero bytes"
+    if not 0 < len(id) <= MAX_LENGTH or "\0" in id or id.endswith(" "):  # MySQL ignores it
+        most = f"1 to {MAX_LENGTH} letters, no zero bytes, and no space at the end"
         raise ResultError(f"id {id!r:.40} of {len(id)} letters: a table takes {most}")
     return id
 

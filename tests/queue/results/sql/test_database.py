@@ -1,5 +1,6 @@
 """A database as a result backend: its rows, damaged ones, and expiry."""
 
+import contextlib
 import os
 import re
 import subprocess
@@ -83,11 +84,40 @@ def test_what_a_column_cannot_hold_is_cut_and_an_id_is_refused(open_results: Ope
     found = results.get("a")
     assert (found.name, found.queue, found.traceback) == ("n" * 155, "q\ufffd", "T\ufffd")
     assert found.retries == 2**31 - 1
-    for id in ("", "x" * 156, "a\0"):
+    for id in ("", "x" * 156, "a\0", "a "):
         with pytest.raises(ResultError, match="a table takes"):
             results.store(Record(id=id, state=State.SUCCESS))
         with pytest.raises(ResultError, match=r"celery_taskmeta|task_\d+, task"):
             results.get(id)
+
+
+def test_ids_that_differ_in_their_letters_case_are_two_tasks(open_results: OpenResults) -> None:
+    results = open_results()
+    for id in ("a", "A", "ä"):
+        assert results.store(Record(id=id, state=State.SUCCESS, result=id))
+    assert [results.get(id).result for id in ("a", "A", "ä")] == ["a", "A", "ä"]
+
+
+def test_what_fits_into_a_message_fits_into_a_row(open_results: OpenResults) -> None:
+    results = open_results()
+    text = "x" * (400_000 if results.sessions.dialect == "mariadb" else 999_000)  # its own limit
+    assert results.store(Record(id="a", state=State.SUCCESS, result=text))
+    assert results.get("a").result == text
+    fault = Fault(exc_type="E", exc_message=["x"], exc_module="m")
+    failed = Record(id="b", state=State.FAILURE, fault=fault, traceback=text)
+    assert results.store(failed)
+    assert results.get("b").traceback == text
+
+
+def test_what_a_server_takes_in_no_statement_is_an_error_of_that_row(mariadb_url: str) -> None:
+    """Its own limit is 1 MiB here; a link error would be tried again for ever."""
+    options = ResultOptions(database_table_names={"task": "packets", "group": "packet_groups"})
+    url = mariadb_url.removeprefix("db+mariadb").removeprefix("db+")
+    results = SqlResults(url=f"mysql{url}", clock=SystemClock(), options=options)
+    with contextlib.closing(results):
+        with pytest.raises(ResultError, match="max_allowed_packet"):
+            results.store(Record(id="a", state=State.SUCCESS, result="x" * 600_000))
+        assert results.store(Record(id="a", state=State.SUCCESS, result=1))
 
 
 def test_one_that_is_refused_spoils_no_neighbour(open_results: OpenResults) -> None:
@@ -106,7 +136,7 @@ def test_one_that_is_refused_spoils_no_neighbour(open_results: OpenResults) -> N
     assert "a result of 8 bytes cannot be read" in str(answers[1])
     assert "recursion" in str(answers[5])
     assert "out of range" in str(answers[6])
-    if results.sessions.dialect == "postgresql":  # SQLite's texts have no limit
+    if results.sessions.dialect != "sqlite":  # its texts have no limit
         assert "task y" in str(answers[3])
         assert "too long" in str(answers[3])
     assert [results.get(id).result for id in "abc"] == ["a", "b", "c"]
@@ -395,7 +425,8 @@ def test_the_command_cleans_up(
     [
         ("db+sqlite://", "must name a file"),
         ("db+sqlite:///:memory:", "must name a file"),
-        ("db+mysql://root:secret@localhost/x", "must be one of sqlite, postgresql"),
+        ("db+mysql://root:secret@localhost/x", r"mysql\+pymysql"),
+        ("db+oracle://root:secret@localhost/x", "must be one of sqlite, postgresql, mariadb"),
         ("db+postgresql+asyncpg://u:secret@localhost/x", "asyncpg|asynchronous"),
         ("db+postgresql+nothing://u:secret@localhost/x", "nothing"),
         ("db+", "cannot be read"),
@@ -441,7 +472,7 @@ def test_engine_options_that_there_are_not_are_named(open_results: OpenResults) 
 
 
 def test_a_server_that_is_unreachable_or_refuses_is_reported_without_its_password(
-    postgres: Postgres, postgres_url: str
+    postgres: Postgres, postgres_url: str, mariadb_url: str
 ) -> None:
     def ask(url: str) -> LinkError:
         sessions = Sessions(url=url, options=ResultOptions(), clock=SystemClock(), timeout_s=1.0)
@@ -459,6 +490,9 @@ def test_a_server_that_is_unreachable_or_refuses_is_reported_without_its_passwor
     assert "does not exist" in str(missing)
     stranger = ask(url.replace("blimp@", "stranger:secret@"))
     assert isinstance(stranger, NotAuthorised)
+    url = mariadb_url.removeprefix("db+")
+    assert "Unknown database" in str(ask(url.replace("/results_", "/none_")))
+    assert isinstance(ask(url.replace("root@", "stranger:secret@")), NotAuthorised)
 
 
 def test_a_file_that_is_no_database_or_in_no_folder_is_reported(tmp_path: Path) -> None:

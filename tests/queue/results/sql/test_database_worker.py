@@ -14,6 +14,7 @@ from blimp.errors import TableMismatch
 from blimp.queue import GroupResult, State, TaskApp, Worker, chain, chord, group
 from blimp.queue.results.sql.database import Cleanup, SqlResults
 from tests.directory import socket_directory
+from tests.mariadb import MariaDB, find_mariadb
 from tests.postgres import Postgres, find_postgres
 from tests.queue.conftest import DEADLINE_S, Silence, WorkerProcess, wait_until, working
 from tests.queue.server_view import Look
@@ -162,7 +163,7 @@ def test_what_a_worker_does_at_its_start_for_results(
 
 @pytest.mark.parametrize(
     ("database", "when"),
-    [("sqlite", "before"), ("sqlite", "after"), ("postgresql", "after")],
+    [("sqlite", "before"), ("sqlite", "after"), ("postgresql", "after"), ("mariadb", "after")],
     indirect=["database"],
 )
 def test_killed_around_the_commit_of_a_result_it_is_one_all_the_same(
@@ -172,7 +173,6 @@ def test_killed_around_the_commit_of_a_result_it_is_one_all_the_same(
     start_worker: Start,
     tmp_path: Path,
     when: str,
-    postgres_url: str,
 ) -> None:
     """After it, the message comes again, finds its result, and is not run again."""
     (tmp_path / "when").write_text(when)
@@ -210,36 +210,40 @@ class Counting:
         return number
 
 
-@pytest.fixture
-def own_postgres() -> Iterator[Postgres]:
-    """A cluster to be stopped and started: the others' is everybody's."""
-    programs = find_postgres()
-    with (
-        socket_directory() as directory,
-        Postgres(directory=directory, programs=programs, is_durable=False) as postgres,
-    ):
-        yield postgres
+@pytest.fixture(params=["postgresql", "mariadb"])
+def own_server(request: pytest.FixtureRequest) -> Iterator[Postgres | MariaDB]:
+    """A server to be stopped and started: the others' is everybody's."""
+    with socket_directory() as directory:
+        server: Postgres | MariaDB
+        if request.param == "mariadb":
+            server = MariaDB(directory=directory, program=find_mariadb())
+        else:
+            server = Postgres(directory=directory, programs=find_postgres(), is_durable=False)
+        with server:
+            yield server
 
 
+# PyMySQL leaves the socket of a connection that is refused to the interpreter, which closes it.
+@pytest.mark.filterwarnings("ignore:unclosed <socket:ResourceWarning")
 def test_a_database_that_crashes_under_load_delays_results_and_loses_none(
-    url: str, look: Look, own_postgres: Postgres
+    url: str, look: Look, own_server: Postgres | MariaDB
 ) -> None:
     log = Silence()
     with (
-        own_postgres.database() as backend,
+        own_server.database() as backend,
         TaskApp("tests", broker=url, result_backend=backend) as app,
     ):
         counting = Counting(app)
         with working(app, log=log):
             handles = [counting.send(number) for number in range(300)]
             assert handles[0].get(DEADLINE_S) == 0
-            own_postgres.crash()
+            own_server.crash()
             try:
                 handles += [counting.send(number) for number in range(300, 400)]
                 wait_until(lambda: bool(log.events("results unreachable")), "it is not missed")
                 assert look.in_flight() > 0
             finally:
-                own_postgres.start()
+                own_server.start()
             assert [handle.get(DEADLINE_S) for handle in handles] == list(range(400))
             wait_until(lambda: look.in_flight() == 0, "something is not acknowledged")
         assert rows(app) == {handle.id: "SUCCESS" for handle in handles}
