@@ -14,6 +14,7 @@ Simulated, in Lockstep. Exit status: 1 if a flight was bad.
 """
 
 import argparse
+import functools
 import json
 import math
 import shlex
@@ -90,6 +91,7 @@ class Flown(msgspec.Struct, frozen=True, kw_only=True):
     wind_limit_mps: float = 0.0
 
 
+@functools.cache
 def load_ship(name: str) -> Airframe:
     """Return a known airframe, or by `ship-SEED` one that is drawn."""
     kind, _, seed = name.partition("-")
