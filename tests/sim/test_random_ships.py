@@ -45,7 +45,7 @@ def fly(seed: int) -> None:
 
 @pytest.mark.flight
 @pytest.mark.timeout(300)
-@pytest.mark.parametrize("seed", FIXED)
+@pytest.mark.parametrize("seed", FIXED[::2])
 def test_a_ship_that_the_check_accepts_flies_a_square(seed: int) -> None:
     fly(seed)
 

@@ -146,7 +146,7 @@ def test_the_stop_passes_six_requests_that_wait(served: Served, context: Browser
     try:
         page.evaluate("() => { for (let i = 0; i < 9; i += 1) page.command('hold'); }")
         page.get_by_test_id("estop").click()
-        expect(page.locator("#stop-answer")).to_contain_text("confirms", timeout=5000)
+        expect(page.locator("#stop-answer")).to_contain_text("confirms", timeout=30_000)
     finally:
         held.set()
         served.page._ships.command = command  # type: ignore[method-assign]
