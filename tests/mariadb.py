@@ -1,12 +1,14 @@
 """A real MariaDB of the tests' own, that ends with them, kill -9 included."""
 
 import contextlib
+import gc
 import getpass
 import os
 import shutil
 import signal
 import subprocess
 import time
+import warnings
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Self
@@ -83,7 +85,8 @@ class MariaDB:
                     raise BlimpError(f"MariaDB does not answer: {words}") from None
                 time.sleep(0.02)
             else:
-                return
+                break
+        collect_refused()
 
     def stop(self) -> None:
         """Stop it, cutting every session off. Idempotent."""
@@ -123,3 +126,13 @@ class MariaDB:
         return (
             f"db+mariadb+pymysql://root@localhost/{database}?unix_socket={self._directory}/socket"
         )
+
+
+def collect_refused() -> None:
+    """Collect the sockets of connections that were refused, before another test is warned of them.
+
+    PyMySQL leaves them to the interpreter.
+    """
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ResourceWarning)
+        gc.collect()

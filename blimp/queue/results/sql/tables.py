@@ -177,7 +177,9 @@ class Statements:
         task, group = tables.task, tables.group
         columns = [column.name for column in task.columns if column.name not in ("id", "stamps")]
         # Literals: a parameter would be sent with every row.
-        final = [sa.literal_column(f"'{status}'") for status in FINAL_STATUS]
+        final: list[sa.ColumnElement[str]] = [
+            sa.literal_column(f"'{status}'") for status in FINAL_STATUS
+        ]
         is_open = sa.func.coalesce(task.c.status, sa.literal_column("''")).not_in(final)
         written = [name for name in columns if name != "task_id"]
         self._is_mysql = dialect in MYSQL

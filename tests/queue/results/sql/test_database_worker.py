@@ -14,7 +14,7 @@ from blimp.errors import TableMismatch
 from blimp.queue import GroupResult, State, TaskApp, Worker, chain, chord, group
 from blimp.queue.results.sql.database import Cleanup, SqlResults
 from tests.directory import socket_directory
-from tests.mariadb import MariaDB, find_mariadb
+from tests.mariadb import MariaDB, collect_refused, find_mariadb
 from tests.postgres import Postgres, find_postgres
 from tests.queue.conftest import DEADLINE_S, Silence, WorkerProcess, wait_until, working
 from tests.queue.server_view import Look
@@ -223,7 +223,6 @@ def own_server(request: pytest.FixtureRequest) -> Iterator[Postgres | MariaDB]:
             yield server
 
 
-# PyMySQL leaves the socket of a connection that is refused to the interpreter, which closes it.
 @pytest.mark.filterwarnings("ignore:unclosed <socket:ResourceWarning")
 def test_a_database_that_crashes_under_load_delays_results_and_loses_none(
     url: str, look: Look, own_server: Postgres | MariaDB
@@ -249,6 +248,7 @@ def test_a_database_that_crashes_under_load_delays_results_and_loses_none(
         assert rows(app) == {handle.id: "SUCCESS" for handle in handles}
         assert counting.runs == dict.fromkeys(range(400), 1)
         assert log.events("results unreachable: over")
+    collect_refused()
 
 
 @pytest.fixture
