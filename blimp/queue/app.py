@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 import uuid
 from collections.abc import Callable, Coroutine, Iterable, Sequence
-from functools import cached_property
+from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any, Literal, Unpack, overload
 
 import msgspec
@@ -26,7 +26,12 @@ from blimp.queue.publish.taken_back import BROADCAST, Revocation, Revocations
 from blimp.queue.redis.client import RedisServer
 from blimp.queue.redis.clock import BrokerClock
 from blimp.queue.redis.urls import SCHEMES, Brokers, Strategy
-from blimp.queue.results.backend import ResultKeywords, database_url, result_options
+from blimp.queue.results.backend import (
+    ResultKeywords,
+    database_url,
+    result_options,
+    warn_of_waiting,
+)
 from blimp.queue.results.redis_backend import RedisResults
 from blimp.queue.retry import (
     CONNECTING,
@@ -46,6 +51,7 @@ if TYPE_CHECKING:
     from blimp.queue.extensions import FollowUps
     from blimp.queue.protocol.message import TaskMessage
     from blimp.queue.resources.pool import Pools
+    from blimp.queue.results.awaiting import Awaiting
     from blimp.queue.results.backend import ResultBackend
     from blimp.queue.results.handle import AsyncResult
     from blimp.queue.task import Register
@@ -216,6 +222,13 @@ class TaskApp(Hooks, Closing):
         return Pools(self)
 
     @cached_property
+    def awaiting(self) -> Awaiting:
+        """The threads that wait for its coroutines."""
+        from blimp.queue.results.awaiting import Awaiting  # without asyncio in plain programs
+
+        return Awaiting(self)
+
+    @cached_property
     def follow_ups(self) -> FollowUps:
         """What a worker writes after the tasks of canvases."""
         made: FollowUps = load(FOLLOW_UPS)(self)  # most workers run no canvas
@@ -315,12 +328,23 @@ class TaskApp(Hooks, Closing):
         """
         from blimp.queue.results.handle import AsyncResult  # a worker waits for none
 
+        warn_of_waiting(self, "delay() or apply_async()", "adelay() or aapply_async()")
         id = send(self, name, args, kwargs, options)
         task = self.tasks.get(name)
         ignored = bool(options.get("ignore_result")) or (
             task is not None and task.options.ignore_result
         )
         return AsyncResult(id, app=self, ignored=ignored)
+
+    async def asend_task(
+        self,
+        name: str,
+        args: Sequence[Any] = (),
+        kwargs: dict[str, Any] | None = None,
+        **options: Unpack[SendOptions],
+    ) -> AsyncResult:
+        """Do what `send_task` does, from a coroutine: others go on while it waits."""
+        return await self.awaiting.call(partial(self.send_task, name, args, kwargs, **options))
 
     def send_canvas(
         self,
@@ -336,7 +360,20 @@ class TaskApp(Hooks, Closing):
         """
         from blimp.queue.canvas.send import send  # most programs send none
 
+        warn_of_waiting(self, "delay() or apply_async()", "adelay() or aapply_async()")
         return send(self, signature, args, kwargs, **options)
+
+    async def asend_canvas(
+        self,
+        signature: dict[str, Any],
+        args: Sequence[Any] = (),
+        kwargs: dict[str, Any] | None = None,
+        **options: Any,
+    ) -> AsyncResult:
+        """Do what `send_canvas` does, from a coroutine."""
+        return await self.awaiting.call(
+            partial(self.send_canvas, signature, args, kwargs, **options)
+        )
 
     def result(self, id: str) -> AsyncResult:
         """Return a handle on task `id`, from any sender."""
@@ -407,6 +444,8 @@ class TaskApp(Hooks, Closing):
         )
 
     def close(self) -> None:
+        if "awaiting" in vars(self):
+            self.awaiting.close()
         self.publisher.close()
         if self._store is not None:
             self._store.close()

@@ -55,6 +55,14 @@ class AppOfTask(Protocol):
         **options: Unpack[SendOptions],
     ) -> AsyncResult: ...
 
+    async def asend_task(
+        self,
+        name: str,
+        args: Sequence[Any] = (),
+        kwargs: dict[str, Any] | None = None,
+        **options: Unpack[SendOptions],
+    ) -> AsyncResult: ...
+
     def send_canvas(
         self,
         signature: dict[str, Any],
@@ -166,11 +174,28 @@ class Task(Generic[P, R]):
 
         Raises TypeError for arguments with which the function cannot be called, as a call does.
         """
+        self._check_call(args, kwargs or {})
+        return self.app.send_task(self.name, args, kwargs, **options)
+
+    async def adelay(self, *args: P.args, **kwargs: P.kwargs) -> AsyncResult[R]:
+        """Do what `delay` does, from a coroutine: others go on while it waits for the broker."""
+        return await self.aapply_async(args, kwargs)
+
+    async def aapply_async(
+        self,
+        args: Sequence[Any] = (),
+        kwargs: dict[str, Any] | None = None,
+        **options: Unpack[SendOptions],
+    ) -> AsyncResult[R]:
+        """Do what `apply_async` does, from a coroutine."""
+        self._check_call(args, kwargs or {})
+        return await self.app.asend_task(self.name, args, kwargs, **options)
+
+    def _check_call(self, args: Sequence[Any], kwargs: dict[str, Any]) -> None:
         try:
-            self.check_arguments(args, kwargs or {})
+            self.check_arguments(args, kwargs)
         except MessageError as error:
             raise TypeError(str(error)) from None
-        return self.app.send_task(self.name, args, kwargs, **options)
 
 
 class Register(Protocol):

@@ -68,6 +68,12 @@ def typed() -> None:
     assert_type(wait.delay(3), AsyncResult[None])
 
 
+async def awaited() -> None:
+    assert_type(await add.adelay(1), AsyncResult[int])
+    assert_type(await (await read.aapply_async(("pad",))).aget(), dict[str, float])
+    await add.adelay("x")  # type: ignore[arg-type]
+
+
 def wrong() -> None:
     add.delay("x")  # type: ignore[arg-type]
     add.delay()  # type: ignore[call-arg]

@@ -41,6 +41,14 @@ class SendingApp(Protocol):
         **options: Any,
     ) -> AsyncResult: ...
 
+    async def asend_canvas(
+        self,
+        signature: Plain,
+        args: Sequence[Any] = (),
+        kwargs: dict[str, Any] | None = None,
+        **options: Any,
+    ) -> AsyncResult: ...
+
     def get_task(self, name: str) -> Any: ...
 
 
@@ -129,6 +137,16 @@ class Signature(dict[str, Any]):
         MessageError, and ConfigError if there is no app, or no Redis server to count a chord.
         """
         return self._app().send_canvas(self, args, kwargs, **options)
+
+    async def adelay(self, *args: Any, **kwargs: Any) -> AsyncResult:
+        """Do what `delay` does, from a coroutine: others go on while it waits for the broker."""
+        return await self.aapply_async(args, kwargs)
+
+    async def aapply_async(
+        self, args: Sequence[Any] = (), kwargs: dict[str, Any] | None = None, **options: Any
+    ) -> AsyncResult:
+        """Do what `apply_async` does, from a coroutine."""
+        return await self._app().asend_canvas(self, args, kwargs, **options)
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """Run a task in this thread; send a chain, group or chord."""
@@ -222,6 +240,17 @@ class group(Signature):  # noqa: N801
 
             return empty_group()  # of no rows: there is nothing to send, and no app to know of
         return cast("GroupResult", super().apply_async(args, kwargs, **options))
+
+    async def aapply_async(
+        self, args: Sequence[Any] = (), kwargs: dict[str, Any] | None = None, **options: Any
+    ) -> GroupResult:
+        if self.app is None and not members(self.tasks):
+            return self.apply_async()
+        return cast("GroupResult", await super().aapply_async(args, kwargs, **options))
+
+    async def adelay(self, *args: Any, **kwargs: Any) -> GroupResult:
+        """Do what `delay` does, from a coroutine."""
+        return await self.aapply_async(args, kwargs)
 
     def delay(self, *args: Any, **kwargs: Any) -> GroupResult:
         """Send all members with these arguments before their own."""

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import sys
+import warnings
+import weakref
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Container, Mapping, Sequence
-from typing import TYPE_CHECKING, Annotated, Any, Protocol, TypedDict
+from typing import TYPE_CHECKING, Annotated, Any, TypedDict
 
 import msgspec
 from msgspec import Meta
@@ -42,6 +45,18 @@ class ResultWatch(Closing):
         The first call also returns what is stored already; no record is returned twice.
         Raises LinkError; may be called again.
         """
+
+
+class GrowingWatch(ResultWatch):
+    """A watch of tasks that come and go. One thread calls `next`, others `add` and `discard`."""
+
+    @abstractmethod
+    def add(self, *ids: str) -> None:
+        """Watch these as well. What is stored of them already may be found late."""
+
+    @abstractmethod
+    def discard(self, *ids: str) -> None:
+        """Watch these no more."""
 
 
 class ResultBackend(ABC):
@@ -109,7 +124,7 @@ class ResultBackend(ABC):
         """Delete the record of task `id`."""
 
     @abstractmethod
-    def watch(self, *ids: str) -> ResultWatch:
+    def watch(self, *ids: str) -> GrowingWatch:
         """Return a subscription to the tasks `ids`, in force on return."""
 
     @abstractmethod
@@ -142,17 +157,26 @@ class ResultBackend(ABC):
         """Close the connections; a later call opens new ones. Idempotent."""
 
 
-class ResultApp(Protocol):
-    """What results need of a TaskApp."""
+_warned: weakref.WeakSet[object] = weakref.WeakSet()
 
-    name: str
-    clock: Clock
 
-    @property
-    def results(self) -> ResultBackend | None: ...
+def warn_of_waiting(app: object, call: str, instead: str) -> None:
+    """Warn, once an app, of a plain call in a coroutine: it holds its event loop up.
 
-    @property
-    def revoke(self) -> Callable[..., Any]: ...
+    asyncio is not imported for it: in a program without it no loop runs.
+    """
+    loops = sys.modules.get("asyncio.events")
+    if loops is None or loops._get_running_loop() is None or app in _warned:
+        return
+    _warned.add(app)
+    level = 2  # of the caller who is not of this package
+    while sys._getframe(level - 1).f_globals.get("__name__", "").startswith("blimp.queue."):
+        level += 1
+    warnings.warn(
+        f"{call} waits for the server, and the running event loop with it: await {instead} there",
+        RuntimeWarning,
+        stacklevel=level,
+    )
 
 
 _Names = Mapping[

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, Generic, cast
@@ -20,10 +20,12 @@ from blimp.errors import (
 )
 from blimp.queue.protocol.message import new_id
 from blimp.queue.protocol.record import FINAL, Record, State, running_task
+from blimp.queue.results.backend import warn_of_waiting
 from blimp.queue.returned import R
 
 if TYPE_CHECKING:
-    from blimp.queue.results.backend import ResultApp, ResultBackend
+    from blimp.queue.results.awaiting import ResultApp
+    from blimp.queue.results.backend import ResultBackend
 
 FAILED = FINAL - {State.SUCCESS}
 
@@ -113,6 +115,7 @@ class AsyncResult(Generic[R]):
         if self.ignored:
             return Record(id=self.id, state=State.PENDING)
         self._check_outside()
+        warn_of_waiting(self.app, "get() or wait()", "aget()")
         for record in self._records_of([self.id], timeout):
             if on_progress and record.state is State.PROGRESS:
                 on_progress(record.result)
@@ -172,6 +175,46 @@ class AsyncResult(Generic[R]):
         if propagate and record.state is not State.SUCCESS:
             raise value
         return cast("R", value)
+
+    async def aget(self, timeout: float | None = None, propagate: bool = True, **options: Any) -> R:
+        """Return what `get` does, for a coroutine: other coroutines go on meanwhile.
+
+        options: `on_progress` and `disable_sync_subtasks` of `get`. Raises as `get` does.
+        """
+        if self.ignored:
+            return cast("R", None)
+        on_progress = options.pop("on_progress", None)
+        async for record in self._arecords([self.id], timeout, **options):
+            if on_progress is not None and record.state is State.PROGRESS:
+                on_progress(record.result)
+        value = value_of(record)
+        if propagate and record.state is not State.SUCCESS:
+            raise value
+        return cast("R", value)
+
+    async def aprogress(self, timeout: float | None = None) -> AsyncIterator[dict[str, Any]]:
+        """Yield each report of the task until it has ended; `aget` then returns at once.
+
+        Raises TimeoutError after `timeout` seconds, LinkError.
+        """
+        if not self.ignored:
+            async for record in self._arecords([self.id], timeout):
+                if record.state is State.PROGRESS:
+                    yield record.result
+
+    async def _arecords(
+        self, ids: list[str], timeout: float | None, *, disable_sync_subtasks: bool = True
+    ) -> AsyncIterator[Record]:
+        if disable_sync_subtasks:
+            self._check_outside()
+        self._backend()
+        try:
+            async for record in self.app.awaiting.records(ids, timeout):
+                yield record
+        except TimeoutError:
+            raise TimeoutError(
+                f"{self.kind} {self.id}: not all of {len(ids)} have ended after {timeout:g} s"
+            ) from None
 
     def revoke(self, *, terminate: bool = False) -> Any:
         """Revoke the task, sent or not; see `TaskApp.revoke`."""
@@ -260,17 +303,24 @@ class GroupResult(AsyncResult[list[Any]]):
         ids = self._stored_ids()
         if ids and disable_sync_subtasks:
             self._check_outside()
+        if ids:
+            warn_of_waiting(self.app, "get()", "aget()")
         for record in self._records_of(ids, timeout) if ids else ():
-            if not record.final:
-                continue
-            if propagate and record.state is not State.SUCCESS:
-                raise error_of(record)
-            found[record.id] = record
-            if on_progress is not None:
-                on_progress({"id": record.id, "done": len(found), "of": len(ids)})
+            _note(record, found, len(ids), propagate, on_progress)
         return self._value(found)
 
     join = get
+
+    async def aget(
+        self, timeout: float | None = None, propagate: bool = True, **options: Any
+    ) -> list[Any]:
+        """Return what `get` does, for a coroutine; see AsyncResult.aget."""
+        found: dict[str, Record] = {}
+        on_progress = options.pop("on_progress", None)
+        if ids := self._stored_ids():
+            async for record in self._arecords(ids, timeout, **options):
+                _note(record, found, len(ids), propagate, on_progress)
+        return self._value(found)
 
     def wait(self, *_: object, **__: object) -> Record:
         """Raises TaskError: a group has no record. Use `get`."""
@@ -339,6 +389,23 @@ class GroupResult(AsyncResult[list[Any]]):
 
     def _records(self) -> list[Record]:
         return [self._backend().get(id) for id in self._stored_ids()]
+
+
+def _note(
+    record: Record,
+    found: dict[str, Record],
+    of: int,
+    propagate: bool,
+    on_progress: OnProgress | None,
+) -> None:
+    """Take the record of a group's member. Raises its error if it is to `propagate`."""
+    if not record.final:
+        return
+    if propagate and record.state is not State.SUCCESS:
+        raise error_of(record)
+    found[record.id] = record
+    if on_progress is not None:
+        on_progress({"id": record.id, "done": len(found), "of": of})
 
 
 @contextmanager

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections import deque
+import threading
 from collections.abc import Callable, Container, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -18,7 +18,7 @@ from blimp.queue.redis.client import type_checked
 from blimp.queue.redis.keys import FAILED_RESULTS, group_key, result_key
 from blimp.queue.redis.scripts import Script, read_functions
 from blimp.queue.redis.urls import is_refusal
-from blimp.queue.results.backend import KEEP_S, ResultBackend, ResultWatch
+from blimp.queue.results.backend import KEEP_S, GrowingWatch, ResultBackend
 
 if TYPE_CHECKING:
     from redis import Redis
@@ -198,7 +198,7 @@ class RedisResults(ResultBackend):
         self.server.close()
 
 
-class PublishedWatch(ResultWatch):
+class PublishedWatch(GrowingWatch):
     """The records of tasks as they are published on a Redis server.
 
     A server does not keep what it publishes. So the stored records are read at the start, after
@@ -229,8 +229,9 @@ class PublishedWatch(ResultWatch):
         self._url = ""
         self._pubsub: Any = None
         self._looked_s: float | None = None
-        self._stored: deque[tuple[str, bytes]] = deque()
+        self._stored: dict[str, bytes] = {}  # what was read, and not returned yet, by key
         self._closed = False
+        self._subscribing = threading.Lock()
         self._subscribe()
 
     def next(self, *, timeout_s: float) -> Record | None:
@@ -242,20 +243,21 @@ class PublishedWatch(ResultWatch):
             if self._looked_s is None or now_s - self._looked_s >= self._look_s:
                 self._look()
                 self._looked_s = now_s
-            while self._stored:
-                key, data = self._stored.popleft()
-                if data != self._newest.get(key):
-                    record = self._take(key, data)
-                    if record is not None:
-                        return record
             left_s = min(deadline_s, self._looked_s + self._look_s) - now_s
-            received = self._receive(max(0.0, left_s))
+            record = None
+            # What was published before something was read is here already: reports stay in order.
+            received = self._receive(0.0 if self._stored else max(0.0, left_s))
             if received is not None and received["type"] == "message":
+                key = received["channel"].decode()
+                self._stored.pop(key, None)
                 with contextlib.suppress(ResultError):
-                    record = self._take(received["channel"].decode(), received["data"])
-                    if record is not None:
-                        return record
-            if self._clock.now_s() >= deadline_s:
+                    record = self._take(key, received["data"])
+            elif self._stored and (received is None or now_s >= deadline_s):
+                key = next(iter(self._stored))
+                record = self._take(key, self._stored.pop(key))
+            if record is not None:
+                return record
+            if self._clock.now_s() >= deadline_s and not self._stored:
                 break  # also in a flood of what is not genuine
         return None
 
@@ -268,32 +270,52 @@ class PublishedWatch(ResultWatch):
 
     def _look(self) -> None:
         for keys in self._parts():
-            found = self._read([self._ids[key] for key in keys])
-            self._stored += [
-                (key, data)
+            found = self._read([self._id_of(key) for key in keys])
+            self._stored |= {
+                key: data
                 for key, data in zip(keys, found, strict=True)
                 if data is not None and data != self._newest.get(key)
-            ]
+            }
+
+    def _id_of(self, key: str) -> str:
+        """Return the task's id, also of one that another thread has just discarded."""
+        return self._ids.get(key) or key.removeprefix(result_key(""))
 
     def _parts(self) -> list[list[str]]:
         keys = list(self._ids)
         return [keys[start : start + AT_ONCE] for start in range(0, len(keys), AT_ONCE)]
+
+    def add(self, *ids: str) -> None:
+        keys = {result_key(id): id for id in ids}
+        with self._subscribing, self._server.link(self._url):
+            self._ids |= keys
+            self._pubsub.subscribe(*keys)
+
+    def discard(self, *ids: str) -> None:
+        keys = [result_key(id) for id in ids]
+        with self._subscribing:
+            for key in keys:
+                self._ids.pop(key, None)
+                self._newest.pop(key, None)
+            if not self._closed:
+                with contextlib.suppress(LinkError), self._server.link(self._url):
+                    self._pubsub.unsubscribe(*keys)
 
     def _subscribe(self) -> None:
         if self._pubsub is not None:
             self._pubsub.close()
         self._url = self._server.brokers.current
         self._looked_s = None  # what is stored on this server is not known yet
-        with self._server.link(self._url):
+        with self._subscribing, self._server.link(self._url):
             client = self._server.client_of(self._url)
-            self._pubsub = client.pubsub(ignore_subscribe_messages=True)
+            self._pubsub = client.pubsub()
             for keys in self._parts():
                 self._pubsub.subscribe(*keys)
 
     def _take(self, key: str, data: bytes) -> Record | None:
         self._newest[key] = data
         try:
-            return self._open(self._ids[key], data)
+            return self._open(self._id_of(key), data)
         except NotGenuine:
             self.forged += 1
             return None

@@ -10,6 +10,9 @@ from blimp.errors import TaskFailed
 from blimp.queue import State, TaskApp, chain, chord, group
 from tests.queue.conftest import DEADLINE_S, WorkerProcess, working
 
+# Tasks that are coroutines send here by plain calls, and that is warned of.
+pytestmark = pytest.mark.filterwarnings("ignore:.* waits for the server:RuntimeWarning")
+
 
 class Quiet:
     """Tasks of which no result is stored, and one of which it is."""

@@ -339,3 +339,15 @@ def test_a_failure_is_listed_that_a_worker_completed(
         handle = fail.delay()
         assert handle.wait(DEADLINE_S).state is State.FAILURE
         assert [(one.id, one.name) for one in results.failures(limit=10)] == [(handle.id, "fail")]
+
+
+def test_reports_that_are_published_while_a_watch_begins_come_once_and_in_order(
+    results: RedisResults,
+) -> None:
+    """The newest of them is stored, too, and was returned first."""
+    with results.watch("a") as watch:
+        for at in range(3):
+            results.store(Record(id="a", state=State.PROGRESS, result={"at": at}))
+        found = [watch.next(timeout_s=1.0) for _ in range(3)]
+        assert [one and one.result for one in found] == [{"at": 0}, {"at": 1}, {"at": 2}]
+        assert watch.next(timeout_s=0.0) is None

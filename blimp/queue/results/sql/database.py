@@ -15,7 +15,7 @@ from blimp.errors import BlimpError, ConfigError, LinkError, ResultError
 from blimp.queue.protocol.message import MAX_MESSAGE_BYTES, to_json
 from blimp.queue.protocol.record import Record, decode
 from blimp.queue.redis.keys import result_key
-from blimp.queue.results.backend import ResultBackend, ResultOptions, ResultWatch
+from blimp.queue.results.backend import GrowingWatch, ResultBackend, ResultOptions
 from blimp.queue.results.redis_backend import PublishedWatch
 from blimp.queue.results.sql.sessions import Sessions
 from blimp.queue.results.sql.tables import (
@@ -174,7 +174,7 @@ class SqlResults(ResultBackend):
         with self._row(id, writes=True) as connection:
             connection.execute(self._statements.forget, {"key": check_id(id)})
 
-    def watch(self, *ids: str) -> ResultWatch:
+    def watch(self, *ids: str) -> GrowingWatch:
         server, clock = self._notify_server, self.clock
         if server is None:
             return PollingWatch(read=self._read_many, ids=ids, clock=clock)
@@ -243,7 +243,7 @@ def _waves(rows: dict[int, dict[str, Any]]) -> Iterator[dict[str, int]]:
         yield wave
 
 
-class PollingWatch(ResultWatch):
+class PollingWatch(GrowingWatch):
     """The records of tasks, read repeatedly: at once after a new one, then ever less often."""
 
     def __init__(
@@ -275,13 +275,21 @@ class PollingWatch(ResultWatch):
         for start in range(0, len(ids), AT_ONCE):
             part = ids[start : start + AT_ONCE]
             for id, data in zip(part, self._read(part), strict=True):
-                if data is None or data == self._newest[id]:
+                if data is None or id not in self._newest or data == self._newest[id]:
                     continue
                 self._newest[id] = data
                 self._found.append(record := decode(data))
                 self._pause_s = FIRST_PAUSE_S
                 if record.final:
-                    del self._newest[id]
+                    self._newest.pop(id, None)
+
+    def add(self, *ids: str) -> None:
+        self._newest |= dict.fromkeys(ids)
+        self._pause_s = FIRST_PAUSE_S
+
+    def discard(self, *ids: str) -> None:
+        for id in ids:
+            self._newest.pop(id, None)
 
     def close(self) -> None:
         self._newest.clear()

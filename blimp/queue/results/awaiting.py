@@ -1,0 +1,202 @@
+"""What coroutines ask of an app: threads wait for broker and results, the event loop never does.
+
+One thread makes the calls, in the order in which they are asked for, over the app's own connection;
+another waits for the results of all coroutines by one subscription.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import contextvars
+import threading
+from collections.abc import AsyncIterator, Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
+
+from blimp.closing import Closing
+from blimp.errors import BlimpError, LinkError, ResultError
+from blimp.queue.protocol.record import Record, State
+from blimp.queue.redis.client import reset_after_fork
+
+if TYPE_CHECKING:
+    from blimp.clock import Clock
+    from blimp.queue.results.backend import GrowingWatch, ResultBackend
+
+T = TypeVar("T")
+Hear = Callable[["Record | BlimpError"], None]
+
+LOOK_S = 60.0  # a watch returns that often although nothing came
+
+
+class ResultApp(Protocol):
+    """What results need of a TaskApp."""
+
+    name: str
+    clock: Clock
+
+    @property
+    def results(self) -> ResultBackend | None: ...
+
+    @property
+    def awaiting(self) -> Awaiting: ...
+
+    @property
+    def revoke(self) -> Callable[..., Any]: ...
+
+
+class Awaiting(Closing):
+    """The threads of one app; they start on first use, and again after `close` or a fork."""
+
+    def __init__(self, app: ResultApp) -> None:
+        self._app = app
+        self.after_fork()
+        reset_after_fork(self)
+
+    def after_fork(self) -> None:
+        self._lock = threading.Condition()
+        self._calls: ThreadPoolExecutor | None = None
+        self._hearers: dict[str, list[Hear]] = {}
+        self._watch: GrowingWatch | None = None
+
+    async def call(self, function: Callable[[], T]) -> T:
+        """Return what `function` does; it runs in the thread for calls, in this context.
+
+        One that is cancelled before its turn never runs; one that has begun runs to its end.
+        """
+        with self._lock:
+            if self._calls is None:
+                self._calls = ThreadPoolExecutor(1, thread_name_prefix="queue calls")
+            calls = self._calls
+        run = partial(contextvars.copy_context().run, function)
+        return await asyncio.get_running_loop().run_in_executor(calls, run)
+
+    async def records(
+        self, ids: Sequence[str], timeout: float | None = None
+    ) -> AsyncIterator[Record]:
+        """Yield the records of `ids` as they come, until each has ended.
+
+        Raises TimeoutError after `timeout` seconds, LinkError, ResultError.
+        """
+        loop, clock = asyncio.get_running_loop(), self._app.clock
+        deadline_s = None if timeout is None else clock.now_s() + timeout
+        news: asyncio.Queue[Record | BlimpError] = asyncio.Queue()
+
+        def hear(found: Record | BlimpError) -> None:
+            with contextlib.suppress(RuntimeError):  # the loop is closed: nobody waits any more
+                loop.call_soon_threadsafe(news.put_nowait, found)
+
+        left, last = set(ids), dict[str, Record]()
+        beginning = asyncio.ensure_future(self.call(partial(self._begin, ids, hear)))
+        beginning.add_done_callback(lambda done: _tell_failure(done, hear))
+        try:
+            while left:
+                left_s = None if deadline_s is None else max(0.0, deadline_s - clock.now_s())
+                found = await asyncio.wait_for(news.get(), left_s)
+                if isinstance(found, BlimpError):
+                    raise found
+                if found.id in left and last.get(found.id) != found:
+                    last[found.id] = found
+                    if found.final:
+                        left.discard(found.id)
+                    yield found
+        finally:
+            beginning.cancel()
+            self._end(ids, hear)
+
+    def _begin(self, ids: Sequence[str], hear: Hear) -> None:
+        """Have the records of `ids` heard. Runs in the thread for calls. Raises LinkError."""
+        results = self._app.results
+        assert results is not None
+        left: list[str] = []
+        for id in ids:  # before anything newer can be heard, so that reports stay in their order
+            record = results.get(id)
+            if record.state is not State.PENDING:
+                hear(record)
+            if not record.final:
+                left.append(id)
+        if not left:
+            return
+        with self._lock:
+            for id in left:
+                self._hearers.setdefault(id, []).append(hear)
+            watch = self._watch
+            self._lock.notify_all()
+        if watch is None:
+            watch = results.watch(*left)
+            with self._lock:
+                self._watch = watch
+            threading.Thread(
+                target=self._serve, args=(watch,), name="queue results", daemon=True
+            ).start()
+        else:
+            watch.add(*left)
+        for id in left:  # the end may have come in between
+            record = results.get(id)
+            if record.final:
+                hear(record)
+
+    def _end(self, ids: Sequence[str], hear: Hear) -> None:
+        ended: list[str] = []
+        with self._lock:
+            for id in ids:
+                hearers = self._hearers.get(id, [])
+                if hear in hearers:
+                    hearers.remove(hear)
+                    if not hearers:
+                        del self._hearers[id]
+                        ended.append(id)
+            watch, calls = self._watch, self._calls
+        if watch is not None and calls is not None and ended:
+            calls.submit(watch.discard, *ended)
+
+    def _serve(self, watch: GrowingWatch) -> None:
+        """Pass on what `watch` finds, until it fails or is closed."""
+        failure: BlimpError = LinkError("closed while waiting for results")
+        while True:
+            with self._lock:
+                while not self._hearers and self._watch is watch:
+                    self._lock.wait()
+                if self._watch is not watch:
+                    break
+            try:
+                record = watch.next(timeout_s=LOOK_S)
+            except LinkError as error:
+                failure = error
+                break
+            except ResultError as error:  # of one record, and no word of which
+                self._tell_all(error)
+                continue
+            if record is not None:
+                with self._lock:
+                    hearers = list(self._hearers.get(record.id, ()))
+                for hear in hearers:
+                    hear(record)
+        with self._lock:
+            if self._watch is watch:
+                self._watch = None
+        watch.close()
+        self._tell_all(failure)
+
+    def _tell_all(self, failure: BlimpError) -> None:
+        with self._lock:
+            hearers = {hear for some in self._hearers.values() for hear in some}
+        for hear in hearers:
+            hear(failure)
+
+    def close(self) -> None:
+        """End the threads; coroutines that wait for results get a LinkError."""
+        with self._lock:
+            watch, self._watch = self._watch, None
+            calls, self._calls = self._calls, None
+            self._lock.notify_all()
+        if watch is not None:
+            watch.close()
+        if calls is not None:
+            calls.shutdown(wait=False, cancel_futures=True)
+
+
+def _tell_failure(done: asyncio.Future[None], hear: Hear) -> None:
+    if not done.cancelled() and isinstance(error := done.exception(), BlimpError):
+        hear(error)
