@@ -172,3 +172,21 @@ def sources() -> Iterator[Path]:
     yield from sorted(ROOT.glob("docs/*.md"))
     yield from sorted(ROOT.glob("docs/decisions/[0-9]*.md"))
     yield from (ROOT / name for name in ("README.md", "CONTRIBUTING.md", "CHANGELOG.md"))
+
+
+def test_each_constant_of_the_control_says_what_it_is() -> None:
+    """In a comment: with its source, or without one if it was chosen."""
+    bare: list[str] = []
+    for path in sorted((ROOT / "blimp" / "control").rglob("*.py")):
+        lines = path.read_text("utf-8").splitlines()
+        for node in ast.parse("\n".join(lines)).body:
+            if not isinstance(node, ast.Assign | ast.AnnAssign) or node.value is None:
+                continue
+            target = node.targets[0] if isinstance(node, ast.Assign) else node.target
+            is_constant = isinstance(target, ast.Name) and target.id.isupper()
+            numbers = [n for n in ast.walk(node.value) if isinstance(n, ast.Constant)]
+            has_number = any(type(one.value) in (int, float) for one in numbers)
+            said = lines[node.lineno - 2 : node.end_lineno]
+            if is_constant and has_number and "#" not in " ".join(said):
+                bare.append(f"{path.relative_to(ROOT)}:{node.lineno}")
+    assert bare == []

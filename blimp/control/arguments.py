@@ -17,11 +17,11 @@ from blimp.geofence import Geofence, Rally, Zone
 from blimp.parameters import with_parameter
 from blimp.types import Mode
 
-MIN_ALTITUDE_M = 0.5
+MIN_ALTITUDE_M = 0.5  # lower, a gust sets a hovering ship down
 MIN_SPEED_MPS = 0.05  # slower, a leg has no end
-MAX_SECONDS = 60.0
-MAX_ACTUATOR_SECONDS = 30.0
-MAX_NAME_LETTERS = 40
+MAX_SECONDS = 60.0  # of one velocity: a forgotten one ends
+MAX_ACTUATOR_SECONDS = 30.0  # of one push on an output by hand
+MAX_NAME_LETTERS = 40  # of a trajectory
 
 
 class Arguments(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

@@ -17,8 +17,8 @@ from blimp.rotation import euler
 from blimp.types import SensorStatus, VehicleState
 
 _LEVEL_RAD = 0.26  # 15 degrees
-_STILL_RADPS = 0.3
-_STALL_S = 2.0
+_STILL_RADPS = 0.3  # a ship in a person's arms turns by less
+_STALL_S = 2.0  # after a cycle that came late
 _OVERFULL = 1.05  # of full cells: those of LiHV are full at 4.35 V, and the monitor is 1 % off
 _POSITION = ("tag", "gps")
 

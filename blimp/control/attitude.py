@@ -21,7 +21,7 @@ from blimp.control.rest import RestBias
 from blimp.rotation import euler, from_euler, integrate, rotate_back, yaw_of
 from blimp.types import LEVEL, ZERO3, ImuSample, QuantityHealth, Quaternion, Vec3, Vote
 
-_DOWN = (0.0, 0.0, 1.0)
+_DOWN = (0.0, 0.0, 1.0)  # along forward, right, down
 
 _GAIN_REST = 2.0  # 1/s: on the pad the plumb line is right
 _GAIN_NO_GYRO = 0.6  # 1/s: of an axis without a gyro
@@ -31,9 +31,9 @@ _RATE_LIMIT_RADPS = 40.0  # past the 2000 deg/s full scale: not a gyro's value
 _ACCEL_GATE_MPS2 = 2.0  # this far from g the plumb line says nothing
 _APART_COS = 0.8  # nor when it is so far from the filter's
 _ACCELERATES_RAD = 0.05  # no ship accelerates by more of g: past it the accelerometer is off
-_STALE_S = 0.3
-_SIGMA_RAD = 0.02
-_DOUBT_SIGMA_RAD = 0.1
+_STALE_S = 0.3  # longer than any gap of an IMU that works
+_SIGMA_RAD = 0.02  # what is published with a healthy IMU
+_DOUBT_SIGMA_RAD = 0.1  # while its gyro or its accelerometer is not believed
 
 
 class AttitudeFilter:

@@ -4,9 +4,9 @@ from math import exp, isfinite
 
 from blimp.types import PowerSample
 
-_SMOOTH_S = 3.0
-_STALE_S = 5.0
-_BACK_S = 0.5
+_SMOOTH_S = 3.0  # averages what motors pull the voltage down by
+_STALE_S = 5.0  # several readings of a monitor at 1 Hz
+_BACK_S = 0.5  # the clock may step back by less without notice
 
 
 class BatteryFilter:

@@ -12,7 +12,7 @@ from blimp.ability import drag_speed
 from blimp.airframe import Airframe
 from blimp.control.constants import AIR_DENSITY_KGM3, GRAVITY_MPS2
 
-_MARGIN = 1.5
+_MARGIN = 1.5  # times what follows from the file, whose drag and thrust may be wrong
 _SURE = 0.001  # of the displaced mass
 FELT = 0.006  # the same: how well seconds of climbing, gusts and turns weigh a ship
 _GUST_MPS = 0.5  # the drag of a gust accelerates a ship that stands still

@@ -37,7 +37,7 @@ from blimp.geofence import Geofence
 from blimp.parameters import with_parameter
 from blimp.types import Command, Mode, Outcome, OutcomeState, SensorStatus, VehicleState
 
-_PROGRESS_S = 0.2
+_PROGRESS_S = 0.2  # between two reports of one command
 _SERVO_S = 10.0  # an angle without a time is kept this long
 _REFERENCE_M = 1.0  # a leg starts where the last one ended if the ship is this near
 

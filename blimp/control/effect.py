@@ -53,18 +53,18 @@ _BOUND = 0.9  # of the ship's speed: the wind's estimate is bounded there, and s
 
 # Noise of speed and yaw rate, to begin with and at the least; in flight it is measured.
 _SPEED_NOISE_MPS = 0.01
-_RATE_NOISE_RADPS = 0.005
-_LEAST_NOISE = 0.3
-_NOISE_S = 10.0
+_RATE_NOISE_RADPS = 0.005  # of the rates between two windows, at first
+_LEAST_NOISE = 0.3  # of that noise, however quiet a flight is
+_NOISE_S = 10.0  # time constant in which a flight's own noise is learnt
 
 _LIGHT = 0.02  # of the displaced mass: see `float_mps`
-_STILL_MPS = 0.06
-_STILL_RADPS = 0.02
-_TILTS = 13
-_AXES = range(4)
+_STILL_MPS = 0.06  # slower and straighter than this, drag explains nothing
+_STILL_RADPS = 0.02  # see above
+_TILTS = 13  # angles at which a servo may have stuck
+_AXES = range(4)  # surge, sway, heave, yaw
 
 Column = tuple[float, float, float, float]  # surge, sway and heave, N, and yaw, N m
-_NOTHING: Column = (0.0, 0.0, 0.0, 0.0)
+_NOTHING: Column = (0.0, 0.0, 0.0, 0.0)  # of surge, sway, heave, yaw
 
 
 class Fault(msgspec.Struct, frozen=True, kw_only=True):

@@ -32,20 +32,20 @@ from blimp.types import (
     Wrench,
 )
 
-_RANGE_M = (0.15, 8.0)
+_RANGE_M = (0.15, 8.0)  # TF-Luna's data sheet: 0.2 to 8 m, and a little nearer
 _MAX_TILT_COS = 0.87  # past 30 degrees the beam meets a wall
 _REFERENCE_SAMPLES = 20  # barometer samples that make the pad's pressure
 _BLIND_S = 0.05  # without an IMU sample: five cycles at 100 Hz
-_MAX_BLIND_S = 0.2
-_HEALTH_S = 0.1
+_MAX_BLIND_S = 0.2  # beyond it no movement is made up
+_HEALTH_S = 0.1  # between two judgements of the sensors
 _BACK_S = 0.5  # the clock may step back by less without notice
 _TURNED_RAD = 1.0  # what the ship may have turned by until its gyro was found out
 _UNWATCHED_RADPS = 0.15  # what a ship that nobody flies may turn by
 _LOST_GYRO_RAD = 0.08  # per sqrt(s): what the heading loses without a gyro
 # Of the difference, at each pose of motion capture: 2 s at 40 Hz, and half a minute for the bias.
 _POSE_TURN = 0.012
-_POSE_BIAS = 2e-5
-_POSE_RAD = 0.02
+_POSE_BIAS = 2e-5  # see above
+_POSE_RAD = 0.02  # of a heading by motion capture
 _POSED_S = 0.3  # after the last pose the ranger is heard again
 _STILL = Wrench()
 

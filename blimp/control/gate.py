@@ -1,6 +1,6 @@
 """The gate in front of a filter's measurement."""
 
-_SPEAKS_S = 0.3
+_SPEAKS_S = 0.3  # several samples of a source at 10 Hz
 
 
 class Gate:

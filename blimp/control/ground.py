@@ -1,10 +1,10 @@
 """Whether the ship is on the ground, by height and climb."""
 
-AIRBORNE_M = 0.35
-_GROUND_M = 0.15
-_GROUND_CLIMB_MPS = 0.15
-_GROUND_S = 0.5
-_AIRBORNE_S = 0.1
+AIRBORNE_M = 0.35  # higher than feet give way
+_GROUND_M = 0.15  # lower than this it stands on its feet
+_GROUND_CLIMB_MPS = 0.15  # if it neither sinks nor rises by more
+_GROUND_S = 0.5  # for so long
+_AIRBORNE_S = 0.1  # longer than a spike
 
 
 class GroundDetector:

@@ -26,20 +26,20 @@ from blimp.control.horizontal import HorizontalFilter
 from blimp.rotation import rotate, wrap_pi, yaw_of
 from blimp.types import QuantityHealth, Vec3, Vote, Wrench
 
-STEP_S = 0.2
+STEP_S = 0.2  # between two steps of the filter: the heading is seen in seconds, not in cycles
 STEER_RAD = 0.6  # a heading less sure than this is no use for steering
-_DOUBT_RAD = 0.35
+_DOUBT_RAD = 0.35  # above it the heading counts as doubtful
 _START_RAD = 0.03  # laid down nose north by hand
-_START_WIND_MPS = 0.3
+_START_WIND_MPS = 0.3  # of the wind before anything is known
 _FLOOR_MPS = 0.15  # drag is flat below this airspeed
-_POSITION_M = 0.05
-_GATE_M = 1.0
-_LOST_S = 3.0
-_LARGEST_RAD = pi / 2.0
-_BIAS_RADPS = 3e-4
+_POSITION_M = 0.05  # least noise of a position
+_GATE_M = 1.0  # an innovation that is refused however wide the filter is
+_LOST_S = 3.0  # without a position it begins again
+_LARGEST_RAD = pi / 2.0  # nothing is known of a heading beyond
+_BIAS_RADPS = 3e-4  # what rest leaves of a gyro's bias
 _FIELD_SHARE = 0.25  # a level field that has changed by more is iron
 _FIELD_T = 2e-6  # a smaller one has no bearing
-_MAGNET_GATE_RAD = 0.5
+_MAGNET_GATE_RAD = 0.5  # a turn of the field that is refused
 _STRETCH = 25.0  # how fast surprise widens what is believed of the gyro's bias
 N, E, VN, VE, WN, WE, PSI, B = range(8)
 

@@ -24,22 +24,23 @@ from blimp.control.gate import Gate
 from blimp.control.votes import WINDOW_TICKS, Source, Votes
 from blimp.types import QuantityHealth, Vote
 
-_REST_SIGMA_M = 0.03
+_REST_SIGMA_M = 0.03  # of height and climb of a ship that lies still
 # No average takes it out: a ranger's offset, within 2 cm (datasheets of TF-Luna and VL53L1X).
 _LEVEL_M = 0.012
-_PERSISTENT_S = 3.0
-_STALE_S = 2.0
-_NEAR_GROUND_S = 10.0
-_NEAR_GROUND_M = 0.4
+_PERSISTENT_S = 3.0  # a source refused for so long has moved, not erred
+_STALE_S = 2.0  # without a source the height is not known
+_NEAR_GROUND_S = 10.0  # longer near the ground, where a ranger is blind
+_NEAR_GROUND_M = 0.4  # see above
 _BLIND_ACCEL_MPS2 = 0.3  # what a ship may accelerate by unseen, per sqrt(s)
-_FADE_S = 2.0
-_RESTING_S = 0.2
+_FADE_S = 2.0  # in which an unseen climb is forgotten
+_RESTING_S = 0.2  # since the gyro last saw a ship at rest
 _REFUSED_S = 0.7  # sources that agree with each other and not with the filter are right
-_LIFTED_M = 0.4
+_LIFTED_M = 0.4  # by which a source must have changed to be believed that the ship was lifted
 _STANDS_M = 0.1  # what the last measurement of a ship on the ground may be wrong by
 _RESTING_M = 0.2  # what a ranger may show at rest
-_CLIMB_MPS = 10.0
+_CLIMB_MPS = 10.0  # of a ship whose airframe names no limit
 _CLIMB_DOUBT_MPS = 0.25  # a source's own rate against the filter's
+# How far each may differ from the others over the window of a vote.
 _SOURCES = {
     "ranger": Source(tolerance=0.15, group="down"),
     "sonar": Source(tolerance=0.15, group="down"),
@@ -47,7 +48,7 @@ _SOURCES = {
     "tag": Source(tolerance=0.35),
     "gps": Source(tolerance=1.6),
 }
-_MODEL_TOLERANCE_M = 0.35
+_MODEL_TOLERANCE_M = 0.35  # of thrust and weight as a witness, over the window of a vote
 _HEIGHT, _HEIGHT_AND_OFFSET, _CLIMB = range(3)  # what a measurement sees
 
 

@@ -33,19 +33,19 @@ MAX_LATENCY_S = 0.5  # of a sample that says its own
 _BLIND_ACCEL_MPS2 = 0.2  # what a ship may accelerate by unseen, per sqrt(s)
 _LEVEL_MPS2 = 0.1  # tilt and bias together, levelled on the pad
 _BIAS_MPS2 = 0.05  # MPU-6050 datasheet, 6.2, once trimmed
-_SHOCK_MPS2 = 0.06
-_SHOCK_DRIFT_MPS2 = 0.02
-_GROW_S = 0.1
+_SHOCK_MPS2 = 0.06  # what a knock adds to velocity, per sqrt(s)
+_SHOCK_DRIFT_MPS2 = 0.02  # and to the accelerometer's bias
+_GROW_S = 0.1  # step in which the covariance grows
 _SURPRISE_SHARE = 0.05  # of each position
 _SURPRISING = 8.0  # at most: one reflection is no reason to doubt the accelerometer
 _OPENING = 3  # innovations twice as large as they should be: noise 64 times as large
-_PERSISTENT_S = 1.5
-_STALE_S = 2.5
-_TAG_LOST_S = 1.0
-_SIGMA_RANGE_M = (0.005, 20.0)
+_PERSISTENT_S = 1.5  # a source refused for so long has moved, not erred
+_STALE_S = 2.5  # without a source the position is not known
+_TAG_LOST_S = 1.0  # then GPS may take over
+_SIGMA_RANGE_M = (0.005, 20.0)  # that a sample may claim of itself
 _MOUNTED_M = 0.005  # where a tag sits on the hull is measured with a ruler
-_SPEED_MPS = 5.0
-_GPS_SPEED_GATE_MPS = 3.0
+_SPEED_MPS = 5.0  # of a ship whose airframe names no limit
+_GPS_SPEED_GATE_MPS = 3.0  # a Doppler farther off is refused
 _TICK_S = 0.5  # a window of 6 s: GPS wanders
 # A fix wanders by a metre in the window, the Doppler does not: it is the better witness.
 _SOURCES = {
@@ -53,8 +53,8 @@ _SOURCES = {
     "gps": Source(tolerance=0.5),
     "gps-fix": Source(tolerance=1.6, group="gps"),
 }
-_DOPPLER_GAP_S = 1.0
-_MODEL_TOLERANCE_M = 0.8
+_DOPPLER_GAP_S = 1.0  # across a longer gap its way is not added up
+_MODEL_TOLERANCE_M = 0.8  # of thrust and wind as a witness, over the window of a vote
 
 
 class _Mark:

@@ -39,17 +39,17 @@ from blimp.types import (
 
 _STALL_S = 0.25  # the watchdog has put the outputs safe by then
 _LATE_S = 1.0  # nobody knows what the ship has done meanwhile: it needs an arm
-_MAX_DT_S = 0.1
-_PUBLISH_HZ = 20.0
+_MAX_DT_S = 0.1  # a filter's longest step: of a cycle that came late
+_PUBLISH_HZ = 20.0  # of snapshots: a screen shows no more
 _RECORD_HZ = 10.0  # a successor reads it once; nothing in it changes faster
 _PUSHED = 0.3  # of the vertical force: less may be a gust's
-_ASKED = 0.5
-_RISING_MPS = 0.1
+_ASKED = 0.5  # of the vertical force
+_RISING_MPS = 0.1  # a ship that rises against its commands
 _UNHEEDED_S = 4.0  # asked to sink, it does not: from then on height goes before all else
-_UNHEEDED = 0.25
-_ASKED_MPS = 0.1
-_HEIGHT_FIRST_S = 10.0
-_ASSERT_SAFE_HZ = 4.0
+_UNHEEDED = 0.25  # of the sink rate that was asked for
+_ASKED_MPS = 0.1  # less is not asked in earnest
+_HEIGHT_FIRST_S = 10.0  # how long height goes before all else
+_ASSERT_SAFE_HZ = 4.0  # how often safe outputs are written again
 
 
 class Sensors(Protocol):

@@ -6,7 +6,7 @@ import msgspec
 
 from blimp.types import Outcome
 
-CAPACITY = 512
+CAPACITY = 512  # commands that are known if they come again
 
 
 class Seen(msgspec.Struct, frozen=True, kw_only=True):

@@ -19,23 +19,23 @@ from blimp.types import ActuatorCommand, Wrench
 
 Column = tuple[float, float, float, float, float, float]  # force and torque of one newton
 
-_TILT_STEP_RAD = 0.02
-_FX, _FY, _FZ, _MX, _MY, _MZ = range(6)
+_TILT_STEP_RAD = 0.02  # finer than a hobby servo stands
+_FX, _FY, _FZ, _MX, _MY, _MZ = range(6)  # of a wrench
 # Vertical first, then yaw, surge, sway: what is cut is cut from the last.
 _PRIORITY = (_FZ, _MZ, _FX, _FY)
 _FLOWN = (_FX, _FZ, _MZ)  # without side force a ship turns its nose instead
 # Pitch is not allocated: a hull hangs below its buoyancy and rights itself, and every
 # newton of surge would otherwise be fought for its moment. Roll hardly.
 _FORCE_WEIGHT = (1.0, 0.3, 1.0)
-_ROLL_WEIGHT = 0.05
+_ROLL_WEIGHT = 0.05  # against surge, heave and yaw: roll stands by itself
 _YAW_WEIGHT = 2.0  # for the moment that one newton gives on the longest arm
 _EFFORT_WEIGHT = 5e-3  # against propellers that push each other
 _REVERSED = 4.0  # times the effort: a propeller running backwards wastes power
 _STUCK = 0.06  # of the weight of surge and sway, if the tilt cannot be changed, times the lever
 _LEVER = 0.33  # of a thrust that must point up or down, for height to be worth the way
 _LEAST = 0.03  # the same, of a ship that does not sink as asked
-_TILT_FILTER_S = 0.25
-_SCAN_STEPS = 7
+_TILT_FILTER_S = 0.25  # keeps noise out of the servo
+_SCAN_STEPS = 7  # angles that are tried, before the best is refined
 _SWING_COST = 2e-3  # N² per radian: what it must gain to be worth moving the servo
 _SWAYS = 0.5  # of a wish for side force, or surge, alone must come, for a ship that can push so
 _ASIDE = 0.1  # of the surge may push aside: less than a hull's drag from there makes good

@@ -11,7 +11,7 @@ from blimp.types import ZERO3, Vec3
 _LEASH_M = 0.5  # the ship may trail the reference by this much ...
 _LEASH_END_M = 1.5  # ... and here the reference waits for it
 _ASIDE_M = 0.35  # ... and it may be beside the line by this much
-_ASIDE_END_M = 1.2
+_ASIDE_END_M = 1.2  # ... and here the reference waits for it
 _ASIDE_LEAST = 0.25  # of the speed, straight up or down: 60 s for the 4 m that a ship climbs in 15
 
 

@@ -18,7 +18,7 @@ from blimp.types import Heartbeat
 
 STALE_S = 3.0  # a heartbeat that waited for longer between the worker and here proves nothing
 SILENT_S = 3.0  # the failsafe's first stage
-MAX_SESSIONS = 16
+MAX_SESSIONS = 16  # of pilots and their programs at one ship
 REMEMBERED = 64  # sessions whose heartbeats cannot be played back
 
 

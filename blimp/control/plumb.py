@@ -11,14 +11,14 @@ from math import hypot
 from blimp.types import Vec3
 
 _PLUMB_S = 2.0  # averages the swing
-_RATE_S = 5.0
-_GATE_RAD = 0.07
-_LASTS_S = 0.5
-_BACK_RAD = 0.04
-_TURNS_RADPS = 0.05
-_BACK_RADPS = 0.04
-_BACK_S = 4.0
-_SETTLING_S = 8.0
+_RATE_S = 5.0  # averages the rates
+_GATE_RAD = 0.07  # accelerometer and gyro apart by more: one is wrong
+_LASTS_S = 0.5  # for so long
+_BACK_RAD = 0.04  # together again within
+_TURNS_RADPS = 0.05  # a mean rate that is one: a hull does not roll on and on
+_BACK_RADPS = 0.04  # and no more than this of one that is believed again
+_BACK_S = 4.0  # for so long
+_SETTLING_S = 8.0  # after which the level has been found again
 
 
 class PlumbCheck:

@@ -15,10 +15,10 @@ from blimp.types import FlightRecord, RangeSample, SensorReadings
 
 RESTART_S = 5.0  # a later start is an ordinary one: a person may hold the ship by then
 DECIDE_S = 3.0  # how long the sensors may take to start and to agree
-AGREE_S = 0.3
-_HIGH_M = 0.5
+AGREE_S = 0.3  # for which the sensors must say the same
+_HIGH_M = 0.5  # two heights above it: the ship flies
 _LOW_M = 0.35  # what the estimator calls airborne
-_FRESH_S = 0.5
+_FRESH_S = 0.5  # an older sample counts for nothing
 _ACCURATE_M = 0.3  # a tag that is less sure of itself does not count
 
 

@@ -11,23 +11,23 @@ heading is not known until somebody holds the ship still.
 
 from blimp.types import ZERO3, ImuSample, Vec3
 
-_WINDOW_S = 0.5
+_WINDOW_S = 0.5  # of which mean and spread are taken
 _GYRO_SPREAD_RADPS = 0.02  # four times the noise's own: MPU-6050 datasheet, 6.1
 _ROCKING_RADPS = 0.06  # spread of roll and pitch on the feet
-_ACCEL_SPREAD_MPS2 = 0.6
+_ACCEL_SPREAD_MPS2 = 0.6  # of a ship that nobody moves; motors stand still
 _WINDOWS = 4  # still for this many windows in a row: the bias is settled
-_AGREE_RADPS = 0.0015
+_AGREE_RADPS = 0.0015  # two windows of a still gyro differ by less
 _HELD_WINDOWS, _HELD_AGREE_RADPS = 8, 0.0005  # once wind has turned it: it may turn evenly for 3 s
 _TRIM = 0.05  # of what a later window says
 _SETTLED_AGREE_RADPS = 0.006  # from the settled bias: what warming up may do
 _LIMIT_RADPS = 0.4  # MPU-6050 datasheet, 6.1: zero-rate output within 20 deg/s
-_SETTLED_SIGMA_RADPS = 3e-4
+_SETTLED_SIGMA_RADPS = 3e-4  # what is left of the bias then
 _LEFT_SIGMA_RADPS = 1e-3  # flight has moved it on from what rest had shown
-_ROUGH_S = 12.0
+_ROUGH_S = 12.0  # in which wind turns a ship to and fro on its pad
 _ROUGH_TURN_RAD = 0.15  # what a ship on its pad may turn by in that time, one sigma
 _TURN_SHARE = 0.4  # of a turn, what is seen beside its mean rate: 0.4 to 0.9 in wind, simulated
 _MAX_SUMS = 240  # half of them are kept when there are as many
-UNKNOWN_RADPS = 0.1
+UNKNOWN_RADPS = 0.1  # of a bias of which nothing is known
 
 
 class RestBias:

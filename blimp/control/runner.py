@@ -9,7 +9,7 @@ from blimp.clock import Clock
 from blimp.control.loop import FlightLoop
 from blimp.types import LoopStatus
 
-_COLLECT_EVERY_S = 30.0
+_COLLECT_EVERY_S = 30.0  # garbage, disarmed: a collection takes longer than a cycle
 
 
 def run(

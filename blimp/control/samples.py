@@ -33,7 +33,7 @@ ROLE_BY_CHIP = {
 ROLES = frozenset(("imu", "baro", "ranger", "sonar", "tag", "gps", "power", "flow"))
 
 _AHEAD_S = 0.1  # a sample of a later time has no time
-_OLD_S = 1.0
+_OLD_S = 1.0  # an older sample is of no use to any filter
 _FASTEST = 2.2  # times its own rate: what comes faster would count too much
 
 

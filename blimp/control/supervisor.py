@@ -16,9 +16,9 @@ from blimp.control.pilot import IDLE, Pilot
 from blimp.geofence import Geofence
 from blimp.types import ActuatorCommand, Setpoint, VehicleState
 
-_MESSAGES = 8
-_MESSAGE_LETTERS = 200
-_DESCENDED_S = 3.0
+_MESSAGES = 8  # that a snapshot has room for
+_MESSAGE_LETTERS = 200  # see above
+_DESCENDED_S = 3.0  # on the ground for so long: a descent has ended
 _LIFT_S = 20.0  # a ship that can lift has by then
 _LIFTS = (Loiter, ReturnToPad)
 # What already does at least as much as the action asks.

@@ -8,9 +8,9 @@ import msgspec
 from blimp.airframe import Airframe, Limits
 from blimp.types import Vec3
 
-MIN_ALTITUDE_M = 0.3
+MIN_ALTITUDE_M = 0.3  # lower, its feet may touch the ground
 MAX_POINTS = 4000  # that wait to be flown, all chunks together
-MAX_CHUNK = 64
+MAX_CHUNK = 64  # points of one command
 MAX_STEP_S = 5.0  # between two points: a lost chunk is a longer gap
 _SLACK = 1.1  # of a limit of speed: the mean over a step, of rounded numbers
 

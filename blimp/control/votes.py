@@ -19,9 +19,9 @@ import msgspec
 
 Value = TypeVar("Value", float, complex)
 
-TICK_S = 0.25
-WINDOW_TICKS = 12
-_MODEL_WEIGHT = 0.5
+TICK_S = 0.25  # between two looks at all sources
+WINDOW_TICKS = 12  # 3 s: longer than noise, shorter than a flight into the ground
+_MODEL_WEIGHT = 0.5  # of the ship's own model against a sensor's one vote
 _MOVED_SHARE = 1.2  # of its tolerance a source must have moved, with the others, to come back
 
 

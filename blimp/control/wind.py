@@ -13,8 +13,8 @@ from math import hypot
 
 from blimp.airframe import Aero
 
-_SETTLE_S = 6.0
-_PULL_PER_S = 0.8
+_SETTLE_S = 6.0  # time constant of the estimate
+_PULL_PER_S = 0.8  # of the model's velocity to the measured one
 _FLOOR_MPS = 0.15  # drag is so flat below this airspeed that its slope tells nothing
 _KEPT_S = 6  # until a broken output is found out, it looks like wind
 _TURNING_RADPS = 0.25  # turning makes side forces of its own: no update from here on

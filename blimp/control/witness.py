@@ -13,9 +13,9 @@ from blimp.control.pressure import baro_height_m
 from blimp.control.samples import role
 from blimp.types import BaroSample, SensorReadings, VehicleState
 
-_FRESH_S = 1.0
+_FRESH_S = 1.0  # an older sample counts for nothing
 _BLIND_S = 30.0  # a ranger that last saw the ground this near says nothing more below
-_BLIND_M = 0.4
+_BLIND_M = 0.4  # see above
 # Above these heights a family says "not down". Air pressure wanders by a metre in a quarter of an
 # hour; a tag's height is its weakest axis.
 _HIGH_M = {"range": 0.6, "baro": 1.5, "tag": 1.0}

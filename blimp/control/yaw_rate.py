@@ -14,16 +14,16 @@ from math import isfinite
 
 from blimp.airframe import Airframe
 
-_DRAWN_PER_S = 0.5
-_APART_RADPS = 0.25
-_LASTS_S = 2.0
+_DRAWN_PER_S = 0.5  # of the model's rate to the measured one
+_APART_RADPS = 0.25  # gyro and model apart by more: the gyro is wrong
+_LASTS_S = 2.0  # for so long, of one that shows the same number
 _ALIVE_S = 8.0  # a broken output has been named by then
-_TURNS_RADPS = 0.1
-_STUCK_S = 1.0
-_BACK_RADPS = 0.1
-_BACK_S = 6.0
-_MOVED_RADPS = 0.15
-_SMOOTH_S = 1.0
+_TURNS_RADPS = 0.1  # a rate that is one
+_STUCK_S = 1.0  # with the same number: it is stuck
+_BACK_RADPS = 0.1  # together again within
+_BACK_S = 6.0  # for so long
+_MOVED_RADPS = 0.15  # and has moved by so much
+_SMOOTH_S = 1.0  # averages noise
 
 
 class YawRateCheck:

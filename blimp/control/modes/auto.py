@@ -14,7 +14,7 @@ START_M = 2.0  # the ship may be so far from the first point
 _LEASH_M = START_M  # so far from the trajectory it goes on as fast ...
 _LEASH_END_M = 2.0 * START_M  # ... and here its time stands still
 _TURN_RAD = 0.5 * pi  # the same for its nose, which turns the other way beyond half a turn
-_TURN_END_RAD = 0.8 * pi
+_TURN_END_RAD = 0.8 * pi  # a nose so far off waits for no more
 _BEHIND_S = 2.0  # is worth a word
 
 

@@ -12,8 +12,8 @@ from blimp.control.constants import GRAVITY_MPS2
 from blimp.control.modes.mode import Ship
 from blimp.types import Mode, Setpoint, VehicleState
 
-_MARGIN = 2.0
-_MARGIN_S = 10.0
+_MARGIN = 2.0  # times what height and sink rate ask for
+_MARGIN_S = 10.0  # and this beside it
 _PUSHED_MPS = 0.4  # what pushes it on gives no more, should it be in the air: 0.5 m/s is a hard one
 
 

@@ -12,7 +12,7 @@ from blimp.control.modes.nose import Nose
 from blimp.rotation import yaw_of
 from blimp.types import Mode, Setpoint, VehicleState
 
-_STOPPED_MPS = 0.1
+_STOPPED_MPS = 0.1  # less is a hover in gusts
 _OFF_M, _OFF_S = 0.25, 3.0  # so far from its place for so long: it is driven off
 _BRAKE_S = 8.0  # give up braking to a stop: gusts keep a ship moving
 

@@ -8,10 +8,10 @@ from typing import Any
 from blimp.control.modes.mode import Ship
 from blimp.types import Mode, Setpoint, VehicleState
 
-_DOWN_S = 8.0
-_DOWN_M = 0.3
-_STILL_MPS = 0.1
-_RISING_MPS = 0.05
+_DOWN_S = 8.0  # low and still for so long: it has landed
+_DOWN_M = 0.3  # see above
+_STILL_MPS = 0.1  # see above
+_RISING_MPS = 0.05  # a light ship rises faster
 _RISING_S = 25.0  # what drag leaves of the worst climb is less by then
 
 

@@ -19,23 +19,23 @@ from blimp.types import Mode, Setpoint, VehicleState
 
 UNWEIGHED = "not weighed, and its feet would hold a light ship"
 
-_SINK = 1.2
+_SINK = 1.2  # times the descent rate: pushed down
 _WEIGH_S = 10.0  # level flight shows the heaviness in less
 _WEIGH_M = 0.45  # and no nearer to the ground
-_TRIAL_S = 8.0
+_TRIAL_S = 8.0  # motors stand still for so long, to see whether it rises
 _SURE_TRIAL_S = 3.0  # of a ship that weighed itself heavy
-_RISEN_M = 0.2
-_LIFTED_M = 0.1
-_RISING_MPS = 0.1
+_RISEN_M = 0.2  # more than a height's noise
+_LIFTED_M = 0.1  # with a climb, less will do
+_RISING_MPS = 0.1  # see above
 _LIFTS_S = 0.3  # longer than the noise of a barometer in the estimate
-_CLEAR_M = 0.4
+_CLEAR_M = 0.4  # higher it stands on nothing
 _DOUBT_S = 8.0  # pushed down for so long without sinking while a sensor says "not down"
 _FLARE_PER_S = 0.4  # descent no faster than this times the height left
-_TOUCH_HEIGHT_M = 0.25
+_TOUCH_HEIGHT_M = 0.25  # it may stand on the ground, by its height
 _BLIND_HEIGHT_M = 1.5  # a barometer alone may be this wrong about the ground
-_STILL_MPS = 0.05
-_TOUCH_S = 0.7
-_BLIND_S = 4.0
+_STILL_MPS = 0.05  # and by its climb
+_TOUCH_S = 0.7  # for so long
+_BLIND_S = 4.0  # for longer, where only a barometer knows the height
 _PRESS = 0.3  # of its thrust, beside what its lift takes: half a battery lasts an hour of it
 _WANDER_MPS = 0.002  # twice what air pressure may: a metre in a quarter of an hour
 _LIFTED = 1.25  # times its lift, though it drives over the ground with that

@@ -11,13 +11,13 @@ from blimp.control.path import Leg
 from blimp.rotation import wrap_pi, yaw_of
 from blimp.types import Mode, Setpoint, Vec3, VehicleState
 
-ARRIVED_M = 0.4
-_ARRIVED_MPS = 0.2
-_SETTLED_S = 0.5
+ARRIVED_M = 0.4  # of the place: a tag's noise, several times
+_ARRIVED_MPS = 0.2  # and no faster
+_SETTLED_S = 0.5  # for so long
 _TURN_LEG_M = 2.0  # shorter legs are flown with the nose where it is
-_TURNED_RAD = 0.5
+_TURNED_RAD = 0.5  # so near its course the ship goes
 _ARRIVING = 0.97  # of the leg: from here on the nose may leave the course
-_TURN_LIMIT_S = 15.0
+_TURN_LIMIT_S = 15.0  # or after so long: wind may keep it off
 _HEADED_RAD = 0.15  # of the heading that was asked for
 _HEADING_S = 20.0  # a ship that the wind turns is not waited for longer
 
