@@ -26,11 +26,12 @@ if TYPE_CHECKING:
     from blimp.queue.resources import ResourcePool
     from blimp.queue.results.handle import AsyncResult, GroupResult
     from blimp.queue.task import Task
+    from blimp.queue.timetable import cron, every
     from blimp.queue.worker.worker import Worker
 
 __all__ = [
     "AsyncResult", "GroupResult", "ResourcePool", "Signature", "State", "Task", "TaskApp",
-    "TaskContext", "Worker", "chain", "chord", "group", "signature",
+    "TaskContext", "Worker", "chain", "chord", "cron", "every", "group", "signature",
 ]  # fmt: skip
 
 _HOMES = {
@@ -41,6 +42,7 @@ _HOMES = {
     "results.handle": ("AsyncResult", "GroupResult"),
     "canvas.signature": ("Signature", "signature", "chain", "group", "chord"),
     "protocol.record": ("State",),
+    "timetable": ("every", "cron"),
     "resources": ("ResourcePool",),
 }
 

@@ -15,7 +15,7 @@ from blimp.closing import Closing
 from blimp.distribution import needing
 from blimp.errors import ConfigError, LinkError, ResultError, UnknownTask
 from blimp.queue.brokers import broker_for
-from blimp.queue.extensions import FOLLOW_UPS, SENT_EVENTS, Hooks, Middleware, load
+from blimp.queue.extensions import FOLLOW_UPS, SCHEDULES, SENT_EVENTS, Hooks, Middleware, load
 from blimp.queue.log import stderr_logger
 from blimp.queue.options import TaskKeywords, UnboundKeywords, options_of, remote_control_mode
 from blimp.queue.protocol.embed import MAP, STARMAP
@@ -202,6 +202,11 @@ class TaskApp(Hooks, Closing):
         return self.capabilities.atomic_completion and self.shares_server
 
     @property
+    def keeps_stamps(self) -> bool:
+        """Whether its broker puts a repeated publish once."""
+        return self.capabilities.on_redis and self.capabilities.atomic_completion
+
+    @property
     def broker_link(self) -> RedisServer:
         """The Redis server that keeps more than messages: ages, marks, pools, revocations.
 
@@ -292,6 +297,8 @@ class TaskApp(Hooks, Closing):
                 raise ConfigError(f"app {self.name!r}: two tasks are named {task.name!r}")
             if options.requires is not None:
                 self.pools.require(options.requires)
+            if options.schedule is not None and SCHEDULES not in self.extensions:
+                self.extensions.append(SCHEDULES)
             self.tasks[task.name] = task
             return task
 
@@ -335,6 +342,18 @@ class TaskApp(Hooks, Closing):
             task is not None and task.options.ignore_result
         )
         return AsyncResult(id, app=self, ignored=ignored)
+
+    def send_stamped(
+        self,
+        name: str,
+        args: Sequence[Any],
+        kwargs: dict[str, Any],
+        *,
+        stamp: Any,
+        **options: Unpack[SendOptions],
+    ) -> None:
+        """Send a task with a stamp of the caller's own; see `Publisher.publish`."""
+        send(self, name, args, kwargs, options, stamp=stamp)
 
     async def asend_task(
         self,

@@ -37,6 +37,7 @@ WORKER_EXTENSIONS = (
     "blimp.queue.control.extension:ControlExtension",
     "blimp.queue.events.worker_events:WorkerEvents",
 )
+SCHEDULES = "blimp.queue.scheduler:Schedules"  # of an app with a task that has one
 FOLLOW_UPS = "blimp.queue.canvas.chords:CanvasFollowUps"  # loaded by the first canvas
 SENT_EVENTS = "blimp.queue.events.event_sender:SentEvents"  # of `send_sent_event`
 

@@ -11,6 +11,7 @@ import msgspec
 from blimp.errors import ConfigError
 from blimp.queue.protocol.message import NORMAL, check_limits, check_priority
 from blimp.queue.retry import Backoff
+from blimp.queue.timetable import Schedule
 
 RATE_UNIT_S = {"s": 1.0, "m": 60.0, "h": 3600.0}
 LEAST_PER_S, MOST_PER_S = 1e-7, 1e6
@@ -47,6 +48,7 @@ class TaskOptions(msgspec.Struct, frozen=True, kw_only=True):
         of times a second. Messages that wait for that delay no others.
     coalesce: of the waiting messages with one key only the newest runs. True: one key for
         the task; or a text that its arguments fill in, such as "{name}".
+    schedule: `every(…)` or `cron(…)` of blimp.queue: workers send it at each tick.
     """
 
     acks_late: bool = True
@@ -72,6 +74,7 @@ class TaskOptions(msgspec.Struct, frozen=True, kw_only=True):
     rate_limit: str | float | None = None
     coalesce: bool | str = False
     requires: str | None = None
+    schedule: Schedule | None = None
 
     @property
     def begins_once(self) -> bool:
@@ -113,6 +116,7 @@ class UnboundKeywords(TypedDict, total=False):
     rate_limit: str | float | None
     coalesce: bool | str
     requires: str | None
+    schedule: Schedule | None
 
 
 class TaskKeywords(UnboundKeywords, total=False):
@@ -146,6 +150,10 @@ def options_of(keywords: TaskKeywords) -> TaskOptions:
     plain["autoretry_for"] = tuple(keywords.get("autoretry_for", ()))
     check_priority(keywords.get("priority", NORMAL))
     per_second(keywords.get("rate_limit"))
+    if not isinstance(keywords.get("schedule"), Schedule | None):
+        raise ConfigError(
+            f"schedule {keywords['schedule']!r:.80}: must be every(…) or cron(…) of blimp.queue"
+        )
     check_limits(soft_s=keywords.get("soft_time_limit"), hard_s=keywords.get("time_limit"))
     return TaskOptions(**plain, backoff=backoff)  # type: ignore[arg-type]
 

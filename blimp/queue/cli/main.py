@@ -79,9 +79,9 @@ def make_parser(words: Sequence[str]) -> argparse.ArgumentParser:
     if words and words[0] == "worker":
         return parser  # without the other commands' modules: a worker would keep their memory
 
-    from blimp.queue.cli import queues, remote, results, trace
+    from blimp.queue.cli import queues, remote, results, schedules, trace
 
-    for kind in (queues, remote, trace, results):
+    for kind in (queues, remote, trace, results, schedules):
         kind.add_commands(commands)
     return parser
 

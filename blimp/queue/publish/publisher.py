@@ -85,14 +85,18 @@ class Publisher:
         """Have a connection ready, so that the first message need not wait for one."""
         self._retry(lambda: self._sender().connect())
 
-    def publish(self, message: TaskMessage, *, policy: RetryPolicy | None = None) -> None:
+    def publish(
+        self, message: TaskMessage, *, policy: RetryPolicy | None = None, stamp: Any = None
+    ) -> None:
         """Queue `message`. Raises LinkError if no broker answers.
+
+        stamp: one of the caller's own: what has an older one of its key is not put.
 
         Raises MessageError if JSON cannot hold it, or it is longer than the limit.
         """
         headers, body = write_message(message, signer=self.signer, limit_bytes=self._limit_bytes)
         sender = self._sender()
-        stamp = sender.stamp()
+        stamp = stamp or sender.stamp()
 
         def send() -> None:
             try:
@@ -211,8 +215,12 @@ def send(
     args: Sequence[Any],
     kwargs: dict[str, Any] | None,
     options: SendOptions,
+    *,
+    stamp: Any = None,
 ) -> str:
     """Send one task; return its id. Raises LinkError, MessageError, ConfigError.
+
+    stamp: see `Publisher.publish`.
 
     Missing options default to those of the task, if it is registered here.
     """
@@ -227,10 +235,10 @@ def send(
     )
     message = _message(app, name, args, kwargs or {}, options, now_s=now_s)
     if app.tracer is None:
-        message = _publish(app, message, policy)
+        message = _publish(app, message, policy, stamp)
     else:
         with app.tracer.sending(message) as traced:
-            message = _publish(app, traced, policy)
+            message = _publish(app, traced, policy, stamp)
     if app.on_sent is not None:
         app.on_sent(message, at_s=at_s)
     return message.id
@@ -286,9 +294,9 @@ def _message(
     )
 
 
-def _publish(app: SendingApp, message: TaskMessage, policy: RetryPolicy) -> TaskMessage:
+def _publish(app: SendingApp, message: TaskMessage, policy: RetryPolicy, stamp: Any) -> TaskMessage:
     if message.coalesce is None:
-        app.publisher.publish(message, policy=policy)
+        app.publisher.publish(message, policy=policy, stamp=stamp)
         return message
     coalescing = Coalescing(link=app.broker_link)
     number = policy.call(
@@ -297,7 +305,7 @@ def _publish(app: SendingApp, message: TaskMessage, policy: RetryPolicy) -> Task
         chance=app.chance,
     )
     message = msgspec.structs.replace(message, coalesce_number=number)
-    app.publisher.publish(message, policy=policy)
+    app.publisher.publish(message, policy=policy, stamp=stamp)
     coalescing.remember(message)
     return message
 

@@ -77,6 +77,10 @@ class Keys:
         """There if the delivery `tag`, acknowledged before it ran, is completed."""
         return f"{self._prefix}:ended:{tag}"
 
+    def paused(self, app: str) -> str:
+        """Set: the tasks of an app whose schedules are paused."""
+        return f"{self._prefix}:paused:{app}"
+
     def sender(self, name: str) -> str:
         """Hash: the numbers of what one sender published lately."""
         return f"{self._prefix}:sender:{name}"

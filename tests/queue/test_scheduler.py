@@ -1,0 +1,142 @@
+"""Tasks that workers send by themselves: once at each tick, whatever becomes of a worker."""
+
+from collections import defaultdict
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import redis
+
+from blimp.errors import ConfigError
+from blimp.queue import TaskApp, Worker, every
+from blimp.queue.cli.main import main
+from blimp.queue.scheduler import Schedules, Timetable
+from blimp.queue.timetable import Missed
+from tests.queue.conftest import Silence, WorkerProcess, wait_until, working
+from tests.queue.server_view import Look
+
+KILLS = 4
+
+
+def noted(server: redis.Redis) -> dict[int, set[str]]:
+    """Return the ids of the messages that were run, by the tick after theirs."""
+    found: dict[int, set[str]] = {}
+    lines: list[bytes] = server.lrange("noted", 0, -1)  # type: ignore[assignment]
+    for line in lines:
+        id, expires_s = line.decode().split()
+        found.setdefault(int(expires_s), set()).add(id)
+    return found
+
+
+def test_each_tick_is_sent_once_while_workers_are_killed(
+    url: str, server: redis.Redis, start_worker: Callable[..., WorkerProcess]
+) -> None:
+    """A task that its worker did not survive runs again: its message is the same one."""
+    app = "tests.queue.scheduled_app:app"
+    workers = [start_worker(url, app=app, name=name) for name in "ab"]
+    for number in range(KILLS):
+        before = len(noted(server))
+        wait_until(lambda before=before: len(noted(server)) > before, "no tick comes")
+        workers[number % 2].kill()
+        workers[number % 2] = start_worker(url, app=app, name="ab"[number % 2])
+    before = len(noted(server))
+    wait_until(lambda: len(noted(server)) > before + 1, "no tick comes")
+    found = noted(server)
+    assert {len(ids) for ids in found.values()} == {1}
+    assert sorted(found) == list(range(min(found), max(found) + 1))
+
+
+@pytest.mark.parametrize(("missed", "sent"), [("latest", 1), ("skip", 0)])
+def test_of_missed_ticks_the_newest_is_sent_once_or_none(
+    app: TaskApp, look: Look, server: redis.Redis, missed: Missed, sent: int
+) -> None:
+    now_s = app.broker_clock.now_s()
+    # Its newest tick is over a minute old, and the next one more than a minute off.
+    apart_s = next(s for s in range(1000, 2000) if 100.0 < now_s % s < s - 100.0)
+    schedule = every(apart_s, args=(3,), missed=missed)
+    runs: list[int] = []
+    app.task(name="seldom", schedule=schedule)(runs.append)
+    table, newest_s = Timetable(app), schedule.last_s(now_s)
+    server.set(table._key("seldom"), round(1e3 * (newest_s - 5.0 * apart_s)))
+    for _ in range(2):  # the second worker finds it sent
+        with working(app) as worker:
+            wait_until(lambda w=worker: sent_s(w)["seldom"] >= newest_s, "the tick is not seen")
+            wait_until(lambda: look.waiting() == 0, "it is not run")
+    assert runs == [3] * sent
+    assert table.last_s("seldom") == newest_s - (0.0 if sent else 5.0 * apart_s)
+
+
+def sent_s(worker: Worker) -> dict[str, float]:
+    """Return up to which tick a worker has sent each task."""
+    (found,) = (one for one in worker.extensions if isinstance(one, Schedules))
+    return defaultdict(float, found._sent_s)
+
+
+def test_a_tick_or_an_older_one_is_put_no_second_time(app: TaskApp, look: Look) -> None:
+    """As several workers do, and one whose clock has gone back."""
+    task = app.task(name="often", schedule=every("5m"))(lambda: None)
+    table, now_s = Timetable(app), app.broker_clock.now_s()
+    schedule = task.options.schedule
+    assert schedule is not None
+    for tick_s in (600.0, 600.0, 300.0, 900.0, 600.0):
+        table.send(task, schedule, tick_s=tick_s, now_s=now_s)
+    assert look.waiting() == 2
+
+
+def test_it_is_listed_paused_resumed_and_run_from_the_command_line(
+    app: TaskApp, look: Look, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    app.task(name="hourly", schedule=every("1h"))(lambda: None)
+    app.task(name="plain")(lambda: None)
+    monkeypatch.setattr("blimp.queue.cli.main.load_app", lambda _: app)
+
+    def run(*words: str) -> str:
+        assert main(["schedules", *words, "-A", "here:app"]) == 0
+        return capsys.readouterr().out
+
+    assert run("list").startswith("hourly  every 3600 s  last -  next 20")
+    assert run("pause", "hourly") == "hourly is paused\n"
+    assert run("list").endswith("  paused\n")
+    with working(app) as worker:
+        table = Timetable(worker.app)
+        wait_until(lambda: table.last_s("hourly"), "the worker does not begin")
+    assert run("resume", "hourly") == "hourly is sent from its next tick on\n"
+    assert "  next 20" in run("list")
+    assert run("run", "hourly").startswith("hourly is sent as ")
+    assert look.waiting() == 1
+    assert main(["schedules", "run", "plain", "-A", "here:app"]) == 2
+    assert "no schedule of task 'plain'; there are: hourly" in capsys.readouterr().err
+
+
+def test_a_paused_schedule_is_not_sent_and_begins_with_its_next_tick(
+    app: TaskApp, look: Look
+) -> None:
+    seconds = every(1.0)
+    app.task(name="often", schedule=seconds)(lambda: None)
+    table = Timetable(app)
+    table.pause("often")
+    with working(app) as worker:
+        wait_until(lambda: "often" in sent_s(worker), "the worker does not begin")
+        first_s = sent_s(worker)["often"]
+        wait_until(lambda: sent_s(worker)["often"] > first_s + 1.0, "no tick passes")
+        assert (table.last_s("often") or 0.0) <= first_s
+        table.resume("often")
+        resumed_s = table.last_s("often")
+        assert resumed_s is not None
+        wait_until(lambda: (table.last_s("often") or 0.0) > resumed_s, "no tick is sent")
+
+
+def test_a_broker_that_keeps_no_stamps_is_refused() -> None:
+    with TaskApp("a", broker="memory://") as app:
+        app.task(name="often", schedule=every("5m"))(lambda: None)
+        with pytest.raises(ConfigError, match="schedules need a Redis or Valkey broker"):
+            Worker(app=app, name="w", log=Silence()).run()
+
+
+def test_a_workers_modules_are_no_more_where_no_task_has_a_schedule(app: TaskApp) -> None:
+    app.task(name="plain")(lambda: None)
+    assert not any("scheduler" in str(one) for one in app.extensions)
+    first: Any = app.task(name="often", schedule=every("5m"))(lambda: None)
+    app.task(name="seldom", schedule=every("5h"))(lambda: None)
+    assert sum("scheduler" in str(one) for one in app.extensions) == 1
+    assert first.options.schedule == every("5m")
