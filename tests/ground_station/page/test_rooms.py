@@ -152,6 +152,8 @@ def test_the_fleet_says_who_has_control_and_takes_and_gives_it_back(served: Serv
     assert fleet()["pilot"] is None
 
 
+# Playwright runs an event loop in this thread, and the test sends by plain calls.
+@pytest.mark.filterwarnings("ignore:.* waits for the server:RuntimeWarning")
 def test_rooms_are_used_in_a_browser_and_a_strangers_markup_is_text(
     served: Served, chromium: Browser
 ) -> None:
