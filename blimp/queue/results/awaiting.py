@@ -16,7 +16,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from blimp.closing import Closing
-from blimp.errors import BlimpError, LinkError, ResultError
+from blimp.errors import LinkError, ResultError
 from blimp.queue.protocol.record import Record, State
 from blimp.queue.redis.client import reset_after_fork
 
@@ -25,7 +25,6 @@ if TYPE_CHECKING:
     from blimp.queue.results.backend import GrowingWatch, ResultBackend
 
 T = TypeVar("T")
-Hear = Callable[["Record | BlimpError"], None]
 
 LOOK_S = 60.0  # a watch returns that often although nothing came
 
@@ -46,6 +45,19 @@ class ResultApp(Protocol):
     def revoke(self) -> Callable[..., Any]: ...
 
 
+class _Wait:
+    """One coroutine that waits. Its loop hears of it from any thread, also after its end."""
+
+    def __init__(self) -> None:
+        self.news: asyncio.Queue[Record | BaseException] = asyncio.Queue()
+        self.is_over = False
+        self._loop = asyncio.get_running_loop()
+
+    def hear(self, found: Record | BaseException) -> None:
+        with contextlib.suppress(RuntimeError):  # the loop is closed: nobody waits any more
+            self._loop.call_soon_threadsafe(self.news.put_nowait, found)
+
+
 class Awaiting(Closing):
     """The threads of one app; they start on first use, and again after `close` or a fork."""
 
@@ -57,7 +69,7 @@ class Awaiting(Closing):
     def after_fork(self) -> None:
         self._lock = threading.Condition()
         self._calls: ThreadPoolExecutor | None = None
-        self._hearers: dict[str, list[Hear]] = {}
+        self._waits: dict[str, list[_Wait]] = {}
         self._watch: GrowingWatch | None = None
 
     async def call(self, function: Callable[[], T]) -> T:
@@ -79,22 +91,17 @@ class Awaiting(Closing):
 
         Raises TimeoutError after `timeout` seconds, LinkError, ResultError.
         """
-        loop, clock = asyncio.get_running_loop(), self._app.clock
+        clock = self._app.clock
         deadline_s = None if timeout is None else clock.now_s() + timeout
-        news: asyncio.Queue[Record | BlimpError] = asyncio.Queue()
-
-        def hear(found: Record | BlimpError) -> None:
-            with contextlib.suppress(RuntimeError):  # the loop is closed: nobody waits any more
-                loop.call_soon_threadsafe(news.put_nowait, found)
-
+        wait = _Wait()
         left, last = set(ids), dict[str, Record]()
-        beginning = asyncio.ensure_future(self.call(partial(self._begin, ids, hear)))
-        beginning.add_done_callback(lambda done: _tell_failure(done, hear))
+        beginning = asyncio.ensure_future(self.call(partial(self._begin, ids, wait)))
+        beginning.add_done_callback(lambda done: _tell_failure(done, wait))
         try:
             while left:
                 left_s = None if deadline_s is None else max(0.0, deadline_s - clock.now_s())
-                found = await asyncio.wait_for(news.get(), left_s)
-                if isinstance(found, BlimpError):
+                found = await asyncio.wait_for(wait.news.get(), left_s)
+                if isinstance(found, BaseException):
                     raise found
                 if found.id in left and last.get(found.id) != found:
                     last[found.id] = found
@@ -103,24 +110,26 @@ class Awaiting(Closing):
                     yield found
         finally:
             beginning.cancel()
-            self._end(ids, hear)
+            self._end(ids, wait)
 
-    def _begin(self, ids: Sequence[str], hear: Hear) -> None:
-        """Have the records of `ids` heard. Runs in the thread for calls. Raises LinkError."""
+    def _begin(self, ids: Sequence[str], wait: _Wait) -> None:
+        """Have `wait` hear of `ids`; in the thread for calls. Raises LinkError, ResultError."""
         results = self._app.results
         assert results is not None
         left: list[str] = []
         for id in ids:  # before anything newer can be heard, so that reports stay in their order
             record = results.get(id)
             if record.state is not State.PENDING:
-                hear(record)
+                wait.hear(record)
             if not record.final:
                 left.append(id)
         if not left:
             return
         with self._lock:
+            if wait.is_over:  # cancelled meanwhile
+                return
             for id in left:
-                self._hearers.setdefault(id, []).append(hear)
+                self._waits.setdefault(id, []).append(wait)
             watch = self._watch
             self._lock.notify_all()
         if watch is None:
@@ -135,68 +144,73 @@ class Awaiting(Closing):
         for id in left:  # the end may have come in between
             record = results.get(id)
             if record.final:
-                hear(record)
+                wait.hear(record)
 
-    def _end(self, ids: Sequence[str], hear: Hear) -> None:
+    def _end(self, ids: Sequence[str], wait: _Wait) -> None:
         ended: list[str] = []
         with self._lock:
+            wait.is_over = True
             for id in ids:
-                hearers = self._hearers.get(id, [])
-                if hear in hearers:
-                    hearers.remove(hear)
-                    if not hearers:
-                        del self._hearers[id]
+                waits = self._waits.get(id, [])
+                if wait in waits:
+                    waits.remove(wait)
+                    if not waits:
+                        del self._waits[id]
                         ended.append(id)
             watch, calls = self._watch, self._calls
         if watch is not None and calls is not None and ended:
             calls.submit(watch.discard, *ended)
 
     def _serve(self, watch: GrowingWatch) -> None:
-        """Pass on what `watch` finds, until it fails or is closed."""
-        failure: BlimpError = LinkError("closed while waiting for results")
+        """Pass on what `watch` finds, until it fails or another takes its place."""
         while True:
             with self._lock:
-                while not self._hearers and self._watch is watch:
+                while not self._waits and self._watch is watch:
                     self._lock.wait()
                 if self._watch is not watch:
-                    break
+                    return
             try:
                 record = watch.next(timeout_s=LOOK_S)
-            except LinkError as error:
-                failure = error
-                break
             except ResultError as error:  # of one record, and no word of which
-                self._tell_all(error)
+                self._tell(self._all_waits(), error)
                 continue
+            except LinkError as error:
+                with self._lock:
+                    if self._watch is not watch:
+                        return  # closed
+                    self._watch = None
+                    waits = self._all_waits()
+                watch.close()
+                self._tell(waits, error)
+                return
             if record is not None:
                 with self._lock:
-                    hearers = list(self._hearers.get(record.id, ()))
-                for hear in hearers:
-                    hear(record)
-        with self._lock:
-            if self._watch is watch:
-                self._watch = None
-        watch.close()
-        self._tell_all(failure)
+                    waits = set(self._waits.get(record.id, ()))
+                self._tell(waits, record)
 
-    def _tell_all(self, failure: BlimpError) -> None:
+    def _all_waits(self) -> set[_Wait]:
         with self._lock:
-            hearers = {hear for some in self._hearers.values() for hear in some}
-        for hear in hearers:
-            hear(failure)
+            return {wait for some in self._waits.values() for wait in some}
+
+    @staticmethod
+    def _tell(waits: set[_Wait], found: Record | BaseException) -> None:
+        for wait in waits:
+            wait.hear(found)
 
     def close(self) -> None:
         """End the threads; coroutines that wait for results get a LinkError."""
         with self._lock:
             watch, self._watch = self._watch, None
             calls, self._calls = self._calls, None
+            waits = self._all_waits()
             self._lock.notify_all()
         if watch is not None:
             watch.close()
+        self._tell(waits, LinkError("closed while waiting for results"))
         if calls is not None:
             calls.shutdown(wait=False, cancel_futures=True)
 
 
-def _tell_failure(done: asyncio.Future[None], hear: Hear) -> None:
-    if not done.cancelled() and isinstance(error := done.exception(), BlimpError):
-        hear(error)
+def _tell_failure(done: asyncio.Future[None], wait: _Wait) -> None:
+    if not done.cancelled() and (error := done.exception()) is not None:
+        wait.hear(error)

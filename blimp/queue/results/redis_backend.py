@@ -288,6 +288,8 @@ class PublishedWatch(GrowingWatch):
     def add(self, *ids: str) -> None:
         keys = {result_key(id): id for id in ids}
         with self._subscribing, self._server.link(self._url):
+            if self._closed:
+                raise LinkError("closed while waiting for results")
             self._ids |= keys
             self._pubsub.subscribe(*keys)
 
@@ -321,6 +323,7 @@ class PublishedWatch(GrowingWatch):
             return None
 
     def close(self) -> None:
-        if not self._closed:
-            self._closed = True
-            self._pubsub.close()
+        with self._subscribing:
+            if not self._closed:
+                self._closed = True
+                self._pubsub.close()

@@ -142,9 +142,36 @@ def test_a_wait_ends_by_its_timeout_and_by_being_cancelled(app: TaskApp) -> None
         waiting.cancel()
         with pytest.raises(asyncio.CancelledError):
             await waiting
-        assert app.awaiting._hearers == {}
+        assert app.awaiting._waits == {}
         app.results.store(Record(id=handle.id, state=State.SUCCESS, result=7))  # type: ignore[union-attr]
         assert await handle.aget() == 7
+
+    run(main())
+
+
+def test_a_wait_that_is_cancelled_while_it_begins_leaves_nothing(
+    app: TaskApp, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked, go = threading.Event(), threading.Event()
+    get = app.results.get  # type: ignore[union-attr]
+
+    def slow(id: str) -> Record:
+        asked.set()
+        assert go.wait(DEADLINE_S)
+        return get(id)
+
+    monkeypatch.setattr(app.results, "get", slow)
+
+    async def main() -> None:
+        waiting = asyncio.create_task(app.result("a").aget())
+        while not asked.is_set():
+            await asyncio.sleep(0.001)
+        waiting.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await waiting
+        go.set()
+        await app.awaiting.call(lambda: None)  # after what has begun
+        assert app.awaiting._waits == {}
 
     run(main())
 
