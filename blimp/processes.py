@@ -83,6 +83,15 @@ class Child:
             with contextlib.suppress(ProcessLookupError):
                 signal.pidfd_send_signal(self.pidfd, number)
 
+    def kill_all(self) -> None:
+        """Kill it and all that it has started in its session; nothing once it was waited for.
+
+        Until then the kernel gives its number to no other group.
+        """
+        if self._process.returncode is None:
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(self.pid, signal.SIGKILL)
+
     def end(self, *, within_s: float) -> None:
         """Ask it to end, wait, kill it when it does not. Idempotent."""
         self.send(signal.SIGTERM)

@@ -270,3 +270,11 @@ async def deprecated_in_loop() -> None:
 @app.task(name="deprecated.process", cpu_bound=True)
 def deprecated_in_process() -> None:
     call_deprecated()
+
+
+@app.task(name="cpu.starts", bind=True, cpu_bound=True, max_retries=0)
+def starts(context: TaskContext) -> None:
+    """Start a process, say which and by whom, and wait for its end, which does not come."""
+    started = subprocess.Popen(["sleep", "300"])
+    context.progress(0.5, started=started.pid, child=os.getpid())
+    started.wait()

@@ -45,6 +45,7 @@ if TYPE_CHECKING:
     from blimp.queue.redis.clock import BrokerClock
 
 T = TypeVar("T")
+LATEST_S = 253_370_764_800.0  # 9999-01-01: a message has its times in ISO 8601, of four digits
 
 
 class Publisher:
@@ -409,6 +410,9 @@ def _read_options(options: Mapping[str, Any], now_s: float | None) -> dict[str, 
         except (TypeError, ValueError, OverflowError):
             reason = f"option {name!r} is {value!r:.80}, must be an ISO 8601 time"
             raise MessageError(reason) from None
+    for field, name in (("eta_s", "eta or countdown"), ("expires_s", "expires")):
+        if found.get(field) is not None and found[field] >= LATEST_S:
+            raise MessageError(f"option {name!r}: must be before the year 9999")
     return found
 
 

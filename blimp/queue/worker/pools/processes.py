@@ -139,7 +139,10 @@ class ChildProcess:
         """Send it a signal; if `job` is given, only while it runs that one."""
         with self._lock:
             if self._is_open and job in (None, self._job):
-                self._process.send(number)
+                if number == signal.SIGKILL:
+                    self._process.kill_all()
+                else:
+                    self._process.send(number)
 
     def tell_stopping(self) -> None:
         """Inform it, if it is ready, that the worker is about to stop."""
@@ -151,7 +154,7 @@ class ChildProcess:
         """Kill it while it starts or runs a job; one that waits for work ends by itself."""
         with self._lock:
             if self._is_open and self._job is not None:
-                self._process.send(signal.SIGKILL)
+                self._process.kill_all()
 
     def end(self) -> None:
         """End it and wait until it has ended. Idempotent."""
@@ -186,6 +189,7 @@ class ChildProcess:
 
     def _last_words(self) -> str:
         self._wait_ended()
+        self._process.kill_all()  # what it has started, while its number is its own
         status = self._process.exit_status()
         how = "closed its channel"
         if status is not None:

@@ -1,6 +1,7 @@
 """Tasks in processes of their own, in a real worker on a real broker."""
 
 import contextlib
+import os
 import signal
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -314,3 +315,26 @@ def test_a_revoked_task_is_ended_with_its_child(
     assert labour.send_task("cpu.pid").get(DEADLINE_S)
     assert worker.terminate() == 0
     assert look.left_behind() == []
+
+
+@pytest.mark.parametrize("how", ["time_limit", "revoke", "killed"])
+def test_what_a_task_has_started_is_killed_with_its_process(
+    labour: TaskApp, worker: WorkerProcess, how: str
+) -> None:
+    assert labour.results is not None
+    limit = {"time_limit": 2.0} if how == "time_limit" else {}
+    with labour.results.watch("the-id") as watch:
+        handle = labour.send_task("cpu.starts", task_id="the-id", **limit)  # type: ignore[arg-type]
+        record = watch.next(timeout_s=DEADLINE_S)
+        while record is not None and record.state is not State.PROGRESS:
+            record = watch.next(timeout_s=DEADLINE_S)
+    assert record is not None
+    started = record.result["started"]
+    assert lives(started)
+    if how == "revoke":
+        handle.revoke(terminate=True)
+    elif how == "killed":
+        os.kill(record.result["child"], signal.SIGKILL)
+    wait_until(lambda: not lives(started), "what it has started goes on")
+    labour.revoke("the-id", terminate=True)  # one whose process was killed is tried again
+    assert worker.terminate() == 0
