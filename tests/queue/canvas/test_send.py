@@ -21,7 +21,7 @@ class Recorder:
         monkeypatch.setattr(app.publisher, "publish", self.publish)
         monkeypatch.setattr(app, "on_sent", self.announce)
 
-    def publish(self, message: TaskMessage, *, policy: Any = None) -> None:
+    def publish(self, message: TaskMessage, *, policy: Any = None, stamp: Any = None) -> None:
         self.published.append(message)
         self.policies.append(policy)
 
