@@ -2,7 +2,7 @@
 
 Each number in `blimp/control` that a module gives a name to is moved by 30 % either way, alone, and
 a few healthy flights of `benchmarks.campaign` are flown that were good with it as it is: drawn
-ships, weight, drag, thrust, and wind to two thirds of what the ship can hold. Listed is what made a
+ships, weight, drag, thrust, and wind to what the ship can hold. Listed is what made a
 flight bad or raised an error. A constant that is not listed may be moved so far, as far as these
 flights show. Tables and what a module computes when it is loaded are not moved.
 
@@ -26,7 +26,6 @@ import blimp.control
 from benchmarks import campaign
 from benchmarks.campaign import Draw
 
-WIND_SHARE = 2.0 / 3.0  # above it a healthy flight may be bad as it is: decision 39
 STANDARD = ("GRAVITY_MPS2", "AIR_DENSITY_KGM3")  # nature's, not ours to move
 
 
@@ -85,10 +84,10 @@ def flown(case: tuple[Constant, float], *, draws: Sequence[Draw]) -> tuple[Const
 def draw_good(flights: int, *, seed: int, jobs: int) -> list[Draw]:
     """Draw flights that are good with all constants as they are."""
     ships = campaign.choose_ships(seed=seed)
-    draws = []
-    for number in range(2 * flights):
-        draw = campaign.draw_healthy(number, seed=seed, ships=ships, watch_s=0.0)
-        draws.append(msgspec.structs.replace(draw, wind_mps=WIND_SHARE * draw.wind_mps))
+    draws = [
+        campaign.draw_healthy(number, seed=seed, ships=ships, watch_s=0.0)
+        for number in range(2 * flights)
+    ]
     with Pool(jobs) as pool:
         found = pool.map(campaign.fly_healthy, draws)
     return [one.draw for one in found if not one.bad][:flights]

@@ -14,6 +14,9 @@ from blimp.airframe import SEA_LEVEL_DENSITY_KG_M3, Airframe, Battery, Thruster
 from blimp.reading import ready
 
 GUST_SHARE = 0.4  # two sigma of Dryden's side gust at 10 m height, over the mean wind
+# Of force and torque, what may carry the wind: the rest steers, brakes and climbs. Measured: nearly
+# all healthy flights of drawn ships that went wrong had more wind than this leaves (decision 39).
+_HOLDS_SHARE = 0.45
 RESERVE = 0.2  # of what a mission takes, for wind and a second try
 _CONTROL_SHARE = 0.12  # of the motors' full current, on average
 _GRAVITY_MPS2 = 9.80665
@@ -96,17 +99,18 @@ def current_a(airframe: Airframe, *, speed_mps: float) -> float:
 def max_wind_mps(airframe: Airframe, *, forward_n: float, side_n: float, yaw_nm: float) -> float:
     """Return the mean wind that it can hold, nose into it, gusts of two sigma included.
 
-    Forward thrust carries the drag of mean and gust; side thrust, where there is one, that of a
-    side gust; and the yaw thrust the Munk moment of both, in which the fins are not counted.
+    Of its force and torque a share may carry the wind. Forward thrust carries the drag of mean and
+    gust; side thrust, where there is one, that of a side gust; and the yaw thrust the Munk moment
+    of both, in which the fins are not counted.
     """
     gust = 1.0 + GUST_SHARE
-    limits_mps = [terminal_mps(airframe, 0, forward_n) / gust]
+    limits_mps = [terminal_mps(airframe, 0, _HOLDS_SHARE * forward_n) / gust]
     if side_n > 0.0:
-        limits_mps.append(terminal_mps(airframe, 1, side_n) / GUST_SHARE)
+        limits_mps.append(terminal_mps(airframe, 1, _HOLDS_SHARE * side_n) / GUST_SHARE)
     added = airframe.aero.added_mass_kg
     munk_kg = abs(added[1] - added[0]) * gust * GUST_SHARE
     if munk_kg > 0.0:
-        limits_mps.append(sqrt(yaw_nm / munk_kg))
+        limits_mps.append(sqrt(_HOLDS_SHARE * yaw_nm / munk_kg))
     return min(limits_mps)
 
 

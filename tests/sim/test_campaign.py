@@ -85,9 +85,9 @@ def test_a_blimp2b_that_is_one_percent_heavy_lifts(thrust_scale: float) -> None:
 
 @pytest.mark.flight
 def test_a_ship_without_side_force_flies_in_a_wind_near_what_it_can_hold() -> None:
-    """With its nose in the wind all of its surge may be needed."""
+    """With its nose in the wind all of its surge may be needed: here in more than it should."""
     draw = Draw(airframe="hobby", seed=1002, wind_mps=0.75, watch_s=1.0)
-    assert wind_limit_mps(load_ship("hobby")) > 0.8
+    assert wind_limit_mps(load_ship("hobby")) < draw.wind_mps
     flown = fly_healthy(draw)
     assert (flown.bad, flown.accused) == ((), ())
 
