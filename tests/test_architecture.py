@@ -186,7 +186,8 @@ def test_each_constant_of_the_control_says_what_it_is() -> None:
             is_constant = isinstance(target, ast.Name) and target.id.isupper()
             numbers = [n for n in ast.walk(node.value) if isinstance(n, ast.Constant)]
             has_number = any(type(one.value) in (int, float) for one in numbers)
-            said = lines[node.lineno - 2 : node.end_lineno]
-            if is_constant and has_number and "#" not in " ".join(said):
+            own = lines[node.lineno - 1 : node.end_lineno]
+            above = lines[node.lineno - 2].startswith("#")
+            if is_constant and has_number and not above and "#" not in " ".join(own):
                 bare.append(f"{path.relative_to(ROOT)}:{node.lineno}")
     assert bare == []

@@ -28,7 +28,7 @@ def ticks(schedule: Schedule, from_s: float, count: int) -> list[str]:
 @pytest.mark.parametrize(
     ("interval", "seconds"),
     [("5m", 300.0), ("30s", 30.0), ("1.5 h", 5400.0), ("1d", 86400.0), (2, 2.0)],
-)  # fmt: skip
+)
 def test_an_interval_has_its_ticks_at_its_multiples(interval: str | float, seconds: float) -> None:
     schedule = every(interval)
     assert schedule.seconds == seconds

@@ -16,6 +16,7 @@ from blimp.service.demo_page import demo_page
 from tests.ground_station.page.client import Served
 from tests.ground_station.page.test_browser import WITHIN_MS, errors_of
 from tests.queue.conftest import wait_until
+from tests.stopwatch import Stopwatch
 
 
 @pytest.fixture
@@ -145,8 +146,10 @@ def test_the_stop_passes_six_requests_that_wait(served: Served, context: Browser
     served.page._ships.command = hold  # type: ignore[method-assign]
     try:
         page.evaluate("() => { for (let i = 0; i < 9; i += 1) page.command('hold'); }")
+        watch = Stopwatch()
         page.get_by_test_id("estop").click()
         expect(page.locator("#stop-answer")).to_contain_text("confirms", timeout=30_000)
+        assert watch.undisturbed_s() < 5.0
     finally:
         held.set()
         served.page._ships.command = command  # type: ignore[method-assign]
