@@ -202,11 +202,6 @@ class TaskApp(Hooks, Closing):
         return self.capabilities.atomic_completion and self.shares_server
 
     @property
-    def keeps_stamps(self) -> bool:
-        """Whether its broker puts a repeated publish once."""
-        return self.capabilities.on_redis and self.capabilities.atomic_completion
-
-    @property
     def broker_link(self) -> RedisServer:
         """The Redis server that keeps more than messages: ages, marks, pools, revocations.
 
@@ -343,18 +338,6 @@ class TaskApp(Hooks, Closing):
         )
         return AsyncResult(id, app=self, ignored=ignored)
 
-    def send_stamped(
-        self,
-        name: str,
-        args: Sequence[Any],
-        kwargs: dict[str, Any],
-        *,
-        stamp: Any,
-        **options: Unpack[SendOptions],
-    ) -> None:
-        """Send a task with a stamp of the caller's own; see `Publisher.publish`."""
-        send(self, name, args, kwargs, options, stamp=stamp)
-
     async def asend_task(
         self,
         name: str,
@@ -381,18 +364,6 @@ class TaskApp(Hooks, Closing):
 
         warn_of_waiting(self, "delay() or apply_async()", "adelay() or aapply_async()")
         return send(self, signature, args, kwargs, **options)
-
-    async def asend_canvas(
-        self,
-        signature: dict[str, Any],
-        args: Sequence[Any] = (),
-        kwargs: dict[str, Any] | None = None,
-        **options: Any,
-    ) -> AsyncResult:
-        """Do what `send_canvas` does, from a coroutine."""
-        return await self.awaiting.call(
-            partial(self.send_canvas, signature, args, kwargs, **options)
-        )
 
     def result(self, id: str) -> AsyncResult:
         """Return a handle on task `id`, from any sender."""

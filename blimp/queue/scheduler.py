@@ -17,6 +17,7 @@ import msgspec
 from blimp.errors import BlimpError, ConfigError
 from blimp.queue.brokers.streams.envelope import Stamp
 from blimp.queue.extensions import Extension
+from blimp.queue.publish.publisher import send
 from blimp.queue.redis.keys import Keys
 
 if TYPE_CHECKING:
@@ -86,13 +87,9 @@ class Timetable:
         What has not begun when the next tick is due is not run: that one is.
         """
         expires = datetime.fromtimestamp(schedule.next_s(max(tick_s, now_s)), UTC)
-        self.app.send_stamped(
-            task.name,
-            schedule.args,
-            dict(schedule.kwargs),
-            stamp=Stamp(self._key(task.name), _ms(tick_s), KEEP_MS),
-            expires=expires,
-        )
+        stamp = Stamp(self._key(task.name), _ms(tick_s), KEEP_MS)
+        kwargs = dict(schedule.kwargs)
+        send(self.app, task.name, schedule.args, kwargs, {"expires": expires}, stamp=stamp)
 
     def pause(self, name: str) -> None:
         """Have no worker send it. Raises LinkError, ConfigError."""
@@ -139,7 +136,7 @@ class Schedules(Extension):
     def __init__(self, worker: Any) -> None:
         self._app: TaskApp = worker.app
         self._log = worker.log
-        if not self._app.keeps_stamps:
+        if not self._app.capabilities.keeps_stamps:
             raise ConfigError(
                 f"app {self._app.name!r}: schedules need a Redis or Valkey broker, which sends "
                 f"each tick once; transport {self._app.transport!r} does not"

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from blimp.queue.protocol.signing import Signer
     from blimp.queue.publish.publisher import SendOptions
     from blimp.queue.redis.clock import BrokerClock
+    from blimp.queue.results.awaiting import Awaiting
     from blimp.queue.results.backend import ResultBackend
     from blimp.queue.results.handle import AsyncResult
 
@@ -47,15 +48,10 @@ class AppOfTask(Protocol):
 
     def task_for(self, message: TaskMessage) -> Task: ...
 
-    def send_task(
-        self,
-        name: str,
-        args: Sequence[Any] = (),
-        kwargs: dict[str, Any] | None = None,
-        **options: Unpack[SendOptions],
-    ) -> AsyncResult: ...
+    @property
+    def awaiting(self) -> Awaiting: ...
 
-    async def asend_task(
+    def send_task(
         self,
         name: str,
         args: Sequence[Any] = (),
@@ -174,7 +170,10 @@ class Task(Generic[P, R]):
 
         Raises TypeError for arguments with which the function cannot be called, as a call does.
         """
-        self._check_call(args, kwargs or {})
+        try:
+            self.check_arguments(args, kwargs or {})
+        except MessageError as error:
+            raise TypeError(str(error)) from None
         return self.app.send_task(self.name, args, kwargs, **options)
 
     async def adelay(self, *args: P.args, **kwargs: P.kwargs) -> AsyncResult[R]:
@@ -188,14 +187,7 @@ class Task(Generic[P, R]):
         **options: Unpack[SendOptions],
     ) -> AsyncResult[R]:
         """Do what `apply_async` does, from a coroutine."""
-        self._check_call(args, kwargs or {})
-        return await self.app.asend_task(self.name, args, kwargs, **options)
-
-    def _check_call(self, args: Sequence[Any], kwargs: dict[str, Any]) -> None:
-        try:
-            self.check_arguments(args, kwargs)
-        except MessageError as error:
-            raise TypeError(str(error)) from None
+        return await self.app.awaiting.call(partial(self.apply_async, args, kwargs, **options))
 
 
 class Register(Protocol):

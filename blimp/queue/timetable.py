@@ -10,7 +10,6 @@ from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from math import floor, isfinite
 from typing import Any, Literal
-from zoneinfo import ZoneInfo
 
 import msgspec
 
@@ -80,6 +79,8 @@ class Cron(Schedule, frozen=True, kw_only=True):
         return self._next(floor(now_s), reverse=False)
 
     def _next(self, from_s: float, *, reverse: bool) -> float:
+        from zoneinfo import ZoneInfo
+
         from cronsim import CronSim, CronSimError
 
         moment = datetime.fromtimestamp(from_s, ZoneInfo(self.tz))
@@ -134,6 +135,8 @@ def cron(
 
     tz: a zone of the IANA database. Raises ConfigError for an expression or a zone that is none.
     """
+    from zoneinfo import ZoneInfo  # every program that sends loads this module
+
     with needing("schedules", "cron() needs"):
         from cronsim import CronSim, CronSimError
     try:

@@ -62,6 +62,7 @@ class Capabilities(msgspec.Struct, frozen=True, kw_only=True):
     exclusive_names: of two live workers with one name the second is refused.
     keeps_broadcasts: a broadcast reaches a worker that was not connected at the moment.
     finds_messages: it finds a task's message that waits, and marks it as revoked.
+    keeps_stamps: a publish whose stamp was put, or a later one of its key, is not put again.
     local_prefetch: a changed prefetch costs no round trip.
     longest_wait_s: how long a consumer may block if there is no other broker to look at.
     notes: further limits, in the words of a worker's start line.
@@ -79,6 +80,7 @@ class Capabilities(msgspec.Struct, frozen=True, kw_only=True):
     exclusive_names: bool = False
     keeps_broadcasts: bool = False
     finds_messages: bool = False
+    keeps_stamps: bool = False
     local_prefetch: bool = False
     longest_wait_s: float = 1.0
     notes: tuple[str, ...] = ()

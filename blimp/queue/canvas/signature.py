@@ -10,6 +10,7 @@ from __future__ import annotations
 import copy
 from collections.abc import Iterable, Sequence
 from datetime import datetime
+from functools import partial
 from typing import TYPE_CHECKING, Any, Protocol, Self, cast
 
 from blimp.errors import ConfigError, MessageError
@@ -27,6 +28,7 @@ from blimp.queue.protocol.embed import (
 from blimp.queue.protocol.embed import Signature as Plain
 
 if TYPE_CHECKING:
+    from blimp.queue.results.awaiting import Awaiting
     from blimp.queue.results.handle import AsyncResult, GroupResult
 
 
@@ -41,15 +43,10 @@ class SendingApp(Protocol):
         **options: Any,
     ) -> AsyncResult: ...
 
-    async def asend_canvas(
-        self,
-        signature: Plain,
-        args: Sequence[Any] = (),
-        kwargs: dict[str, Any] | None = None,
-        **options: Any,
-    ) -> AsyncResult: ...
-
     def get_task(self, name: str) -> Any: ...
+
+    @property
+    def awaiting(self) -> Awaiting: ...
 
 
 class Signature(dict[str, Any]):
@@ -146,7 +143,7 @@ class Signature(dict[str, Any]):
         self, args: Sequence[Any] = (), kwargs: dict[str, Any] | None = None, **options: Any
     ) -> AsyncResult:
         """Do what `apply_async` does, from a coroutine."""
-        return await self._app().asend_canvas(self, args, kwargs, **options)
+        return await self._app().awaiting.call(partial(self.apply_async, args, kwargs, **options))
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """Run a task in this thread; send a chain, group or chord."""

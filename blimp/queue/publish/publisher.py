@@ -91,8 +91,7 @@ class Publisher:
     ) -> None:
         """Queue `message`. Raises LinkError if no broker answers.
 
-        stamp: one of the caller's own: what has an older one of its key is not put.
-
+        stamp: of the caller's own, where the broker `keeps_stamps`.
         Raises MessageError if JSON cannot hold it, or it is longer than the limit.
         """
         headers, body = write_message(message, signer=self.signer, limit_bytes=self._limit_bytes)
@@ -221,9 +220,8 @@ def send(
 ) -> str:
     """Send one task; return its id. Raises LinkError, MessageError, ConfigError.
 
-    stamp: see `Publisher.publish`.
-
     Missing options default to those of the task, if it is registered here.
+    stamp: see `Publisher.publish`.
     """
     policy = app.retry_policy
     if options:

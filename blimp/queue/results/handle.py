@@ -171,22 +171,25 @@ class AsyncResult(Generic[R]):
             return cast("R", None)
         with nullcontext() if disable_sync_subtasks else _outside():
             record = self.wait(timeout, on_progress=on_progress)
-        value = value_of(record)
-        if propagate and record.state is not State.SUCCESS:
-            raise value
-        return cast("R", value)
+        return self._returned(record, propagate)
 
-    async def aget(self, timeout: float | None = None, propagate: bool = True, **options: Any) -> R:
-        """Return what `get` does, for a coroutine: other coroutines go on meanwhile.
-
-        options: `on_progress` and `disable_sync_subtasks` of `get`. Raises as `get` does.
-        """
+    async def aget(
+        self,
+        timeout: float | None = None,
+        propagate: bool = True,
+        *,
+        on_progress: OnProgress | None = None,
+        disable_sync_subtasks: bool = True,
+    ) -> R:
+        """Return what `get` does, for a coroutine: other coroutines go on meanwhile."""
         if self.ignored:
             return cast("R", None)
-        on_progress = options.pop("on_progress", None)
-        async for record in self._arecords([self.id], timeout, **options):
+        async for record in self._arecords([self.id], timeout, outside=disable_sync_subtasks):
             if on_progress is not None and record.state is State.PROGRESS:
                 on_progress(record.result)
+        return self._returned(record, propagate)
+
+    def _returned(self, record: Record, propagate: bool) -> R:
         value = value_of(record)
         if propagate and record.state is not State.SUCCESS:
             raise value
@@ -203,9 +206,10 @@ class AsyncResult(Generic[R]):
                     yield record.result
 
     async def _arecords(
-        self, ids: list[str], timeout: float | None, *, disable_sync_subtasks: bool = True
+        self, ids: list[str], timeout: float | None, *, outside: bool = True
     ) -> AsyncIterator[Record]:
-        if disable_sync_subtasks:
+        """Yield what `_records_of` does. outside: raise TaskError in a task."""
+        if outside:
             self._check_outside()
         self._backend()
         try:
@@ -312,13 +316,17 @@ class GroupResult(AsyncResult[list[Any]]):
     join = get
 
     async def aget(
-        self, timeout: float | None = None, propagate: bool = True, **options: Any
+        self,
+        timeout: float | None = None,
+        propagate: bool = True,
+        *,
+        on_progress: OnProgress | None = None,
+        disable_sync_subtasks: bool = True,
     ) -> list[Any]:
         """Return what `get` does, for a coroutine; see AsyncResult.aget."""
         found: dict[str, Record] = {}
-        on_progress = options.pop("on_progress", None)
         if ids := self._stored_ids():
-            async for record in self._arecords(ids, timeout, **options):
+            async for record in self._arecords(ids, timeout, outside=disable_sync_subtasks):
                 _note(record, found, len(ids), propagate, on_progress)
         return self._value(found)
 

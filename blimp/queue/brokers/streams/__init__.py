@@ -21,6 +21,7 @@ class StreamsBroker:
         title="streams",
         on_redis=True,
         atomic_completion=True,
+        keeps_stamps=True,
         has_dead_letters=True,
         counts_deliveries=True,
         leases=True,
