@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from blimp.errors import BlimpError, ConfigError
+from blimp.errors import BlimpError, ConfigError, LinkError
 from blimp.queue.brokers.streams.envelope import Stamp
 from blimp.queue.extensions import Extension
 from blimp.queue.publish.publisher import send
@@ -163,12 +163,9 @@ class Schedules(Extension):
             except BlimpError as error:
                 self._log.warning("schedules", reason=str(error))
                 wait_s = RETRY_S
-            except Exception:  # whatever a schedule's arguments are: the others go on
-                self._log.exception("schedules")
-                wait_s = RETRY_S
 
     def _look(self) -> float:
-        """Send what is due; return how long nothing else is."""
+        """Send what is due; return how long nothing else is. Raises LinkError."""
         now_s = self._app.broker_clock.latest_s()
         next_s = now_s + LONGEST_WAIT_S
         for task, schedule in self._timetable.tasks():
@@ -177,12 +174,23 @@ class Schedules(Extension):
                 self._sent_s[name] = self._timetable.begin(name, schedule, now_s=now_s)
             tick_s = schedule.last_s(now_s)
             if tick_s > self._sent_s[name]:
-                is_missed = schedule.missed == "skip" and now_s - tick_s > LATE_S
-                if not is_missed and not self._timetable.is_paused(name):
-                    self._timetable.send(task, schedule, tick_s=tick_s, now_s=now_s)
+                self._send(task, schedule, tick_s=tick_s, now_s=now_s)
                 self._sent_s[name] = tick_s
             next_s = min(next_s, schedule.next_s(now_s))
         return max(0.0, next_s - now_s)
+
+    def _send(self, task: Task, schedule: Schedule, *, tick_s: float, now_s: float) -> None:
+        """Send a tick unless it is missed or paused. One that no message can hold is left out."""
+        is_missed = schedule.missed == "skip" and now_s - tick_s > LATE_S
+        if is_missed or self._timetable.is_paused(task.name):
+            return
+        try:
+            self._timetable.send(task, schedule, tick_s=tick_s, now_s=now_s)
+        except LinkError:
+            raise
+        except Exception as error:
+            reason = f"{type(error).__name__}: {error}"
+            self._log.error("schedule not sent", task=task.name, reason=reason)
 
 
 def _ms(at_s: float) -> int:

@@ -140,3 +140,16 @@ def test_a_workers_modules_are_no_more_where_no_task_has_a_schedule(app: TaskApp
     app.task(name="seldom", schedule=every("5h"))(lambda: None)
     assert sum("scheduler" in str(one) for one in app.extensions) == 1
     assert first.options.schedule == every("5m")
+
+
+def test_a_schedule_that_cannot_be_sent_holds_up_no_other(app: TaskApp) -> None:
+    log = Silence()
+    app.task(name="spoilt", schedule=every(1.0, args=(object(),)))(lambda _: None)
+    app.task(name="good", schedule=every(1.0))(lambda: None)
+    table = Timetable(app)
+    with working(app, log=log):
+        wait_until(lambda: table.last_s("good"), "the worker does not begin")
+        first_s = table.last_s("good") or 0.0
+        wait_until(lambda: (table.last_s("good") or 0.0) > first_s, "the other is not sent")
+        wait_until(lambda: log.events("schedule not sent"), "it is not said")
+    assert log.events("schedule not sent")[0]["task"] == "spoilt"
