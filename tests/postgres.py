@@ -6,15 +6,12 @@ import pwd
 import shutil
 import signal
 import subprocess
-import time
-from collections.abc import Iterator
 from pathlib import Path
-from typing import Self
 
 import psycopg
 
 from blimp.errors import BlimpError
-from blimp.processes import Child
+from tests.database_server import DatabaseServer
 from tests.needs import not_run
 
 HOW = "on Debian: apt-get install postgresql (it need not be running)"
@@ -36,51 +33,37 @@ def find_postgres() -> Path:
     raise not_run(f"no PostgreSQL here; {HOW}", module=True)
 
 
-class Postgres:
-    """One cluster on a Unix socket in `directory`, which must have a short name.
+class Postgres(DatabaseServer):
+    """One cluster; see DatabaseServer.
 
-    Start it from the main thread: the kernel takes the end of the starting thread for the
-    end of the parent. Raises BlimpError with the server's last words where it does not start.
     is_durable: what is committed is on the disk, as it must be wherever power may fail.
-    A second one in a directory whose server another process started is a user of that server.
     """
 
-    def __init__(
-        self,
-        *,
-        directory: Path,
-        programs: Path,
-        is_durable: bool = True,
-        start_timeout_s: float = 240.0,
-    ) -> None:
+    name = "postgres"
+    stops_by, crashes_by = signal.SIGINT, signal.SIGQUIT
+    refusal = psycopg.OperationalError
+    drop = "DROP DATABASE {} WITH (FORCE)"
+
+    def __init__(self, *, directory: Path, programs: Path, is_durable: bool = True) -> None:
+        super().__init__(directory=directory)
         self._is_durable = is_durable
-        self._directory = directory
         self._programs = programs
-        self._start_timeout_s = start_timeout_s
-        self._child: Child | None = None
-        self._databases = 0
 
-    def __enter__(self) -> Self:
-        data = self._directory / "data"
-        if not data.exists():
-            self._directory.chmod(0o755)
-            if os.getuid() == 0:
-                user = _nobody()
-                os.chown(self._directory, user.pw_uid, user.pw_gid)
-            command = "initdb --auth trust --username blimp --encoding UTF8 --locale=C --no-sync -D"
-            made = subprocess.run(
-                self._as_nobody([*command.split(), str(data)]), capture_output=True, text=True
-            )
-            if made.returncode:
-                raise BlimpError(f"initdb: {made.stderr}")
-        self.start()
-        return self
+    def make(self) -> None:
+        self._directory.chmod(0o755)
+        if os.getuid() == 0:
+            user = _nobody()
+            os.chown(self._directory, user.pw_uid, user.pw_gid)
+        command = "initdb --auth trust --username blimp --encoding UTF8 --locale=C --no-sync -D"
+        made = subprocess.run(
+            self._as_nobody([*command.split(), str(self._directory / "data")]),
+            capture_output=True,
+            text=True,
+        )
+        if made.returncode:
+            raise BlimpError(f"initdb: {made.stderr}")
 
-    def __exit__(self, *_: object) -> None:
-        self.stop()
-
-    def start(self) -> None:
-        """Start it, and return when it answers."""
+    def command(self) -> list[str]:
         settings = (
             "listen_addresses=",
             f"unix_socket_directories={self._directory}",
@@ -92,55 +75,13 @@ class Postgres:
         command = ["postgres", "-D", str(self._directory / "data")]
         for setting in settings:
             command += ["-c", setting]
-        with (self._directory / "log").open("ab") as log:
-            self._child = Child(
-                name="postgres",
-                arguments=self._as_nobody(command),
-                stdout=log.fileno(),
-                stderr=log,
-            )
-        deadline_s = time.monotonic() + self._start_timeout_s
-        while True:
-            try:
-                with self.connect("postgres"):
-                    return
-            except psycopg.OperationalError:
-                status = self._child.exit_status()
-                if status is not None or time.monotonic() > deadline_s:
-                    self.stop()
-                    words = (self._directory / "log").read_text(errors="replace")[-2000:]
-                    raise BlimpError(f"PostgreSQL does not answer: {words}") from None
-            time.sleep(0.02)
+        return self._as_nobody(command)
 
-    def stop(self) -> None:
-        """Stop it, cutting every session off. Idempotent."""
-        self._end(signal.SIGINT)
-
-    def crash(self) -> None:
-        """Stop it as if it had crashed: what is not on the disk is gone."""
-        self._end(signal.SIGQUIT)
-
-    def _end(self, with_signal: signal.Signals) -> None:
-        child, self._child = self._child, None
-        if child is not None:
-            child.send(with_signal)
-            child.end(within_s=20.0)
-
-    def connect(self, database: str) -> psycopg.Connection:
-        return psycopg.connect(
-            host=str(self._directory), user="blimp", dbname=database, autocommit=True
-        )
-
-    @contextlib.contextmanager
-    def database(self) -> Iterator[str]:
-        """Yield the `result_backend` of an empty database, that is gone afterwards."""
-        self._databases += 1
-        name = f"results_{os.getpid()}_{self._databases}"  # a cluster may be several processes'
-        with self.connect("postgres") as connection:
-            connection.execute(f"CREATE DATABASE {name}".encode())
-        yield self.url(name)
-        with self.connect("postgres") as connection:
-            connection.execute(f"DROP DATABASE {name} WITH (FORCE)".encode())
+    def run(self, statement: str) -> None:
+        with psycopg.connect(
+            host=str(self._directory), user="blimp", dbname="postgres", autocommit=True
+        ) as connection:
+            connection.execute(statement.encode())
 
     def url(self, database: str) -> str:
         return f"db+postgresql+psycopg://blimp@/{database}?host={self._directory}"

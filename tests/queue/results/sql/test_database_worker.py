@@ -13,6 +13,7 @@ import sqlalchemy as sa
 from blimp.errors import TableMismatch
 from blimp.queue import GroupResult, State, TaskApp, Worker, chain, chord, group
 from blimp.queue.results.sql.database import Cleanup, SqlResults
+from tests.database_server import DatabaseServer
 from tests.directory import socket_directory
 from tests.mariadb import MariaDB, collect_refused, find_mariadb
 from tests.postgres import Postgres, find_postgres
@@ -211,10 +212,10 @@ class Counting:
 
 
 @pytest.fixture(params=["postgresql", "mariadb"])
-def own_server(request: pytest.FixtureRequest) -> Iterator[Postgres | MariaDB]:
+def own_server(request: pytest.FixtureRequest) -> Iterator[DatabaseServer]:
     """A server to be stopped and started: the others' is everybody's."""
     with socket_directory() as directory:
-        server: Postgres | MariaDB
+        server: DatabaseServer
         if request.param == "mariadb":
             server = MariaDB(directory=directory, program=find_mariadb())
         else:
@@ -225,7 +226,7 @@ def own_server(request: pytest.FixtureRequest) -> Iterator[Postgres | MariaDB]:
 
 @pytest.mark.filterwarnings("ignore:unclosed <socket:ResourceWarning")
 def test_a_database_that_crashes_under_load_delays_results_and_loses_none(
-    url: str, look: Look, own_server: Postgres | MariaDB
+    url: str, look: Look, own_server: DatabaseServer
 ) -> None:
     log = Silence()
     with (
