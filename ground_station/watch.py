@@ -4,10 +4,11 @@ import os
 import signal
 import sys
 import threading
+import time
 from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext, suppress
-from typing import Any
+from typing import Any, NoReturn
 
 from blimp.clock import Clock
 from blimp.errors import LinkError
@@ -22,6 +23,7 @@ STOP_KEY = "!"  # with shift on most keyboards: nobody leans on it
 REDRAW_S = 0.2
 RETRY_S = 0.5
 TEXT_PERIOD_S = 1.0
+LOOK_S = 1.0
 TRAIL_POINTS = 2000
 TRAIL_STEP_M = 0.1
 
@@ -216,6 +218,16 @@ def terminate_as_interrupt() -> Iterator[None]:
         yield
     finally:
         signal.signal(signal.SIGTERM, before)
+
+
+def wait_for_interrupt() -> NoReturn:
+    """Wait until Ctrl-C raises KeyboardInterrupt, or SIGTERM in terminate_as_interrupt().
+
+    It looks once a second: the kernel gives a signal to any thread of the process, for example
+    to one that just starts another, and that does not wake the main thread.
+    """
+    while True:
+        time.sleep(LOOK_S)
 
 
 def _apart(a: Point, b: Point) -> bool:

@@ -1,6 +1,5 @@
 """`blimp log replay`: the page on a recording, until Ctrl-C."""
 
-import threading
 import webbrowser
 from collections.abc import Callable
 from pathlib import Path
@@ -10,7 +9,7 @@ from blimp.distribution import needing
 from blimp.recording.recording import open_recording
 from blimp.service.demo_page import has_screen
 from blimp.types import Progress
-from ground_station.watch import terminate_as_interrupt
+from ground_station.watch import terminate_as_interrupt, wait_for_interrupt
 
 
 def replay(
@@ -43,6 +42,6 @@ def replay(
             tell(page.url)
             if has_screen():
                 webbrowser.open(page.browser_url())  # everybody can read its arguments
-            threading.Event().wait()
+            wait_for_interrupt()
         except KeyboardInterrupt:
             return

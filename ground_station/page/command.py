@@ -2,7 +2,6 @@
 
 import faulthandler
 import sys
-import threading
 
 import segno
 
@@ -11,7 +10,7 @@ from ground_station.page.server import Page
 from ground_station.page.ships import BrokerShips
 from ground_station.report import DONE
 from ground_station.session import Session
-from ground_station.watch import terminate_as_interrupt
+from ground_station.watch import terminate_as_interrupt, wait_for_interrupt
 
 LOOPBACK = "127.0.0.1"
 EVERYWHERE = "0.0.0.0"
@@ -42,7 +41,7 @@ def page(
         try:
             served.start()
             _tell(session, served)
-            threading.Event().wait()
+            wait_for_interrupt()
         except KeyboardInterrupt:
             # No terminal is kept by a page that does not end: it says where its threads are.
             faulthandler.dump_traceback_later(END_S, exit=True)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import heapq
 import itertools
+import math
 import threading
 from collections import deque
 from collections.abc import Callable, Iterable
@@ -26,6 +27,7 @@ LEAST_HELD, MOST_HELD = 16, 128
 LONGEST_LATER_S = 60.0  # of one postponement: the rate may change meanwhile
 MOST_SLOWED = 1000  # jobs that wait for their task's rate
 MOST_WRITING = 128  # jobs that wait for a commit of their result
+LOOK_S = 1.0
 FULL_S = 1.0  # a pool is full and none of its jobs has ended: what waits for it goes back
 
 
@@ -312,9 +314,18 @@ class InFlight:
             return list(self._jobs.values())
 
     def wait_empty(self, timeout_s: float | None, *, unless: Callable[[], bool]) -> None:
-        """Return when nothing is in flight, `unless` is true at a nudge, or after `timeout_s`."""
+        """Return when nothing is in flight, `unless` is true at a nudge, or after `timeout_s`.
+
+        The main thread wakes each LOOK_S, to run the handler of a signal that another thread got.
+        """
+        left_s = math.inf if timeout_s is None else timeout_s
         with self._changed:
-            self._changed.wait_for(lambda: not self._jobs or unless(), timeout=timeout_s)
+            while not self._changed.wait_for(
+                lambda: not self._jobs or unless(), timeout=min(left_s, LOOK_S)
+            ):
+                left_s -= LOOK_S
+                if left_s <= 0:
+                    return
 
     def _enter(self, job: Job, phase: Phase | None) -> None:
         """Count `job` in `phase`, and no longer where it was. None: it is not in flight."""

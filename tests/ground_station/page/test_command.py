@@ -12,6 +12,7 @@ import pytest
 
 from tests.ground_station.page.client import WITHIN_S, token_of
 from tests.ground_station.ship import FlyingShip
+from tests.signals import signal_another_thread
 
 
 def get(url: str, path: str) -> dict[str, object]:
@@ -40,6 +41,19 @@ def test_it_prints_its_addresses_answers_and_ends_on_a_signal(twin: FlyingShip) 
         finally:
             process.send_signal(signal.SIGTERM)
         assert process.wait(WITHIN_S) == 0
+
+
+def test_a_signal_that_another_thread_gets_ends_it(twin: FlyingShip) -> None:
+    command = [sys.executable, "-m", "ground_station", "--json", "--broker", twin.broker.url]
+    command += ["--vehicle", twin.vehicle, "page", "--port", "0"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+        try:
+            assert process.stdout is not None
+            process.stdout.readline()
+            signal_another_thread(process.pid, signal.SIGTERM)
+            assert process.wait(WITHIN_S) == 0
+        finally:
+            process.kill()
 
 
 def test_an_address_that_cannot_be_listened_on_is_named(twin: FlyingShip) -> None:

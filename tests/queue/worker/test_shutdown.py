@@ -12,6 +12,7 @@ from blimp.queue import AsyncResult, State, TaskApp
 from blimp.queue.worker.shutdown import STOP_SIGNALS, Launch
 from tests.queue.conftest import DEADLINE_S, WorkerProcess, wait_until
 from tests.queue.server_view import Look
+from tests.signals import signal_another_thread
 
 Start = Callable[..., WorkerProcess]
 LABOUR = "tests.queue.worn_app:app"
@@ -113,6 +114,15 @@ def test_stuck_and_not_acknowledged_it_comes_again(
     assert labour.send_task("stuck-again").get(DEADLINE_S) >= 2  # it may be taken once too often
     wait_until(lambda: worker.starts == 2, "it did not restart")
     assert worker.terminate() == 0
+
+
+@pytest.mark.parametrize("transport", ["streams"], indirect=True)
+def test_a_signal_that_another_thread_gets_stops_it(
+    labour: TaskApp, url: str, start_worker: Start
+) -> None:
+    worker = start_worker(url, app=LABOUR, options="--grace 600")
+    signal_another_thread(worker.process.pid, signal.SIGTERM)
+    assert worker.end() == 0
 
 
 def test_sigquit_is_cold_at_once(
