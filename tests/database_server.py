@@ -3,7 +3,6 @@
 import contextlib
 import os
 import signal
-import time
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -11,6 +10,7 @@ from typing import ClassVar, Self
 
 from blimp.errors import BlimpError
 from blimp.processes import Child
+from tests.broker import wait_for_answer
 
 ENDS_S = 20.0
 WORDS = 2000  # letters of its log, where it does not start
@@ -67,19 +67,18 @@ class DatabaseServer(ABC):
             self._child = Child(
                 name=self.name, arguments=self.command(), stdout=log.fileno(), stderr=log
             )
-        deadline_s = time.monotonic() + self._start_timeout_s
-        while True:
-            try:
-                self.run("SELECT 1")
-            except self.refusal:
-                status = self._child.exit_status()
-                if status is not None or time.monotonic() > deadline_s:
-                    self.stop()
-                    words = (self._directory / "log").read_text(errors="replace")[-WORDS:]
-                    raise BlimpError(f"{self.name} does not answer: {words}") from None
-                time.sleep(0.02)
-            else:
-                return
+        wrong = wait_for_answer(self._child, answers=self._answers, within_s=self._start_timeout_s)
+        if wrong:
+            self.stop()
+            words = (self._directory / "log").read_text(errors="replace")[-WORDS:]
+            raise BlimpError(f"{self.name} {wrong}: {words}")
+
+    def _answers(self) -> bool:
+        try:
+            self.run("SELECT 1")
+        except self.refusal:
+            return False
+        return True
 
     def stop(self) -> None:
         """Stop it, cutting every session off. Idempotent."""
