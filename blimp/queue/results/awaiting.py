@@ -69,8 +69,10 @@ class Awaiting(Closing):
     def after_fork(self) -> None:
         self._lock = threading.Condition()
         self._calls: ThreadPoolExecutor | None = None
-        self._waits: dict[str, list[_Wait]] = {}
+        self._waits: dict[str, list[_Wait]] = {}  # that have begun, by what they wait for
+        self._open: set[_Wait] = set()
         self._watch: GrowingWatch | None = None
+        self._thread: threading.Thread | None = None
 
     async def call(self, function: Callable[[], T]) -> T:
         """Return what `function` does; it runs in the thread for calls, in this context.
@@ -94,6 +96,8 @@ class Awaiting(Closing):
         clock = self._app.clock
         deadline_s = None if timeout is None else clock.now_s() + timeout
         wait = _Wait()
+        with self._lock:
+            self._open.add(wait)
         left, last = set(ids), dict[str, Record]()
         beginning = asyncio.ensure_future(self.call(partial(self._begin, ids, wait)))
         beginning.add_done_callback(lambda done: _tell_failure(done, wait))
@@ -126,19 +130,15 @@ class Awaiting(Closing):
         if not left:
             return
         with self._lock:
-            if wait.is_over:  # cancelled meanwhile
+            if wait.is_over:  # cancelled, or the app was closed
                 return
             for id in left:
                 self._waits.setdefault(id, []).append(wait)
             watch = self._watch
             self._lock.notify_all()
         if watch is None:
-            watch = results.watch(*left)
-            with self._lock:
-                self._watch = watch
-            threading.Thread(
-                target=self._serve, args=(watch,), name="queue results", daemon=True
-            ).start()
+            if not self._take_watch(results.watch(*left), wait):
+                return
         else:
             watch.add(*left)
         for id in left:  # the end may have come in between
@@ -146,10 +146,23 @@ class Awaiting(Closing):
             if record.final:
                 wait.hear(record)
 
+    def _take_watch(self, watch: GrowingWatch, wait: _Wait) -> bool:
+        """Have `watch` served, unless `wait`, its only one, has ended meanwhile."""
+        with self._lock:
+            if not wait.is_over:
+                self._watch = watch
+                serve = partial(self._serve, watch)
+                self._thread = threading.Thread(target=serve, name="queue results", daemon=True)
+                self._thread.start()
+                return True
+        watch.close()
+        return False
+
     def _end(self, ids: Sequence[str], wait: _Wait) -> None:
         ended: list[str] = []
         with self._lock:
             wait.is_over = True
+            self._open.discard(wait)
             for id in ids:
                 waits = self._waits.get(id, [])
                 if wait in waits:
@@ -172,14 +185,16 @@ class Awaiting(Closing):
             try:
                 record = watch.next(timeout_s=LOOK_S)
             except ResultError as error:  # of one record, and no word of which
-                self._tell(self._all_waits(), error)
+                with self._lock:
+                    waits = set().union(*self._waits.values())
+                self._tell(waits, error)
                 continue
             except LinkError as error:
                 with self._lock:
                     if self._watch is not watch:
                         return  # closed
                     self._watch = None
-                    waits = self._all_waits()
+                    waits = set().union(*self._waits.values())
                 watch.close()
                 self._tell(waits, error)
                 return
@@ -188,27 +203,32 @@ class Awaiting(Closing):
                     waits = set(self._waits.get(record.id, ()))
                 self._tell(waits, record)
 
-    def _all_waits(self) -> set[_Wait]:
-        with self._lock:
-            return {wait for some in self._waits.values() for wait in some}
-
     @staticmethod
     def _tell(waits: set[_Wait], found: Record | BaseException) -> None:
         for wait in waits:
             wait.hear(found)
 
     def close(self) -> None:
-        """End the threads; coroutines that wait for results get a LinkError."""
+        """End the threads; coroutines that wait for results get a LinkError.
+
+        A call that has begun ends first, within its own time limit: the app's connections are
+        closed next, and a thread that went on would open another.
+        """
         with self._lock:
             watch, self._watch = self._watch, None
+            thread, self._thread = self._thread, None
             calls, self._calls = self._calls, None
-            waits = self._all_waits()
+            waits = set(self._open)
+            for wait in waits:
+                wait.is_over = True
             self._lock.notify_all()
         if watch is not None:
             watch.close()
         self._tell(waits, LinkError("closed while waiting for results"))
         if calls is not None:
-            calls.shutdown(wait=False, cancel_futures=True)
+            calls.shutdown(cancel_futures=True)
+        if thread is not None:
+            thread.join()
 
 
 def _tell_failure(done: asyncio.Future[None], wait: _Wait) -> None:

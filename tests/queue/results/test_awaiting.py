@@ -232,6 +232,36 @@ def test_an_app_that_is_closed_tells_those_who_wait_and_can_be_used_again(app: T
     run(main())
 
 
+def test_no_thread_outlives_the_closing_of_its_app(
+    app: TaskApp, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One that did would connect again, and nobody would close that connection."""
+    tasks = Tasks(app)
+    asked = threading.Event()
+    get = app.results.get  # type: ignore[union-attr]
+
+    def slow(id: str) -> Record:
+        asked.set()
+        while app.awaiting._calls is not None:  # until the closing has begun
+            time.sleep(0.001)
+        return get(id)
+
+    async def main() -> None:
+        await (await tasks.add.adelay(1, 2)).aget()
+        monkeypatch.setattr(app.results, "get", slow)
+        waiting = asyncio.create_task(app.result("a").aget())
+        while not asked.is_set():
+            await asyncio.sleep(0.001)
+        app.close()
+        left = [one.name for one in threading.enumerate() if one.name.startswith("queue ")]
+        with pytest.raises(LinkError):
+            await waiting
+        assert left == []
+
+    with working(app):
+        run(main())
+
+
 def test_a_server_that_stands_still_holds_up_no_loop(own_broker: EmbeddedBroker) -> None:
     """Sent and awaited meanwhile, it is all done once the server goes on."""
     with TaskApp("tests", broker=own_broker.url, result_backend=own_broker.url) as app:
