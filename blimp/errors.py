@@ -15,6 +15,7 @@ BlimpError
 │   └── NotAuthorised        the broker, or the ship, refuses this sender
 └── TaskError                the queue
     ├── MessageError         a message cannot be read: what, where and the limit
+    ├── PartlySent           of many messages only the first were sent
     ├── UnknownTask          this worker has no task of that name
     ├── Refused              the ship refused the command; the reason is its argument
     │   └── NotInControl     ... because another pilot holds control of it
@@ -104,6 +105,18 @@ class TaskError(BlimpError):
 
 class MessageError(TaskError):
     """A message cannot be read. The text names what, where and the limit."""
+
+
+class PartlySent(TaskError):
+    """Of many messages only the first were sent, for the reason in `__cause__`.
+
+    sent: the handles of those that the broker has. If the reason is a LinkError, it may have up
+    to one step more of them: nothing of it was answered.
+    """
+
+    def __init__(self, sent: list[Any], reason: Exception) -> None:
+        super().__init__(f"only the first {len(sent)} were sent: {reason}")
+        self.sent = sent
 
 
 class NotGenuine(MessageError):

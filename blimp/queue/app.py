@@ -365,6 +365,26 @@ class TaskApp(Hooks, Closing):
         warn_of_waiting(self, "delay() or apply_async()", "adelay() or aapply_async()")
         return send(self, signature, args, kwargs, **options)
 
+    def send_many(
+        self, signatures: Iterable[dict[str, Any]], **options: Unpack[SendOptions]
+    ) -> list[AsyncResult]:
+        """Send many signatures, as `add.s(1, 2)`; return the handle of each, in order.
+
+        Some 200 go in one step, which a Redis broker takes whole or not at all; an iterator is
+        read as they go. options: for each, instead of its own. Raises PartlySent once a step was
+        taken, before that as `send_canvas` does.
+        """
+        from blimp.queue.canvas.send import send_many  # most programs send none
+
+        warn_of_waiting(self, "send_many()", "asend_many()")
+        return send_many(self, signatures, **options)
+
+    async def asend_many(
+        self, signatures: Iterable[dict[str, Any]], **options: Unpack[SendOptions]
+    ) -> list[AsyncResult]:
+        """Do what `send_many` does, from a coroutine: others go on while it waits."""
+        return await self.awaiting.call(partial(self.send_many, signatures, **options))
+
     def result(self, id: str) -> AsyncResult:
         """Return a handle on task `id`, from any sender."""
         from blimp.queue.results.handle import AsyncResult  # a worker waits for none

@@ -20,6 +20,7 @@ from blimp.queue.brokers.base import (
     Completion,
     Consumer,
     ConsumerOptions,
+    Written,
 )
 from blimp.queue.brokers.streams.store import DeadLetters
 from blimp.queue.brokers.streams.visibility import StreamsSession
@@ -64,7 +65,7 @@ class Bench:
     def send(self, id: str, *, stamp: Any = None, **fields: Any) -> None:
         message = TaskMessage(id=id, task="t", **({"queue": self.queue} | fields))
         headers, body = write_message(message, signer=None)
-        self.sender.send(message, headers, body, stamp or self.sender.stamp())
+        self.sender.send([Written(message, headers, body)], stamp or self.sender.stamp())
 
     def take(self, consumer: Consumer, count: int = 1) -> list[Any]:
         """Return the next messages. Fails if they do not come."""

@@ -61,9 +61,9 @@ class Consumers:
         queue = self["sender"].keys.queue("q")
         due_ms = int((self.server.time_s() + due_s) * 1000) if due_s else 0
         for number in range(count):
-            keys = [f"blimp:sender:{number}", queue.levels[2], queue.later, queue.bell]
+            keys = [f"blimp:sender:{number}", queue.later, queue.bell, *queue.levels]
             put = self.server.client.incr("puts")
-            args = [put, 60_000, 2, due_ms, f"head {put}", "body"]
+            args = [put, 60_000, 0, 2, due_ms, f"head {put}", "body"]
             assert self["sender"].run("put_many", keys, args) == 1
 
     def take(self, name: str) -> list[Claim]:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Sequence
 from enum import Enum, auto
-from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, runtime_checkable
 
 import msgspec
 
@@ -336,6 +336,14 @@ class Broker(Protocol):
         ...
 
 
+class Written(NamedTuple):
+    """A message, and its headers and body as they are sent."""
+
+    message: TaskMessage
+    headers: dict[str, Any]
+    body: bytes
+
+
 class Sender(Protocol):
     """Publishes to one broker, from any thread. Connects on first use; close is idempotent.
 
@@ -352,8 +360,11 @@ class Sender(Protocol):
         """The publish with this stamp has ended, and is not repeated any more."""
         ...
 
-    def send(self, message: TaskMessage, headers: dict[str, Any], body: bytes, stamp: Any) -> None:
-        """Publish `body` to `message.queue`. The same stamp again publishes nothing more."""
+    def send(self, messages: Sequence[Written], stamp: Any) -> None:
+        """Publish each to its queue. The same stamp again publishes nothing more.
+
+        Several at once only with `keeps_stamps`: in one step, all or none.
+        """
         ...
 
     def broadcast(self, exchange: str, body: bytes) -> None:

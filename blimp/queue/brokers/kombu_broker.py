@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 import kombu
@@ -13,11 +13,11 @@ from kombu.exceptions import KombuError, OperationalError
 from kombu.pools import ProducerPool
 
 from blimp.queue.brokers.base import Capabilities, Found
-from blimp.queue.protocol.message import CONTENT_ENCODING, CONTENT_TYPE, TaskMessage
+from blimp.queue.protocol.message import CONTENT_ENCODING, CONTENT_TYPE
 from blimp.queue.redis.urls import is_refused, link_error
 
 if TYPE_CHECKING:
-    from blimp.queue.brokers.base import Consumer, ConsumerOptions, Sender
+    from blimp.queue.brokers.base import Consumer, ConsumerOptions, Sender, Written
 
 POLL_S = 0.05  # between a connection's looks at its queues
 MAX_CONNECTIONS = 8
@@ -107,13 +107,8 @@ class KombuSender:
     def release(self, stamp: Any) -> None:
         """There is none."""
 
-    def send(
-        self,
-        message: TaskMessage,
-        headers: dict[str, Any],
-        body: bytes,
-        stamp: Any,  # noqa: ARG002
-    ) -> None:
+    def send(self, messages: Sequence[Written], stamp: Any) -> None:  # noqa: ARG002
+        ((message, headers, body),) = messages
         self._publish(
             body,
             headers=headers,

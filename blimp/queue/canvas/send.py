@@ -3,16 +3,24 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from bisect import bisect_right
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import nullcontext
 from functools import cache, partial
-from typing import TYPE_CHECKING, Any, Protocol
+from itertools import islice
+from typing import TYPE_CHECKING, Any, Protocol, cast
 
-from blimp.errors import ConfigError, MessageError
+from blimp.errors import BlimpError, ConfigError, MessageError, PartlySent
 from blimp.queue.canvas.plan import Ids, Node, Planner, Settings
 from blimp.queue.protocol.embed import NO_REDIS, Signature, check_signature, listed
 from blimp.queue.protocol.message import write_message
-from blimp.queue.publish.publisher import SendingApp, check_options, origin_of, policy_for
+from blimp.queue.publish.publisher import (
+    AT_ONCE,
+    SendingApp,
+    check_options,
+    origin_of,
+    policy_for,
+)
 from blimp.queue.redis.client import type_checked
 from blimp.queue.redis.keys import chord_keys, chord_size_key
 from blimp.queue.redis.scripts import Script, read_functions
@@ -101,41 +109,81 @@ def send(
     policy = policy_for(app, merged)
     for name in ("retry", "retry_policy"):
         merged.pop(name, None)
-    call = partial(policy.call, clock=app.clock, chance=app.chance)
-    now_s = call(app.broker_clock.recent_s)
-    planner = Planner(
-        settings=Settings(
-            queue=app.queue,
-            tasks=app.tasks,
-            now_s=lambda: now_s,
-            issues=True,
-            origin=origin_of(os.getpid()),
-            is_signed=app.signer is not None,
-        ),
-        ids=Ids(),
-    )
+    planner = _planner(app, policy)
     node = planner.plan({**signature, "options": merged}, args, kwargs)
-    check_lengths(app, planner.messages)
-    if planner.sizes:
-        chords = app.chords
-        if chords is None:
-            raise ConfigError(f"app {app.name!r}: {NO_REDIS}")
-        call(partial(chords.begin, planner.sizes))
-    _publish(app, planner.messages, name=signature["task"], policy=policy)
+    for _ in _start(app, planner, name=signature["task"], policy=policy):
+        pass
     return result_of(app, node)
 
 
-def _publish(
-    app: CanvasApp, messages: Sequence[TaskMessage], *, name: str, policy: RetryPolicy
-) -> None:
-    tracer = app.tracer
+def send_many(app: CanvasApp, signatures: Iterable[Signature], **options: Any) -> list[AsyncResult]:
+    """Send each of `signatures` as `send` does, many of them in one step.
+
+    Raises as `send` does if nothing was sent yet, else PartlySent.
+    """
+    check_options("many", options)
+    policy = policy_for(app, options)
+    rest = {name: one for name, one in options.items() if name not in ("retry", "retry_policy")}
+    numbered, results = enumerate(signatures), list[AsyncResult]()
+    while some := list(islice(numbered, AT_ONCE)):
+        ends: list[int] = []  # how many messages there are up to each
+        nodes: list[Node] = []
+        sent = 0
+        try:
+            planner = _planner(app, policy)
+            for number, one in some:
+                check_signature(one, where=f"signatures[{number}]")
+                nodes.append(planner.plan({**one, "options": _merged(one, rest)}))
+                ends.append(len(planner.messages))
+            for count in _start(app, planner, name="many", policy=policy):
+                sent += count
+        except BlimpError as error:
+            results += (result_of(app, node) for node in nodes[: bisect_right(ends, sent)] if sent)
+            if not results:
+                raise
+            raise PartlySent(results, error) from error
+        results += (result_of(app, node) for node in nodes)
+    return results
+
+
+def _planner(app: CanvasApp, policy: RetryPolicy) -> Planner:
+    now_s = policy.call(app.broker_clock.recent_s, clock=app.clock, chance=app.chance)
+    settings = Settings(
+        queue=app.queue,
+        tasks=app.tasks,
+        now_s=lambda: now_s,
+        issues=True,
+        origin=origin_of(os.getpid()),
+        is_signed=app.signer is not None,
+    )
+    return Planner(settings=settings, ids=Ids())
+
+
+def _start(app: CanvasApp, planner: Planner, *, name: str, policy: RetryPolicy) -> Iterator[int]:
+    """Send what is planned; yield how many messages the broker took in each step."""
+    messages = planner.messages
+    if planner.sizes:
+        check_lengths(app, messages)
+        if app.chords is None:
+            raise ConfigError(f"app {app.name!r}: {NO_REDIS}")
+        begin = partial(app.chords.begin, planner.sizes)
+        policy.call(begin, clock=app.clock, chance=app.chance)
+    tracer, at_s = app.tracer, app.clock.wall_s()
     with nullcontext() if tracer is None else tracer.span(f"send {name}"):  # one trace for all
-        for message in messages:
-            with nullcontext(message) if tracer is None else tracer.sending(message) as traced:
-                at_s = app.clock.wall_s()
-                app.publisher.publish(traced, policy=policy)
+        if tracer is not None:
+            messages = [_traced(tracer, message) for message in messages]
+        sent = 0
+        for count in app.publisher.publish_many(messages, policy=policy):
             if app.on_sent is not None:
-                app.on_sent(traced, at_s=at_s)
+                for message in messages[sent : sent + count]:
+                    app.on_sent(message, at_s=at_s)
+            sent += count
+            yield count
+
+
+def _traced(tracer: Any, message: TaskMessage) -> TaskMessage:
+    with tracer.sending(message) as traced:
+        return cast("TaskMessage", traced)
 
 
 def settings_of(app: CanvasApp) -> Settings:

@@ -1,14 +1,23 @@
 """Sending a canvas: its retry policy, its events, its times."""
 
+import asyncio
+import os
+import subprocess
+import sys
+from collections.abc import Callable, Iterator, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
 import pytest
+import redis
 
-from blimp.errors import ConfigError, LinkError
+from blimp.errors import ConfigError, LinkError, MessageError, PartlySent, TaskError
 from blimp.queue import TaskApp, chain, chord, group, signature
 from blimp.queue.protocol.message import TaskMessage, build_body
+from blimp.queue.publish.publisher import AT_ONCE, BYTES_AT_ONCE
+from blimp.queue.redis.keys import Keys
 from blimp.queue.retry import ONCE, RetryPolicy
+from tests.queue.conftest import DEADLINE_S, wait_until, working
 
 
 class Recorder:
@@ -19,11 +28,17 @@ class Recorder:
         self.policies: list[Any] = []
         self.announced: list[str] = []
         monkeypatch.setattr(app.publisher, "publish", self.publish)
+        monkeypatch.setattr(app.publisher, "publish_many", self.publish_many)
         monkeypatch.setattr(app, "on_sent", self.announce)
 
     def publish(self, message: TaskMessage, *, policy: Any = None, stamp: Any = None) -> None:
         self.published.append(message)
         self.policies.append(policy)
+
+    def publish_many(self, messages: Sequence[TaskMessage], *, policy: Any) -> Iterator[int]:
+        for message in messages:
+            self.publish(message, policy=policy)
+            yield 1
 
     def announce(self, message: TaskMessage, *, at_s: float) -> None:
         assert at_s > 0.0
@@ -109,3 +124,141 @@ def test_a_time_without_a_zone_is_utc_like_a_celery_worker_reads_it(
         time.tzset()
     found = {getattr(one, f"{name}_s") for one in recorder.published}
     assert found == {datetime(2030, 1, 1, tzinfo=UTC).timestamp()}
+
+
+# --- many at once ------------------------------------------------------------------------------
+
+COUNT = 2 * AT_ONCE + 50
+LEVEL = Keys().queue("tests").levels[2]
+
+
+class Failing:
+    """Lets the first steps of an app's sender through, and raises from then on."""
+
+    def __init__(self, app: TaskApp, monkeypatch: pytest.MonkeyPatch, *, after: int) -> None:
+        self._left = after
+        sender = app.publisher._sender()
+        self._send: Callable[..., None] = sender.send
+        monkeypatch.setattr(sender, "send", self.send)
+
+    def send(self, messages: Any, stamp: Any) -> None:
+        if self._left == 0:
+            raise LinkError("the broker does not answer")
+        self._left -= 1
+        self._send(messages, stamp)
+
+
+@pytest.mark.parametrize("key", [None, "k" * 32], ids=["plain", "signed"])
+@pytest.mark.parametrize("broker", ["streams", "memory"])
+def test_many_tasks_have_their_results_in_their_order(
+    url: str, broker: str, key: str | None
+) -> None:
+    place = url if broker == "streams" else "memory://"
+    with TaskApp("many", broker=place, result_backend=url, signing_key=key) as app:
+        add = app.task(name="add")(lambda a, b: a + b)
+        with working(app):
+            handles = app.send_many(add.s(1, number) for number in range(COUNT))
+            found = [handle.get(timeout=DEADLINE_S) for handle in handles]
+            mixed = app.send_many(
+                [add.s(1, 1) | add.s(1), group(add.s(1, n) for n in range(3)), add.s(2, 2)],
+                priority=3,
+            )
+            others = [handle.get(timeout=DEADLINE_S) for handle in mixed]
+    assert found == [1 + number for number in range(COUNT)]
+    assert others == [3, [1, 2, 3], 4]
+
+
+def test_a_coroutine_sends_many(app: TaskApp) -> None:
+    add = app.task(name="add")(lambda a, b: a + b)
+
+    async def main() -> list[int]:
+        handles = await app.asend_many(add.s(1, number) for number in range(COUNT))
+        return [await handle.aget(DEADLINE_S) for handle in handles]
+
+    with working(app):
+        assert asyncio.run(main()) == [1 + number for number in range(COUNT)]
+
+
+def test_many_go_in_steps_of_limited_count_and_size(app: TaskApp, server: redis.Redis) -> None:
+    steps: list[int] = []
+    sender = app.publisher._sender()
+    send = sender.send
+    sender.send = lambda messages, stamp: (steps.append(len(messages)), send(messages, stamp))[1]  # type: ignore[method-assign, func-returns-value]
+    app.send_many(signature("t", (number,)) for number in range(COUNT))
+    assert steps == [AT_ONCE, AT_ONCE, 50]
+    steps.clear()
+    app.send_many([signature("t", ("x" * (BYTES_AT_ONCE // 3),)) for _ in range(5)])
+    assert steps == [2, 2, 1]
+    steps.clear()
+    app.send_canvas(group(signature("t", (number,)) for number in range(COUNT)))
+    assert steps == [AT_ONCE, AT_ONCE, 50]
+    assert server.xlen(LEVEL) == 2 * COUNT + 5
+    assert app.send_many([]) == []
+
+
+def test_of_many_that_are_sent_in_part_the_first_are_known(
+    app: TaskApp, server: redis.Redis, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    Failing(app, monkeypatch, after=2)
+    with pytest.raises(PartlySent, match="first 400 were sent: the broker does not") as failed:
+        app.send_many((signature("t", (n,)) for n in range(COUNT)), retry=False)
+    assert isinstance(failed.value.__cause__, LinkError)
+    ids = [record[1][b"h"].decode() for record in server.xrange(LEVEL)]
+    assert len(ids) == 2 * AT_ONCE
+    assert all(one.id in head for one, head in zip(failed.value.sent, ids, strict=True))
+    with pytest.raises(LinkError):  # nothing was sent of these
+        app.send_many([signature("t")], retry=False)
+
+
+def test_a_wrong_one_of_many_is_named_by_its_place(app: TaskApp, server: redis.Redis) -> None:
+    wrong: list[tuple[Any, str]] = [
+        ("add", r"signatures\[1\] is no signature"),
+        (signature("t", (object(),)), "JSON cannot hold them"),
+        (signature("t", ("x" * 2_000_000,)), "the limit is 1000000"),
+        (signature("t").set(coalesce="k"), "only a task that is sent alone may"),
+    ]
+    for one, words in wrong:
+        with pytest.raises(MessageError, match=words):
+            app.send_many([signature("t"), one])
+    assert server.xlen(LEVEL) == 0
+    with pytest.raises(ConfigError, match="there is no option wrong"):
+        app.send_many([signature("t")], wrong=1)  # type: ignore[call-arg]
+    many = [*(signature("t") for _ in range(AT_ONCE)), "add"]
+    with pytest.raises(PartlySent, match=r"first 200 were sent: signatures\[200\]") as failed:
+        app.send_many(many)  # type: ignore[arg-type]
+    assert len(failed.value.sent) == server.xlen(LEVEL) == AT_ONCE
+    assert isinstance(failed.value, TaskError)
+
+
+def test_many_are_announced_once_they_are_sent(
+    app: TaskApp, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    announced: list[str] = []
+    monkeypatch.setattr(app, "on_sent", lambda message, at_s: announced.append(message.id))
+    sent = [one.id for one in app.send_many(signature("t") for _ in range(COUNT))]
+    assert announced == sent
+    Failing(app, monkeypatch, after=1)
+    with pytest.raises(PartlySent):
+        app.send_many((signature("t") for _ in range(COUNT)), retry=False)
+    assert len(announced) == COUNT + AT_ONCE
+
+
+SENDS = """
+import sys
+from blimp.queue import TaskApp, signature
+
+app = TaskApp("tests", broker=sys.argv[1])
+app.send_many(signature("t", (number,)) for number in range(10_000_000))
+"""
+
+
+def test_of_a_killed_sender_each_step_is_there_as_a_whole(url: str, server: redis.Redis) -> None:
+    for count in (1, 2_000, 10_000):
+        server.flushall()
+        words = [sys.executable, "-c", SENDS, url]
+        with subprocess.Popen(words, env=os.environ) as sender:
+            wait_until(lambda least=count: server.xlen(LEVEL) >= least, "nothing was sent")
+            sender.kill()
+        found = server.xlen(LEVEL)
+        assert found >= count
+        assert found % AT_ONCE == 0

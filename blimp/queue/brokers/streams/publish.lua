@@ -33,23 +33,45 @@ return 1
 --- put_many
 -- Puts several messages, all or none, and only once; see `put`.
 -- KEYS[1]  the number of its sender's latest publish
--- KEYS     then for each message: priority stream, schedule, bell
+-- KEYS     then for each queue: schedule, bell, priority streams, first level first
 -- ARGV[1]  number of this publish    ARGV[2]  ms to remember it
--- ARGV     then for each message: priority, server's ms when it is due (0 for now), head, body
+-- ARGV     then for each message: number of its queue (from 0), priority, server's ms when it is
+--          due (0 for now), head, body
 -- Returns 1, or 0 for a repetition.
+local OF_QUEUE = 6
 for n = 2, #KEYS do
   local kind = redis.call('TYPE', KEYS[n]).ok
-  if kind ~= 'none' and kind ~= ((n - 2) % 3 == 1 and 'zset' or 'stream') then
+  if kind ~= 'none' and kind ~= ((n - 2) % OF_QUEUE == 0 and 'zset' or 'stream') then
     return redis.error_reply('WRONGTYPE ' .. KEYS[n] .. ' is a ' .. kind)
   end
 end
-if is_repeated(KEYS[1], ARGV[1], ARGV[2]) then
+local repeated, last = is_repeated(KEYS[1], ARGV[1], ARGV[2])
+if repeated then
   return 0
 end
-for n = 0, (#KEYS - 1) / 3 - 1 do
-  local stream, later, bell = unpack(KEYS, 3 * n + 2, 3 * n + 4)
-  local level, due_ms, head, body = unpack(ARGV, 4 * n + 3, 4 * n + 6)
-  enqueue(stream, later, bell, level, tonumber(due_ms), head, body)
+local now_ms = server_ms()
+local put, scheduled = {}, {}
+for n = 3, #ARGV, 5 do
+  local queue, level = 2 + OF_QUEUE * ARGV[n], ARGV[n + 1]
+  local due_ms, stream = tonumber(ARGV[n + 2]), KEYS[queue + 2 + level]
+  if due_ms > now_ms then
+    scheduled[#scheduled + 1] = n
+  else
+    local entry = redis.pcall('XADD', stream, '*', 'h', ARGV[n + 3], 'b', ARGV[n + 4])
+    if entry.err then -- the stream has given its last id
+      for _, one in ipairs(put) do
+        redis.call('XDEL', one[1], one[2])
+      end
+      redis.call('SET', KEYS[1], last or 0, 'PX', ARGV[2]) -- this one may be sent again
+      return entry
+    end
+    put[#put + 1] = { stream, entry }
+  end
+end
+for _, n in ipairs(scheduled) do -- nothing refuses these
+  local queue = 2 + OF_QUEUE * ARGV[n]
+  local message = { 'h', ARGV[n + 3], 'b', ARGV[n + 4] }
+  schedule(KEYS[queue], KEYS[queue + 1], ARGV[n + 1], tonumber(ARGV[n + 2]), message)
 end
 return 1
 
@@ -79,8 +101,7 @@ end
 -- Drops from a stream what waited for longer than its queue allows: its consumer may be gone, and
 -- it would grow for ever. What a consumer holds stays, and so does all that is younger.
 local function trim(level, limit_ms)
-  local time = redis.call('TIME')
-  local oldest_ms = time[1] * 1000 + math.floor(time[2] / 1000) - limit_ms
+  local oldest_ms = server_ms() - limit_ms
   if oldest_ms <= 0 then
     return
   end
@@ -150,9 +171,8 @@ return 1
 -- are no reason to take the memory that a stop needs.
 -- KEYS[1]  stream of the exchange
 -- ARGV[1]  messages to keep    ARGV[2]  ms to keep each    ARGV[3]  head    ARGV[4]  body
-local time = redis.call('TIME')
 redis.call('XADD', KEYS[1], 'MAXLEN', '~', ARGV[1], '*', 'h', ARGV[3], 'b', ARGV[4])
-local oldest_ms = time[1] * 1000 + math.floor(time[2] / 1000) - ARGV[2]
+local oldest_ms = server_ms() - ARGV[2]
 redis.call('XTRIM', KEYS[1], 'MINID', '~', string.format('%.0f', oldest_ms))
 redis.call('PEXPIRE', KEYS[1], ARGV[2])
 return 1
@@ -163,7 +183,6 @@ return 1
 -- take no entry is deleted.
 -- KEYS  streams of exchanges
 local LAST = '18446744073709551615-18446744073709551615'
-local time = redis.call('TIME')
 local ends = {}
 for n, key in ipairs(KEYS) do
   local kind = redis.call('TYPE', key).ok
@@ -181,4 +200,4 @@ for n, key in ipairs(KEYS) do
     ends[n] = '0-0'
   end
 end
-return { time[1] * 1000 + math.floor(time[2] / 1000), ends }
+return { server_ms(), ends }

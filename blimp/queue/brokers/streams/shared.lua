@@ -5,18 +5,13 @@ local function ring(bell)
   redis.call('XADD', bell, 'MAXLEN', '~', 64, '*', 'r', '')
 end
 
--- Puts one message into its priority stream, or into the schedule if `due_ms`, on the server's
--- clock, is still to come. ttl_ms: nil or "" if it may wait for ever.
-local function enqueue(level_stream, later, bell, level, due_ms, head, body, ttl_ms)
-  local message = { 'h', head, 'b', body }
-  if ttl_ms and ttl_ms ~= '' then
-    message[5], message[6] = 'x', ttl_ms
-  end
+local function server_ms()
   local time = redis.call('TIME')
-  if due_ms <= time[1] * 1000 + math.floor(time[2] / 1000) then
-    redis.call('XADD', level_stream, '*', unpack(message))
-    return
-  end
+  return time[1] * 1000 + math.floor(time[2] / 1000)
+end
+
+-- Puts one message, the fields of an entry, into the schedule. due_ms: on the server's clock.
+local function schedule(later, bell, level, due_ms, message)
   -- The schedule is on the queue's steady clock, so that no step of the server's moves all of it.
   local clock = redis.call('HMGET', (string.gsub(later, 'later$', 'clock')), 'wall', 'steady')
   if tonumber(clock[1]) and tonumber(clock[2]) then
@@ -26,6 +21,20 @@ local function enqueue(level_stream, later, bell, level, due_ms, head, body, ttl
   redis.call('ZADD', later, due_ms, member)
   if redis.call('ZRANGE', later, 0, 0)[1] == member then
     ring(bell) -- a reader sleeps too long now
+  end
+end
+
+-- Puts one message into its priority stream, or into the schedule if `due_ms`, on the server's
+-- clock, is still to come. ttl_ms: nil or "" if it may wait for ever.
+local function enqueue(level_stream, later, bell, level, due_ms, head, body, ttl_ms)
+  local message = { 'h', head, 'b', body }
+  if ttl_ms and ttl_ms ~= '' then
+    message[5], message[6] = 'x', ttl_ms
+  end
+  if due_ms > server_ms() then
+    schedule(later, bell, level, due_ms, message)
+  else
+    redis.call('XADD', level_stream, '*', unpack(message))
   end
 end
 

@@ -108,6 +108,19 @@ class Store:
 
     # --- into the queues ---------------------------------------------------------------------
 
+    def put_many(
+        self, queues: Sequence[str], envelopes: Sequence[Envelope], *, stamp: Stamp
+    ) -> None:
+        """Put each of `envelopes` into the queue at its place in `queues`: all or none, once."""
+        numbers = {queue: number for number, queue in enumerate(dict.fromkeys(queues))}
+        keys = [stamp.key]
+        for one in map(self.keys.queue, numbers):
+            keys += (one.later, one.bell, *one.levels)
+        args: list[Any] = [stamp.number, stamp.remember_ms]
+        for queue, put in zip(queues, envelopes, strict=True):
+            args += (numbers[queue], put.level, put.due_ms, put.head, put.body)
+        self.run("put_many", keys, args)
+
     def publish(
         self,
         queues: Sequence[tuple[QueueKeys, bool]],

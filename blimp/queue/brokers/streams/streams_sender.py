@@ -6,7 +6,7 @@ import itertools
 import threading
 import uuid
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -20,8 +20,8 @@ from blimp.queue.redis.client import reset_after_fork, streams_options
 from blimp.queue.redis.urls import is_lost, link_error, redis_url
 
 if TYPE_CHECKING:
-    from blimp.queue.brokers.base import Found
-    from blimp.queue.protocol.message import TaskMessage
+    from blimp.queue.brokers.base import Found, Written
+    from blimp.queue.brokers.streams.envelope import Envelope
 
 T = TypeVar("T")
 
@@ -82,31 +82,31 @@ class StreamsSender:
         if self._own in stamp.key:  # else it is of the parent, which goes on with it
             self._stamps.append(stamp)
 
-    def send(
-        self, message: TaskMessage, headers: dict[str, Any], body: bytes, stamp: Stamp
-    ) -> None:
-        """Put one message into its queue; the same stamp again puts nothing more."""
+    def send(self, messages: Sequence[Written], stamp: Stamp) -> None:
+        """Put messages into their queues, all or none; the same stamp again puts nothing more."""
         try:
             if not self._is_checked:
                 self._check()
-            one = pack_task(body, headers=headers, queue=message.queue, priority=message.priority)
-            keys, store = self._session.keys.queue(message.queue), self._session.store
-            stream = keys.levels[one.level]
-            if one.due_ms:
-                store.run(
-                    "put_many",
-                    [stamp.key, stream, keys.later, keys.bell],
-                    [stamp.number, stamp.remember_ms, one.level, one.due_ms, one.head, body],
-                )
-                return
-            words = (stamp.key, stream, stamp.number, stamp.remember_ms, one.head, body)
-            try:
-                self._call("EVALSHA", SCRIPTS["put"].digest, 2, *words)
-            except (redis.ConnectionError, ConnectionError, redis.exceptions.NoScriptError):
-                # The idle connection had died, or the server is new: once more, with all care.
-                store.run("put", list(words[:2]), list(words[2:]))
+            envelopes = [
+                pack_task(body, headers=headers, queue=message.queue, priority=message.priority)
+                for message, headers, body in messages
+            ]
+            if len(envelopes) == 1 and not envelopes[0].due_ms:
+                self._put(messages[0].message.queue, envelopes[0], stamp)
+            else:
+                queues = [message.queue for message, _, _ in messages]
+                self._session.store.put_many(queues, envelopes, stamp=stamp)
         except (redis.RedisError, OSError) as error:
             raise self._link_error(error) from None
+
+    def _put(self, queue: str, one: Envelope, stamp: Stamp) -> None:
+        stream = self._session.keys.queue(queue).levels[one.level]
+        words = (stamp.key, stream, stamp.number, stamp.remember_ms, one.head, one.body)
+        try:
+            self._call("EVALSHA", SCRIPTS["put"].digest, 2, *words)
+        except (redis.ConnectionError, ConnectionError, redis.exceptions.NoScriptError):
+            # The idle connection had died, or the server is new: once more, with all care.
+            self._session.store.run("put", list(words[:2]), list(words[2:]))
 
     def _call(self, *command: Any) -> None:
         try:

@@ -13,6 +13,7 @@ import pytest
 import redis
 
 from blimp.errors import LinkError
+from blimp.queue.brokers.base import Written
 from blimp.queue.brokers.streams import envelope as wire
 from blimp.queue.brokers.streams.envelope import Stamp
 from blimp.queue.brokers.streams.streams_sender import StreamsSender
@@ -61,7 +62,10 @@ def test_entries_are_those_of_a_producer(
         delivery_mode=2,
     )
     sender = StreamsSender(streams, timeout_s=2.0)
-    sender.send(msgspec.structs.replace(message, priority=priority), headers, body, sender.stamp())
+    sender.send(
+        [Written(msgspec.structs.replace(message, priority=priority), headers, body)],
+        sender.stamp(),
+    )
     sender.close()
     first, second = all_put(session)
     assert first == second
@@ -72,7 +76,7 @@ def test_the_same_stamp_puts_nothing_more(streams: str, session: StreamsSession)
     sender = StreamsSender(streams, timeout_s=2.0)
     for number in (1, 1, 2):
         stamp = Stamp("blimp.test-sender", number, 10_000)
-        sender.send(MESSAGE, headers, body, stamp)
+        sender.send([Written(MESSAGE, headers, body)], stamp)
     sender.close()
     assert len(all_put(session)) == 2
 
@@ -87,7 +91,7 @@ def test_an_attempt_that_arrives_after_later_publishes_puts_nothing(
     for number in (1, 2, 3, 1, 3, 2):
         headers, body = write_message(message, signer=None)
         headers["attempt"] = number
-        sender.send(message, headers, body, Stamp("blimp.test-sender", number, 10_000))
+        sender.send([Written(message, headers, body)], Stamp("blimp.test-sender", number, 10_000))
     sender.close()
     assert sorted(payload["headers"]["attempt"] for _, payload in all_put(session)) == [1, 2, 3]
 
@@ -100,10 +104,10 @@ def test_after_a_refused_publish_the_earlier_ones_are_still_known(
     other = msgspec.structs.replace(MESSAGE, queue="other")
     client.set(session.keys.queue("other").levels[2], "no stream")
     first, second = (Stamp("blimp.test-sender", number, 10_000) for number in (1, 2))
-    sender.send(MESSAGE, headers, body, first)
+    sender.send([Written(MESSAGE, headers, body)], first)
     with pytest.raises(LinkError, match="WRONGTYPE"):
-        sender.send(other, headers, body, second)
-    sender.send(MESSAGE, headers, body, first)
+        sender.send([Written(other, headers, body)], second)
+    sender.send([Written(MESSAGE, headers, body)], first)
     sender.close()
     assert len(all_put(session)) == 1
 
@@ -160,7 +164,7 @@ def test_a_server_that_forgot_its_scripts_and_connections_is_no_error(
     client.script_flush()
     for number in range(3):
         stamp = Stamp("blimp.test-sender", number, 10_000)
-        sender.send(MESSAGE, headers, body, stamp)
+        sender.send([Written(MESSAGE, headers, body)], stamp)
         if number == 0:
             client.script_flush()
         else:
@@ -176,11 +180,50 @@ def test_what_could_not_be_put_is_not_taken_for_put(streams: str, session: Strea
     stamp = Stamp("blimp.test-sender", 1, 10_000)
     client.set(level, "no stream")
     with pytest.raises(LinkError, match="WRONGTYPE"):
-        sender.send(MESSAGE, headers, body, stamp)
+        sender.send([Written(MESSAGE, headers, body)], stamp)
     client.delete(level)
-    sender.send(MESSAGE, headers, body, stamp)
+    sender.send([Written(MESSAGE, headers, body)], stamp)
     sender.close()
     assert len(all_put(session)) == 1
+
+
+def test_many_are_put_all_or_none_and_once(streams: str, session: StreamsSession) -> None:
+    """Neither a key of a wrong type nor a stream that has given its last id gets them in part."""
+    sender, client = StreamsSender(streams, timeout_s=2.0), session.link.client
+    messages = [
+        Written(message, *write_message(message, signer=None))
+        for message in (
+            msgspec.structs.replace(MESSAGE, id=f"m{number}", **fields)
+            for number, fields in enumerate(
+                [
+                    {},
+                    {"priority": 1},
+                    {"eta_s": 4_102_444_800.0},
+                    {"queue": "other", "priority": 9},
+                ]
+            )
+        )
+    ]
+    other, stamp = session.keys.queue("other"), Stamp("blimp.test-sender", 7, 10_000)
+    for refused in ("WRONGTYPE", "exhausted"):
+        if refused == "WRONGTYPE":
+            client.set(other.levels[3], "no stream")
+        else:
+            client.xadd(other.levels[3], {"h": "", "b": ""}, id=f"{2**64 - 1}-{2**64 - 1}")
+        with pytest.raises(LinkError, match=refused):
+            sender.send(messages, stamp)
+        assert all_put(session) == []
+        client.delete(other.levels[3])
+    for _ in range(2):
+        sender.send(messages, stamp)
+    sender.close()
+    assert [(level, one["headers"]["id"]) for level, one in all_put(session)] == [
+        (0, "m1"),
+        (2, "m0"),
+        (2, "m2"),
+    ]
+    assert client.xlen(other.levels[3]) == 1
+    assert client.zcard(session.keys.queue("q").later) == 1
 
 
 def test_a_forked_child_sends_on_a_connection_of_its_own(
@@ -191,7 +234,7 @@ def test_a_forked_child_sends_on_a_connection_of_its_own(
 
     def send(number: int) -> None:
         stamp = Stamp("blimp.test-sender", number, 10_000)
-        sender.send(MESSAGE, headers, body, stamp)
+        sender.send([Written(MESSAGE, headers, body)], stamp)
 
     send(1)
     number = os.fork()
