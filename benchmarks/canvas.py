@@ -2,6 +2,8 @@
 
     python -m benchmarks.canvas [--parts N] [--chords N] [--kills N] [--json]
 
+How many tasks a second one program sends: one by one, as a group, by `send_many`, and the entries
+of these tasks by a bare pipeline of XADD, the floor; the medians of five rounds of each in turn.
 One chord of N parts, and one group of 0.6 N that a worker starts in a single step: the time they
 take, and the time of the server's longest command. Then many chords of four parts, whose worker is
 killed at random moments. Each body must run once, counted by its marks in a file; a body that was
@@ -13,20 +15,25 @@ from __future__ import annotations
 import argparse
 import os
 import random
+import statistics
 import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 from benchmarks.figures import print_figures
 from benchmarks.queue.server import Server
 from blimp.queue import TaskApp, chord, group, signature
+from blimp.queue.publish.publisher import AT_ONCE
 from blimp.queue.redis.client import open_redis
+from blimp.queue.redis.keys import Keys
 
 DEADLINE_S = 300.0
 PARTS_OF_EACH = 4
+ROUNDS = 5
 
 
 def start(url: str, directory: Path) -> subprocess.Popen[bytes]:
@@ -85,6 +92,46 @@ def measure(app: TaskApp, client: Any, parts: int) -> dict[str, float]:
     }
 
 
+def rates(app: TaskApp, client: Any, count: int) -> dict[str, float]:
+    """Return how many tasks a second are sent in each way, and the ratios to a bare pipeline."""
+    app.send_task("quick", (0,))
+    level = Keys().queue(app.queue).levels[2]
+    ((_, entry),) = client.xrange(level)
+
+    def pipeline() -> None:
+        for start in range(0, count, AT_ONCE):
+            with client.pipeline(transaction=False) as pipe:
+                for _ in range(start, min(count, start + AT_ONCE)):
+                    pipe.xadd(level, entry)
+                pipe.execute()
+
+    ways: dict[str, Callable[[], object]] = {
+        "one_by_one": lambda: [app.send_task("quick", (number,)) for number in range(count)],
+        "group": lambda: app.send_canvas(group(signature("quick", (n,)) for n in range(count))),
+        "send_many": lambda: app.send_many(signature("quick", (n,)) for n in range(count)),
+        "pipeline": pipeline,
+    }
+    found: dict[str, list[float]] = {name: [] for name in ways}
+    for _ in range(ROUNDS):
+        for name, send in ways.items():
+            began_s = time.perf_counter()
+            send()
+            found[name].append(count / (time.perf_counter() - began_s))
+            client.flushall()
+    per_s = {name: statistics.median(each) for name, each in found.items()}
+    ratios = {
+        f"{name}_over_pipeline": round(
+            statistics.median(
+                one / floor for one, floor in zip(found[name], found["pipeline"], strict=True)
+            ),
+            2,
+        )
+        for name in ways
+        if name != "pipeline"
+    }
+    return {f"{name}_per_s": round(rate) for name, rate in per_s.items()} | ratios
+
+
 def fire(app: TaskApp, url: str, directory: Path, *, chords: int, kills: int) -> dict[str, Any]:
     """Kill the worker of many chords at random moments; count the bodies that ran."""
     chance = random.Random(1)
@@ -130,9 +177,10 @@ def main() -> int:
     with tempfile.TemporaryDirectory(prefix="canvas-") as name, Server(Path(name)) as server:
         client = open_redis(server.url, timeout_s=DEADLINE_S)
         with TaskApp("killed", broker=server.url, result_backend=server.url) as app:
+            found: dict[str, Any] = rates(app, client, options.parts)
             worker = start(server.url, Path(name))
             try:
-                found: dict[str, Any] = measure(app, client, options.parts)
+                found |= measure(app, client, options.parts)
             finally:
                 worker.terminate()
                 worker.wait()

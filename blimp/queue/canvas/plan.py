@@ -35,7 +35,7 @@ from blimp.queue.protocol.embed import (
     with_kwargs,
     with_options,
 )
-from blimp.queue.protocol.message import LOW, TaskMessage
+from blimp.queue.protocol.message import LOW, TaskMessage, new_id
 from blimp.queue.publish.publisher import make_message, needs_now
 from blimp.queue.publish.taken_back import KnownTask
 
@@ -105,7 +105,7 @@ class Ids:
 
     def next(self) -> str:
         if self._name is None:
-            return str(uuid.uuid4())
+            return new_id()
         self._count += 1
         return str(uuid.uuid5(uuid.NAMESPACE_OID, f"{self._name}/{self._count}"))
 
@@ -212,6 +212,8 @@ def _chord_of(header: Signature, body: Signature) -> Signature:
 
 def joined(own: Mapping[str, Any], then: Then) -> Then:
     """Return what follows a signature: what its options say, and `then`."""
+    if not own:
+        return then
     index = then.group_index
     return Then(
         chain=(*then.chain, *listed(own.get(CHAIN))),
@@ -403,9 +405,10 @@ class Planner:
         own, own_kwargs = tuple(signature.get("args") or ()), dict(signature.get("kwargs") or {})
         if not signature.get("immutable"):
             own, own_kwargs = (*given["args"], *own), own_kwargs | given["kwargs"]
-        priority = options.get("priority")
-        if not isinstance(priority, int) or not 0 <= priority <= LOW:
-            options = {**options, "priority": settings.priority}
+        priority = options.get("priority", settings.priority)
+        if priority is not None:
+            is_one = isinstance(priority, int) and 0 <= priority <= LOW
+            options = {**options, "priority": priority if is_one else settings.priority}
         stamps = options.get("stamped_headers") or ()
         message = make_message(
             name,
@@ -431,14 +434,11 @@ class Planner:
             headers=settings.headers | (options.get("headers") or {}),
         )
         self.messages.append(message)
-        return Node(message.id, ignored=self._ignores(signature))
+        return Node(message.id, ignored=_ignores(options, task))
 
     def _ignores(self, signature: Signature) -> bool:
         name = called_task(signature["task"], signature.get("kwargs"))
-        task = self._settings.tasks.get(name)
-        return bool(options_of(signature).get("ignore_result")) or (
-            task is not None and task.options.ignore_result
-        )
+        return _ignores(options_of(signature), self._settings.tasks.get(name))
 
     # --- all ids are set before anything is sent -------------------------------------------
 
@@ -480,3 +480,7 @@ class Planner:
         frozen, before = self.freeze(header)
         body, after = self.freeze(body_of(signature))
         return with_kwargs(signature, header=frozen, body=body), after.follow(before)
+
+
+def _ignores(options: Mapping[str, Any], task: KnownTask | None) -> bool:
+    return bool(options.get("ignore_result")) or (task is not None and task.options.ignore_result)

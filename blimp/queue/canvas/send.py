@@ -133,7 +133,7 @@ def send_many(app: CanvasApp, signatures: Iterable[Signature], **options: Any) -
             planner = _planner(app, policy)
             for number, one in some:
                 check_signature(one, where=f"signatures[{number}]")
-                nodes.append(planner.plan({**one, "options": _merged(one, rest)}))
+                nodes.append(planner.plan({**one, "options": _merged(one, rest)} if rest else one))
                 ends.append(len(planner.messages))
             for count in _start(app, planner, name="many", policy=policy):
                 sent += count

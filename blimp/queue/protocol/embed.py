@@ -110,8 +110,10 @@ def _check(signatures: Iterable[tuple[str, Any]]) -> None:
         if depth > MOST_DEEP:
             raise MessageError(f"{where[:200]}: nested deeper than {MOST_DEEP}")
         try:
-            for part, one in _inner(msgspec.convert(signature, _Signature)):
-                left.append((f"{where}.{part}", one, depth + 1))
+            read = msgspec.convert(signature, _Signature)
+            if read.options or read.subtask_type is not None:  # else there is none in it
+                for part, one in _inner(read):
+                    left.append((f"{where}.{part}", one, depth + 1))
         except msgspec.ValidationError as error:
             raise MessageError(f"{where} is no signature: {error}") from None
 

@@ -190,19 +190,15 @@ def test_what_could_not_be_put_is_not_taken_for_put(streams: str, session: Strea
 def test_many_are_put_all_or_none_and_once(streams: str, session: StreamsSession) -> None:
     """Neither a key of a wrong type nor a stream that has given its last id gets them in part."""
     sender, client = StreamsSender(streams, timeout_s=2.0), session.link.client
+    several: list[dict[str, Any]] = [
+        {"id": "m0"},
+        {"id": "m1", "priority": 1},
+        {"id": "m2", "eta_s": 4_102_444_800.0},
+        {"id": "m3", "queue": "other", "priority": 9},
+    ]
     messages = [
         Written(message, *write_message(message, signer=None))
-        for message in (
-            msgspec.structs.replace(MESSAGE, id=f"m{number}", **fields)
-            for number, fields in enumerate(
-                [
-                    {},
-                    {"priority": 1},
-                    {"eta_s": 4_102_444_800.0},
-                    {"queue": "other", "priority": 9},
-                ]
-            )
-        )
+        for message in (msgspec.structs.replace(MESSAGE, **fields) for fields in several)
     ]
     other, stamp = session.keys.queue("other"), Stamp("blimp.test-sender", 7, 10_000)
     for refused in ("WRONGTYPE", "exhausted"):
