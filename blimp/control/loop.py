@@ -5,7 +5,7 @@ answer at once with the newest they have.
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Protocol
+from typing import Any, Protocol
 
 from blimp.control.battery import BatteryFilter
 from blimp.control.commander import Commander
@@ -199,6 +199,10 @@ class FlightLoop:
     def broken(self) -> tuple[str, ...]:
         """The outputs that do not do what is commanded."""
         return self._effect.broken
+
+    @property
+    def mode_result(self) -> dict[str, Any]:
+        return self._pilot.mode.result
 
     @property
     def _knows_thrust(self) -> bool:

@@ -7,6 +7,7 @@ ship of the world may differ from the one that the flight control knows.
 import csv
 import json
 import math
+from math import dist
 from pathlib import Path
 from time import perf_counter
 from typing import Any, Literal
@@ -69,10 +70,16 @@ class Plant(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Tracking(msgspec.Struct, frozen=True, kw_only=True):
-    """Errors of the true ship after the first 20 s: rmse_m north, east, down."""
+    """Errors of the true ship after the first 20 s: rmse_m north, east, down.
+
+    They are from where the reference was for the ship: it waits for one that cannot follow,
+    `behind_s` at the end. estimate_3d_m: how far the ship was from where it believed to be.
+    """
 
     rmse_3d_m: float
     rmse_m: tuple[float, float, float]
+    estimate_3d_m: float
+    behind_s: float
     yaw_rmse_deg: float
     step_ms: dict[str, float]
     saturated_fraction: float
@@ -156,6 +163,8 @@ class _Flight:
         self._motors = ship.airframe.thruster_names
         self._parts = chunks("track", curve.points())
         self._full = 0
+        self._behind_s = 0.0
+        self._misled_m2 = 0.0
         self.rows: list[tuple[float, ...]] = []
 
     def fly(self, progress: Progress) -> None:
@@ -186,7 +195,10 @@ class _Flight:
         outputs = world.outputs
         if any(abs(outputs[name]) > _FULL for name in self._motors):
             self._full += 1
-        reference = self._curve.at(t_s)[:4]
+        self._behind_s = self._ship.mode_result.get("behind_s", self._behind_s)
+        reference = self._curve.at(t_s - self._behind_s)[:4]
+        if t_s >= FROM_S:
+            self._misled_m2 += dist(truth.position_ned_m, self._ship.state.position_ned_m) ** 2
         self.rows.append((t_s, *reference, *truth.position_ned_m, yaw_of(truth.attitude)))
 
     def result(self, *, step_ms: dict[str, float], speedup: float) -> Tracking:
@@ -203,6 +215,8 @@ class _Flight:
         return Tracking(
             rmse_3d_m=round(math.hypot(n, e, d), 5),
             rmse_m=(round(n, 5), round(e, 5), round(d, 5)),
+            estimate_3d_m=round(math.sqrt(self._misled_m2 / count), 5),
+            behind_s=self._behind_s,
             yaw_rmse_deg=round(math.degrees(yaw), 3),
             step_ms=step_ms,
             saturated_fraction=round(self._full / len(self.rows), 4),
@@ -224,8 +238,10 @@ def _write(path: Path, rows: list[tuple[float, ...]]) -> None:
 def words(tracking: Tracking) -> str:
     """Return what a person reads."""
     n, e, d = tracking.rmse_m
+    late = f", {tracking.behind_s:.1f} s behind" if tracking.behind_s else ""
     return (
-        f"off by {tracking.rmse_3d_m:.3f} m RMS (north {n:.3f}, east {e:.3f}, down {d:.3f}), "
+        f"off by {tracking.rmse_3d_m:.3f} m RMS (north {n:.3f}, east {e:.3f}, down {d:.3f}){late}, "
+        f"its estimate by {tracking.estimate_3d_m:.3f} m, "
         f"heading {tracking.yaw_rmse_deg:.1f} degrees, after {FROM_S:g} s; a motor at its limit "
         f"{100.0 * tracking.saturated_fraction:.1f} % of the time; "
         f"{tracking.step_ms['compute_mean']:.3f} ms a cycle; "

@@ -250,6 +250,11 @@ class Lockstep(Closing):
         return self._ship.loop.armed
 
     @property
+    def mode_result(self) -> dict[str, Any]:
+        """What the flown mode says of its command, as its outcome will; empty in most modes."""
+        return self._ship.loop.mode_result
+
+    @property
     def accused(self) -> tuple[str, ...]:
         """The outputs that the flight process says do not do what is commanded."""
         return self._ship.loop.broken
