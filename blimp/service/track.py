@@ -78,12 +78,12 @@ class Tracking(msgspec.Struct, frozen=True, kw_only=True):
 
     rmse_3d_m: float
     rmse_m: tuple[float, float, float]
-    estimate_3d_m: float
-    behind_s: float
     yaw_rmse_deg: float
     step_ms: dict[str, float]
     saturated_fraction: float
     speedup: float
+    estimate_3d_m: float
+    behind_s: float
 
 
 def with_pose_sensor(airframe: Airframe, kind: PoseSensor) -> Airframe:

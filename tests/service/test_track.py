@@ -42,6 +42,8 @@ def test_it_flies_a_file_and_prints_the_errors_of_the_true_ship(tmp_path: Path) 
         "step_ms",
         "saturated_fraction",
         "speedup",
+        "estimate_3d_m",
+        "behind_s",
     ]
     assert list(found["step_ms"]) == ["compute_mean", "compute_p99", "bus_mean"]
     assert 0.001 < found["rmse_3d_m"] < 0.053  # the best published, over the whole circle
@@ -56,6 +58,21 @@ def test_it_flies_a_file_and_prints_the_errors_of_the_true_ship(tmp_path: Path) 
 def test_with_the_stock_tag_a_ship_that_spins_is_on_its_path() -> None:
     found = track(reference("helix_spin"), plant=plant(2), pose_sensor="tag")
     assert found.rmse_3d_m < 0.06
+
+
+@pytest.mark.parametrize(("name", "seed"), [("circle", 3002), ("eight_tall", 3005)])
+def test_with_the_stock_tag_a_ship_follows_little_of_its_noise(name: str, seed: int) -> None:
+    found = track(reference(name), plant=plant(seed), pose_sensor="tag")
+    assert found.behind_s == 0.0
+    assert found.rmse_3d_m < 1.25 * found.estimate_3d_m
+
+
+def test_a_ship_that_cannot_turn_so_fast_is_late_and_on_its_path() -> None:
+    draggy = plant(12)
+    assert draggy.drag_scale > 1.9
+    found = track(reference("circle_spin"), plant=draggy)
+    assert found.behind_s > 2.0
+    assert found.rmse_3d_m < 0.03
 
 
 def test_the_eight_references_are_within_the_ships_limits() -> None:
