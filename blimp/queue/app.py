@@ -382,7 +382,10 @@ class TaskApp(Hooks, Closing):
     async def asend_many(
         self, signatures: Iterable[dict[str, Any]], **options: Unpack[SendOptions]
     ) -> list[AsyncResult]:
-        """Do what `send_many` does, from a coroutine: others go on while it waits."""
+        """Do what `send_many` does, from a coroutine: others go on while it waits.
+
+        An iterator is read in the thread that sends.
+        """
         return await self.awaiting.call(partial(self.send_many, signatures, **options))
 
     def result(self, id: str) -> AsyncResult:

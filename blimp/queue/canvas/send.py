@@ -133,6 +133,10 @@ def send_many(app: CanvasApp, signatures: Iterable[Signature], **options: Any) -
             planner = _planner(app, policy)
             for number, one in some:
                 check_signature(one, where=f"signatures[{number}]")
+                task = app.tasks.get(one["task"])
+                if task is not None and task.options.coalesce is not False:
+                    where = f"signatures[{number}]: {one['task']!r}"
+                    raise MessageError(f"{where} coalesces: it is sent alone, as by delay()")
                 nodes.append(planner.plan({**one, "options": _merged(one, rest)} if rest else one))
                 ends.append(len(planner.messages))
             for count in _start(app, planner, name="many", policy=policy):

@@ -224,6 +224,9 @@ def test_a_wrong_one_of_many_is_named_by_its_place(app: TaskApp, server: redis.R
     assert server.xlen(LEVEL) == 0
     with pytest.raises(ConfigError, match="there is no option wrong"):
         app.send_many([signature("t")], wrong=1)  # type: ignore[call-arg]
+    move = app.task(name="move", coalesce="motor")(lambda: None)
+    with pytest.raises(MessageError, match=r"signatures\[0\]: 'move' coalesces: it is sent alone"):
+        app.send_many([move.s()])
     many = [*(signature("t") for _ in range(AT_ONCE)), "add"]
     with pytest.raises(PartlySent, match=r"first 200 were sent: signatures\[200\]") as failed:
         app.send_many(many)  # type: ignore[arg-type]
