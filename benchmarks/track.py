@@ -3,8 +3,8 @@
 The shapes are those of Tao et al.'s ship in the flights published at github.com/evannsm/blimp_work
 (Trajectories.py), recomputed from their radii, heights and periods. The best of the three published
 controllers, in metres after 20 s, is what each row is compared with. A reference waits for a ship
-that cannot turn as fast; the most seconds are printed. Beside the errors: by how much the ship
-knows its place worse than it flies, the goal is 1.25 with a tag.
+that cannot turn as fast; the most seconds are printed. Beside the errors: their ratio to the
+estimate's own, the goal with a tag is 1.25.
 Simulated: a ship whose drag, thrust and weight are not those that its control knows.
 """
 

@@ -108,15 +108,16 @@ class MessageError(TaskError):
 
 
 class PartlySent(TaskError):
-    """Of many messages only the first were sent, for the reason in `__cause__`.
+    """Of many tasks and canvases only the first were sent, for `reason`, its cause.
 
-    sent: the handles of those that the broker has. If the reason is a LinkError, it may have up
-    to one step more of them: nothing of it was answered.
+    sent: the handles of those that the broker has whole. Of the next it may have some messages: a
+    part of a canvas, or if the reason is a LinkError all of a step that was not answered.
     """
 
     def __init__(self, sent: list[Any], reason: Exception) -> None:
         super().__init__(f"only the first {len(sent)} were sent: {reason}")
         self.sent = sent
+        self.reason = reason
 
 
 class NotGenuine(MessageError):

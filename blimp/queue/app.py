@@ -371,22 +371,33 @@ class TaskApp(Hooks, Closing):
         """Send many signatures, as `add.s(1, 2)`; return the handle of each, in order.
 
         Some 200 go in one step, which a Redis broker takes whole or not at all; an iterator is
-        read as they go. options: for each, instead of its own. Raises PartlySent once a step was
-        taken, before that as `send_canvas` does.
+        read as they go. options: for each, instead of its own; `retry` and `retry_policy` hold for
+        the steps. Raises PartlySent once the broker has some, before that as `send_canvas` does.
         """
-        from blimp.queue.canvas.send import send_many  # most programs send none
+        from blimp.queue.canvas.send import raise_partly, steps  # most programs send none
 
         warn_of_waiting(self, "send_many()", "asend_many()")
-        return send_many(self, signatures, **options)
+        sent: list[AsyncResult] = []
+        try:
+            for step in steps(self, signatures, dict(options)):
+                sent += step()
+        except Exception as error:
+            raise_partly(sent, error)
+        return sent
 
     async def asend_many(
         self, signatures: Iterable[dict[str, Any]], **options: Unpack[SendOptions]
     ) -> list[AsyncResult]:
-        """Do what `send_many` does, from a coroutine: others go on while it waits.
+        """Do what `send_many` does, from a coroutine: others go on while it waits."""
+        from blimp.queue.canvas.send import raise_partly, steps
 
-        An iterator is read in the thread that sends.
-        """
-        return await self.awaiting.call(partial(self.send_many, signatures, **options))
+        sent: list[AsyncResult] = []
+        try:
+            for step in steps(self, signatures, dict(options)):
+                sent += await self.awaiting.call(step)
+        except Exception as error:
+            raise_partly(sent, error)
+        return sent
 
     def result(self, id: str) -> AsyncResult:
         """Return a handle on task `id`, from any sender."""

@@ -61,7 +61,8 @@ class Consumers:
         queue = self["sender"].keys.queue("q")
         due_ms = int((self.server.time_s() + due_s) * 1000) if due_s else 0
         for number in range(count):
-            keys = [f"blimp:sender:{number}", queue.later, queue.bell, *queue.levels]
+            keys = [f"blimp:sender:{number}", queue.later, queue.clock, queue.bell]
+            keys += queue.levels
             put = self.server.client.incr("puts")
             args = [put, 60_000, 0, 2, due_ms, f"head {put}", "body"]
             assert self["sender"].run("put_many", keys, args) == 1

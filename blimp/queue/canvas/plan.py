@@ -405,7 +405,9 @@ class Planner:
         own, own_kwargs = tuple(signature.get("args") or ()), dict(signature.get("kwargs") or {})
         if not signature.get("immutable"):
             own, own_kwargs = (*given["args"], *own), own_kwargs | given["kwargs"]
-        priority = options.get("priority", settings.priority)
+        priority = options.get("priority")
+        if priority is None:
+            priority = settings.priority
         if priority is not None:
             is_one = isinstance(priority, int) and 0 <= priority <= LOW
             options = {**options, "priority": priority if is_one else settings.priority}

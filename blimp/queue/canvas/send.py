@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import os
 from bisect import bisect_right
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import nullcontext
 from functools import cache, partial
 from itertools import islice
-from typing import TYPE_CHECKING, Any, Protocol, cast
+from typing import TYPE_CHECKING, Any, NoReturn, Protocol, cast
 
-from blimp.errors import BlimpError, ConfigError, MessageError, PartlySent
+from blimp.errors import ConfigError, MessageError, PartlySent
 from blimp.queue.canvas.plan import Ids, Node, Planner, Settings
 from blimp.queue.protocol.embed import NO_REDIS, Signature, check_signature, listed
 from blimp.queue.protocol.message import write_message
@@ -116,38 +116,61 @@ def send(
     return result_of(app, node)
 
 
-def send_many(app: CanvasApp, signatures: Iterable[Signature], **options: Any) -> list[AsyncResult]:
-    """Send each of `signatures` as `send` does, many of them in one step.
+def steps(
+    app: CanvasApp, signatures: Iterable[Signature], options: dict[str, Any]
+) -> Iterator[Callable[[], list[AsyncResult]]]:
+    """Yield calls that send `signatures` as `send` does, many in one step, one step each.
 
-    Raises as `send` does if nothing was sent yet, else PartlySent.
+    options: for each signature, instead of its own; `retry` and `retry_policy` are the steps'. A
+    call returns the handles in order. It raises PartlySent if the broker has messages of it.
     """
     check_options("many", options)
+    if options.get("task_id") is not None:
+        raise ConfigError("sending 'many': the option task_id is for one: set() it in each")
     policy = policy_for(app, options)
     rest = {name: one for name, one in options.items() if name not in ("retry", "retry_policy")}
-    numbered, results = enumerate(signatures), list[AsyncResult]()
+    numbered = enumerate(signatures)
     while some := list(islice(numbered, AT_ONCE)):
-        ends: list[int] = []  # how many messages there are up to each
-        nodes: list[Node] = []
-        sent = 0
-        try:
-            planner = _planner(app, policy)
-            for number, one in some:
-                check_signature(one, where=f"signatures[{number}]")
-                task = app.tasks.get(one["task"])
-                if task is not None and task.options.coalesce is not False:
-                    where = f"signatures[{number}]: {one['task']!r}"
-                    raise MessageError(f"{where} coalesces: it is sent alone, as by delay()")
-                nodes.append(planner.plan({**one, "options": _merged(one, rest)} if rest else one))
-                ends.append(len(planner.messages))
-            for count in _start(app, planner, name="many", policy=policy):
-                sent += count
-        except BlimpError as error:
-            results += (result_of(app, node) for node in nodes[: bisect_right(ends, sent)] if sent)
-            if not results:
-                raise
-            raise PartlySent(results, error) from error
-        results += (result_of(app, node) for node in nodes)
-    return results
+        yield partial(_send_some, app, some, rest, policy)
+
+
+def _send_some(
+    app: CanvasApp,
+    some: Sequence[tuple[int, Signature]],
+    options: dict[str, Any],
+    policy: RetryPolicy,
+) -> list[AsyncResult]:
+    planner = _planner(app, policy)
+    nodes: list[Node] = []
+    ends: list[int] = []  # how many messages there are up to each
+    for number, one in some:
+        check_signature(one, where=f"signatures[{number}]")
+        task = app.tasks.get(one["task"])
+        if task is not None and task.options.coalesce is not False:
+            where = f"signatures[{number}]: {one['task']!r}"
+            raise MessageError(f"{where} coalesces: it is sent alone, as by delay()")
+        merged = {**one, "options": _merged(one, options)} if options else one
+        nodes.append(planner.plan(merged))
+        ends.append(len(planner.messages))
+    sent = 0
+    try:
+        for count in _start(app, planner, name="many", policy=policy):
+            sent += count
+    except Exception as error:
+        if not sent:
+            raise
+        whole = nodes[: bisect_right(ends, sent)]
+        raise PartlySent([result_of(app, node) for node in whole], error) from error
+    return [result_of(app, node) for node in nodes]
+
+
+def raise_partly(sent: list[AsyncResult], error: Exception) -> NoReturn:
+    """Raise what `error` is after the handles `sent`: itself if there are none."""
+    if isinstance(error, PartlySent):
+        sent, error = [*sent, *error.sent], error.reason
+    elif not sent:
+        raise error
+    raise PartlySent(sent, error) from error
 
 
 def _planner(app: CanvasApp, policy: RetryPolicy) -> Planner:
@@ -186,6 +209,7 @@ def _start(app: CanvasApp, planner: Planner, *, name: str, policy: RetryPolicy) 
 
 
 def _traced(tracer: Any, message: TaskMessage) -> TaskMessage:
+    """Return `message` with a span of its own; what became of it is in the span around all."""
     with tracer.sending(message) as traced:
         return cast("TaskMessage", traced)
 

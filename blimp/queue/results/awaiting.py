@@ -82,9 +82,9 @@ class Awaiting(Closing):
         with self._lock:
             if self._calls is None:
                 self._calls = ThreadPoolExecutor(1, thread_name_prefix="queue calls")
-            calls = self._calls
-        run = partial(contextvars.copy_context().run, function)
-        return await asyncio.get_running_loop().run_in_executor(calls, run)
+            run = partial(contextvars.copy_context().run, function)
+            called = asyncio.get_running_loop().run_in_executor(self._calls, run)
+        return await called
 
     async def records(
         self, ids: Sequence[str], timeout: float | None = None
@@ -99,7 +99,7 @@ class Awaiting(Closing):
         with self._lock:
             self._open.add(wait)
         left, last = set(ids), dict[str, Record]()
-        beginning = asyncio.ensure_future(self.call(partial(self._begin, ids, wait)))
+        beginning = asyncio.ensure_future(self._start(ids, wait))
         beginning.add_done_callback(lambda done: _tell_failure(done, wait))
         try:
             while left:
@@ -115,6 +115,10 @@ class Awaiting(Closing):
         finally:
             beginning.cancel()
             self._end(ids, wait)
+
+    async def _start(self, ids: Sequence[str], wait: _Wait) -> None:
+        if not wait.is_over:  # the app may be closed before a coroutine has its first turn
+            await self.call(partial(self._begin, ids, wait))
 
     def _begin(self, ids: Sequence[str], wait: _Wait) -> None:
         """Have `wait` hear of `ids`; in the thread for calls. Raises LinkError, ResultError."""
@@ -170,9 +174,8 @@ class Awaiting(Closing):
                     if not waits:
                         del self._waits[id]
                         ended.append(id)
-            watch, calls = self._watch, self._calls
-        if watch is not None and calls is not None and ended:
-            calls.submit(watch.discard, *ended)
+            if self._watch is not None and self._calls is not None and ended:
+                self._calls.submit(self._watch.discard, *ended)
 
     def _serve(self, watch: GrowingWatch) -> None:
         """Pass on what `watch` finds, until it fails or another takes its place."""

@@ -265,7 +265,7 @@ class PublishedWatch(GrowingWatch):
         try:
             with self._server.link(self._url):
                 return self._pubsub.get_message(timeout=timeout_s)
-        except (TypeError, ValueError, AttributeError) as error:  # of a socket that was closed
+        except (TypeError, ValueError, AttributeError, RuntimeError) as error:  # it was closed
             raise LinkError(f"closed while waiting for results: {error}") from None
 
     def _look(self) -> None:
@@ -304,11 +304,13 @@ class PublishedWatch(GrowingWatch):
                     self._pubsub.unsubscribe(*keys)
 
     def _subscribe(self) -> None:
-        if self._pubsub is not None:
-            self._pubsub.close()
         self._url = self._server.brokers.current
         self._looked_s = None  # what is stored on this server is not known yet
         with self._subscribing, self._server.link(self._url):
+            if self._closed:
+                raise LinkError("closed while waiting for results")
+            if self._pubsub is not None:
+                self._pubsub.close()
             client = self._server.client_of(self._url)
             self._pubsub = client.pubsub()
             for keys in self._parts():
@@ -327,3 +329,4 @@ class PublishedWatch(GrowingWatch):
             if not self._closed:
                 self._closed = True
                 self._pubsub.close()
+                self._pubsub.subscribed_event.set()  # a reader that comes now would wait for it

@@ -211,6 +211,33 @@ def test_of_many_that_are_sent_in_part_the_first_are_known(
         app.send_many([signature("t")], retry=False)
 
 
+def test_of_a_canvas_that_is_sent_in_part_no_handle_is_returned(
+    app: TaskApp, server: redis.Redis, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Who sends it again after a plain LinkError would have its first tasks twice."""
+    Failing(app, monkeypatch, after=1)
+    large = group(signature("t", (n,)) for n in range(COUNT))
+    with pytest.raises(PartlySent, match="first 1 were sent") as failed:
+        app.send_many([signature("t"), large], retry=False)
+    assert len(failed.value.sent) == 1
+    assert server.xlen(LEVEL) == AT_ONCE
+
+
+@pytest.mark.parametrize("is_async", [False, True])
+def test_what_was_sent_before_an_iterator_failed_is_known(app: TaskApp, is_async: bool) -> None:
+    def rows() -> Iterator[Any]:
+        for number in range(AT_ONCE + 1):
+            yield signature("t", (number,))
+        raise ValueError("the file ends in the middle of a row")
+
+    with pytest.raises(PartlySent, match="middle of a row") as failed:
+        asyncio.run(app.asend_many(rows())) if is_async else app.send_many(rows())
+    assert len(failed.value.sent) == AT_ONCE
+    assert isinstance(failed.value.__cause__, ValueError)
+    with pytest.raises(ZeroDivisionError):
+        app.send_many(signature("t", (1 / number,)) for number in range(1))
+
+
 def test_a_wrong_one_of_many_is_named_by_its_place(app: TaskApp, server: redis.Redis) -> None:
     wrong: list[tuple[Any, str]] = [
         ("add", r"signatures\[1\] is no signature"),
@@ -227,6 +254,8 @@ def test_a_wrong_one_of_many_is_named_by_its_place(app: TaskApp, server: redis.R
     move = app.task(name="move", coalesce="motor")(lambda: None)
     with pytest.raises(MessageError, match=r"signatures\[0\]: 'move' coalesces: it is sent alone"):
         app.send_many([move.s()])
+    with pytest.raises(ConfigError, match="task_id is for one"):
+        app.send_many([signature("t"), signature("t")], task_id="a")
     many = [*(signature("t") for _ in range(AT_ONCE)), "add"]
     with pytest.raises(PartlySent, match=r"first 200 were sent: signatures\[200\]") as failed:
         app.send_many(many)  # type: ignore[arg-type]

@@ -262,6 +262,18 @@ def test_no_thread_outlives_the_closing_of_its_app(
         run(main())
 
 
+def test_a_wait_whose_app_is_closed_before_its_first_turn_begins_nothing(app: TaskApp) -> None:
+    async def main() -> None:
+        waiting = asyncio.create_task(app.result("a").aget())
+        await asyncio.sleep(0)
+        app.close()
+        with pytest.raises(LinkError):
+            await waiting
+        assert app.awaiting._calls is None
+
+    run(main())
+
+
 def test_a_server_that_stands_still_holds_up_no_loop(own_broker: EmbeddedBroker) -> None:
     """Sent and awaited meanwhile, it is all done once the server goes on."""
     with TaskApp("tests", broker=own_broker.url, result_backend=own_broker.url) as app:

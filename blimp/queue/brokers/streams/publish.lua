@@ -33,15 +33,15 @@ return 1
 --- put_many
 -- Puts several messages, all or none, and only once; see `put`.
 -- KEYS[1]  the number of its sender's latest publish
--- KEYS     then for each queue: schedule, bell, priority streams, first level first
+-- KEYS     then for each queue: schedule, clock, bell, priority streams, first level first
 -- ARGV[1]  number of this publish    ARGV[2]  ms to remember it
 -- ARGV     then for each message: number of its queue (from 0), priority, server's ms when it is
 --          due (0 for now), head, body
 -- Returns 1, or 0 for a repetition.
-local OF_QUEUE = 6
+local OF_QUEUE, KINDS = 7, { [0] = 'zset', 'hash' }
 for n = 2, #KEYS do
   local kind = redis.call('TYPE', KEYS[n]).ok
-  if kind ~= 'none' and kind ~= ((n - 2) % OF_QUEUE == 0 and 'zset' or 'stream') then
+  if kind ~= 'none' and kind ~= (KINDS[(n - 2) % OF_QUEUE] or 'stream') then
     return redis.error_reply('WRONGTYPE ' .. KEYS[n] .. ' is a ' .. kind)
   end
 end
@@ -53,7 +53,7 @@ local now_ms = server_ms()
 local put, scheduled = {}, {}
 for n = 3, #ARGV, 5 do
   local queue, level = 2 + OF_QUEUE * ARGV[n], ARGV[n + 1]
-  local due_ms, stream = tonumber(ARGV[n + 2]), KEYS[queue + 2 + level]
+  local due_ms, stream = tonumber(ARGV[n + 2]), KEYS[queue + 3 + level]
   if due_ms > now_ms then
     scheduled[#scheduled + 1] = n
   else
@@ -71,7 +71,7 @@ end
 for _, n in ipairs(scheduled) do -- nothing refuses these
   local queue = 2 + OF_QUEUE * ARGV[n]
   local message = { 'h', ARGV[n + 3], 'b', ARGV[n + 4] }
-  schedule(KEYS[queue], KEYS[queue + 1], ARGV[n + 1], tonumber(ARGV[n + 2]), message)
+  schedule(KEYS[queue], KEYS[queue + 2], ARGV[n + 1], tonumber(ARGV[n + 2]), message)
 end
 return 1
 

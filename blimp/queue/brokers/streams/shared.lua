@@ -2,7 +2,13 @@
 
 -- Wakes a waiting reader: it looks at more than its priority streams then.
 local function ring(bell)
-  redis.call('XADD', bell, 'MAXLEN', '~', 64, '*', 'r', '')
+  local done = redis.pcall('XADD', bell, 'MAXLEN', '~', 64, '*', 'r', '')
+  if done.err then
+    if done.err:find('exhausted') then -- it has given its last id, and takes no entry
+      redis.call('DEL', bell)
+    end
+    redis.call('XADD', bell, '*', 'r', '')
+  end
 end
 
 local function server_ms()

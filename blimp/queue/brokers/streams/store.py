@@ -115,7 +115,7 @@ class Store:
         numbers = {queue: number for number, queue in enumerate(dict.fromkeys(queues))}
         keys = [stamp.key]
         for one in map(self.keys.queue, numbers):
-            keys += (one.later, one.bell, *one.levels)
+            keys += (one.later, one.clock, one.bell, *one.levels)
         args: list[Any] = [stamp.number, stamp.remember_ms]
         for queue, put in zip(queues, envelopes, strict=True):
             args += (numbers[queue], put.level, put.due_ms, put.head, put.body)

@@ -188,7 +188,10 @@ def test_what_could_not_be_put_is_not_taken_for_put(streams: str, session: Strea
 
 
 def test_many_are_put_all_or_none_and_once(streams: str, session: StreamsSession) -> None:
-    """Neither a key of a wrong type nor a stream that has given its last id gets them in part."""
+    """Neither a key of a wrong type nor a stream that has given its last id gets them in part.
+
+    A bell that has given its last id is replaced: nobody needs what it had.
+    """
     sender, client = StreamsSender(streams, timeout_s=2.0), session.link.client
     several: list[dict[str, Any]] = [
         {"id": "m0"},
@@ -200,12 +203,19 @@ def test_many_are_put_all_or_none_and_once(streams: str, session: StreamsSession
         Written(message, *write_message(message, signer=None))
         for message in (msgspec.structs.replace(MESSAGE, **fields) for fields in several)
     ]
-    other, stamp = session.keys.queue("other"), Stamp("blimp.test-sender", 7, 10_000)
+    own, other = session.keys.queue("q"), session.keys.queue("other")
+    last, stamp = f"{2**64 - 1}-{2**64 - 1}", Stamp("blimp.test-sender", 7, 10_000)
+    client.set(own.clock, "no hash")
+    with pytest.raises(LinkError, match="WRONGTYPE"):
+        sender.send(messages, stamp)
+    assert all_put(session) == []
+    client.delete(own.clock)
+    client.xadd(own.bell, {"r": ""}, id=last)
     for refused in ("WRONGTYPE", "exhausted"):
         if refused == "WRONGTYPE":
             client.set(other.levels[3], "no stream")
         else:
-            client.xadd(other.levels[3], {"h": "", "b": ""}, id=f"{2**64 - 1}-{2**64 - 1}")
+            client.xadd(other.levels[3], {"h": "", "b": ""}, id=last)
         with pytest.raises(LinkError, match=refused):
             sender.send(messages, stamp)
         assert all_put(session) == []
@@ -219,7 +229,7 @@ def test_many_are_put_all_or_none_and_once(streams: str, session: StreamsSession
         (2, "m2"),
     ]
     assert client.xlen(other.levels[3]) == 1
-    assert client.zcard(session.keys.queue("q").later) == 1
+    assert client.zcard(own.later) == client.xlen(own.bell) == 1
 
 
 def test_a_forked_child_sends_on_a_connection_of_its_own(
