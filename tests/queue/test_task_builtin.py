@@ -91,7 +91,7 @@ def test_a_map_goes_to_the_queue_of_the_task_it_calls(
     app: TaskApp, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     sent: list[Any] = []
-    monkeypatch.setattr(app.publisher, "publish", lambda one, **_: sent.append(one))
+    monkeypatch.setattr(app, "on_sent", lambda one, at_s: sent.append(one))
     far = app.task(name="far", queue="elsewhere", priority=2)(lambda value: value)
     far.map([1]).apply_async()
     group(far.starmap([[1]])).apply_async()
