@@ -7,7 +7,6 @@ ship of the world may differ from the one that the flight control knows.
 import csv
 import json
 import math
-from math import dist
 from pathlib import Path
 from time import perf_counter
 from typing import Any, Literal
@@ -198,7 +197,7 @@ class _Flight:
         self._behind_s = self._ship.mode_result.get("behind_s", self._behind_s)
         reference = self._curve.at(t_s - self._behind_s)[:4]
         if t_s >= FROM_S:
-            self._misled_m2 += dist(truth.position_ned_m, self._ship.state.position_ned_m) ** 2
+            self._misled_m2 += math.dist(truth.position_ned_m, self._ship.state.position_ned_m) ** 2
         self.rows.append((t_s, *reference, *truth.position_ned_m, yaw_of(truth.attitude)))
 
     def result(self, *, step_ms: dict[str, float], speedup: float) -> Tracking:
