@@ -20,6 +20,7 @@ from tests.faults.server_side import ServerSide
 from tests.faults.workload import LEASE_S
 from tests.queue.behaviour.test_outage import send_when_back
 from tests.queue.conftest import DEADLINE_S, Silence, working
+from tests.signals import stop_process
 from tests.stopwatch import Stopwatch
 
 
@@ -56,7 +57,7 @@ def test_a_server_that_stood_still_for_longer_than_the_lease(
     fork("b")
     assert faults.send_task("nap", (0.0,)).get(DEADLINE_S) == 0.0
     pid, began_s = ground.broker.pid, time.monotonic()
-    os.kill(pid, signal.SIGSTOP)
+    stop_process(pid)
     try:
         until(lambda: time.monotonic() > began_s + 4.0 * LEASE_S, "the clock stands")
     finally:

@@ -8,6 +8,7 @@ import threading
 from blimp.queue.redis.keys import GROUP
 from tests.faults.ground import Ground
 from tests.faults.server_side import ServerSide
+from tests.signals import stop_process
 
 
 def test_an_emptied_server_runs_no_command_that_was_sent_before(
@@ -20,7 +21,7 @@ def test_an_emptied_server_runs_no_command_that_was_sent_before(
         late.sendall(b"PING\r\n")
         assert late.recv(100) == b"+PONG\r\n"
         side.client.ping()
-        os.kill(ground.broker.pid, signal.SIGSTOP)
+        stop_process(ground.broker.pid)
         try:
             emptying = threading.Thread(target=side.empty)
             emptying.start()

@@ -24,6 +24,7 @@ from blimp.queue import Worker
 from blimp.queue.brokers.streams import visibility as holder
 from tests.faults import client, tasks
 from tests.faults.motor import MotorLink
+from tests.signals import stop_process
 
 PR_SET_PDEATHSIG = 1
 
@@ -105,7 +106,10 @@ class Forked:
 
     def send(self, number: signal.Signals) -> None:
         with contextlib.suppress(ProcessLookupError):
-            signal.pidfd_send_signal(self._pidfd, number)
+            if number is signal.SIGSTOP:
+                stop_process(self.pid)
+            else:
+                signal.pidfd_send_signal(self._pidfd, number)
 
     def wait(self, timeout_s: float) -> bool:
         """Say whether it has ended by then."""

@@ -23,6 +23,7 @@ from blimp.queue.protocol.signing import Signer
 from blimp.queue.redis.urls import redis_url
 from blimp.types import Attitude, LoopStatus, SensorStatus, Snapshot
 from tests.broker import EmbeddedBroker
+from tests.signals import stop_process
 
 
 def snapshot(*, t_s: float = 1.0, vehicle: str = "twin") -> Snapshot:
@@ -205,7 +206,7 @@ def test_a_broker_that_hangs_costs_the_ship_no_more_than_its_timeout(tmp_path: P
         TelemetryPublisher(server.url, "twin") as ship,
     ):
         assert ship.publish(snapshot(), 0.0)
-        os.kill(server.pid, signal.SIGSTOP)
+        stop_process(server.pid)
         try:
             assert ship.publish(snapshot(), 0.0) is False
         finally:

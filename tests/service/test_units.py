@@ -14,6 +14,7 @@ from blimp.service.systemd import BROKER, FLIGHT, RECORDER, RELAY, TARGET, UNIT_
 from tests.directory import socket_directory
 from tests.redis_server import RedisServer
 from tests.service.under_systemd import CONFIG, INSIDE, ROOT, System, at_rest, under_systemd
+from tests.signals import stop_process
 from tests.stopwatch import Stopwatch
 
 pytestmark = [pytest.mark.flight, pytest.mark.timeout(400)]
@@ -151,7 +152,7 @@ def test_each_unit_may_be_killed_or_stopped_and_takes_no_other_with_it(system: S
     pid = system.pid(FLIGHT)
     with system.world() as world:
         watch = Stopwatch()
-        os.kill(pid, signal.SIGSTOP)
+        stop_process(pid)
         system.wait_until(lambda: at_rest(world), within_s=60.0)
         safe_s = watch.undisturbed_s()
         system.wait_until_other_pid(FLIGHT, pid)
@@ -181,7 +182,7 @@ def test_each_unit_may_be_killed_or_stopped_and_takes_no_other_with_it(system: S
     # its handler in the main one.
     system.wait_until_active(*SERVICES)
     for unit in (RELAY, WORKER):
-        os.kill(system.pid(unit), signal.SIGSTOP)
+        stop_process(system.pid(unit))
     stopped_s = time.monotonic()
     system.systemctl("stop", TARGET)
     assert time.monotonic() - stopped_s < 45.0  # systemd would kill it after 90 s

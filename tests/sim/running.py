@@ -23,6 +23,7 @@ from blimp.processes import _shim
 from blimp.sim import wire
 from blimp.sim.remote import RemoteWorld
 from ground_station.cli import run
+from tests.signals import stop_process
 
 DEADLINE_S = 60.0
 
@@ -189,7 +190,10 @@ class RunningStack:
     def kill(self, name: str, number: signal.Signals = signal.SIGKILL) -> int:
         """Send the signal, and return the number of the process that got it."""
         pid = self.pid(name)
-        os.kill(pid, number)
+        if number is signal.SIGSTOP:
+            stop_process(pid)
+        else:
+            os.kill(pid, number)
         return pid
 
     def guard_pid(self) -> int:

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from blimp.recording.recording import open_recording
+from tests.signals import stop_process
 from tests.sim.running import RunningStack
 
 pytestmark = [pytest.mark.flight, pytest.mark.timeout(300)]
@@ -37,7 +38,7 @@ def test_a_flight_is_recorded_whatever_becomes_of_its_recorder(tmp_path: Path) -
         assert back["event"] == "restarted"
         second = stack.wait_until(lambda: recorder_pid(stack), within_s=60.0)
         assert second == back["pid"] != first
-        os.kill(second, signal.SIGSTOP)
+        stop_process(second)
         assert stack.ground("mode", "MANUAL").status == 0
         os.kill(second, signal.SIGCONT)
         assert stack.ground("disarm").status == 0

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from blimp.sim.remote import RemoteWorld
+from tests.signals import stop_process
 from tests.sim.running import RunningStack
 from tests.stopwatch import Stopwatch
 
@@ -219,7 +220,7 @@ def test_a_ship_is_safe_after_an_estop_and_a_killed_and_a_stopped_flight_process
     # Again, and the worker does nothing: an emergency stop does not need it.
     with stack.world() as world:
         motor = push(stack, world)
-        os.kill(stack.pids["worker"], signal.SIGSTOP)
+        stop_process(stack.pids["worker"])
         estop = stack.ground("--timeout", "30", "estop")
         assert (estop.status, estop.json["state"]) == (0, "SUCCESS")
         assert world.report().outputs_safe

@@ -19,6 +19,7 @@ from blimp.queue.redis.keys import result_key
 from blimp.tasks.client import VehicleClient, vehicle_queue
 from tests.broker import EmbeddedBroker
 from tests.queue.conftest import DEADLINE_S, wait_until, working
+from tests.signals import stop_process
 
 UNKNOWN = (
     "no command of this id is known: it has not begun, it is no longer kept, or the id is wrong"
@@ -251,7 +252,7 @@ def test_a_port_where_nothing_listens_is_no_link(address: str) -> None:
 def test_a_broker_that_hangs_does_not_hang_the_ground(own_broker: EmbeddedBroker) -> None:
     with VehicleClient(own_broker.url, "twin", timeout_s=0.5) as client:
         pending = client.send("arm")
-        os.kill(own_broker.pid, signal.SIGSTOP)
+        stop_process(own_broker.pid)
         try:
             for call in (
                 lambda: client.send("arm"),

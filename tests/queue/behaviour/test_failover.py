@@ -23,6 +23,7 @@ from blimp.tasks.client import VehicleClient
 from tests.broker import EmbeddedBroker
 from tests.directory import socket_directory
 from tests.queue.conftest import DEADLINE_S, Silence, wait_until, working
+from tests.signals import stop_process
 
 A, B, C = "redis://a:1/0", "redis://b:2/0", "redis://c:3/0"
 
@@ -167,7 +168,7 @@ def test_messages_on_the_dead_broker_stay_there_and_are_taken_on_return(
     app = build(brokers, timeout_s=2.0)
     with app, working(app), peer(app, brokers[0]) as first:
         assert app.tasks["add"].delay(1, 2).get(DEADLINE_S) == 3
-        os.kill(brokers[0].pid, signal.SIGSTOP)
+        stop_process(brokers[0].pid)
         assert app.tasks["add"].delay(3, 4).get(DEADLINE_S) == 7
         os.kill(brokers[0].pid, signal.SIGCONT)
         left = first.send_task("add", (5, 6))

@@ -16,6 +16,7 @@ from tests.broker import EmbeddedBroker
 from tests.queue.conftest import DEADLINE_S, Silence, wait_until, working
 from tests.queue.server_view import Look
 from tests.queue.two_brokers import LongTask
+from tests.signals import stop_process
 from tests.stopwatch import Stopwatch
 
 
@@ -109,7 +110,7 @@ def test_a_broker_that_hangs_is_an_error_in_time_and_work_goes_on_after_it(
 
     with app, working(app):
         assert add.delay(1, 2).get(DEADLINE_S) == 3
-        os.kill(own_broker.pid, signal.SIGSTOP)
+        stop_process(own_broker.pid)
         try:
             with pytest.raises(LinkError):
                 app.broker_link.ask(lambda client: client.get("x"))

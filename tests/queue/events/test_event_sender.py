@@ -26,6 +26,7 @@ from blimp.queue.retry import CONNECTING, Outage
 from tests.broker import EmbeddedBroker
 from tests.queue.conftest import DEADLINE_S, Silence, WorkerProcess, wait_until, working
 from tests.queue.events.listener import Listener
+from tests.signals import stop_process
 
 TASKS = 1000
 
@@ -193,7 +194,7 @@ def test_an_outage_loses_no_event(own_broker: EmbeddedBroker, transport: str) ->
             id = waits.delay().id
             assert began.wait(DEADLINE_S)
             listener.wait_types(id, "task-received", "task-started")
-            os.kill(own_broker.pid, signal.SIGSTOP)
+            stop_process(own_broker.pid)
             try:
                 worker.extension(WorkerEvents).heartbeat()
                 go.set()

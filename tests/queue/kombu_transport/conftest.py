@@ -18,6 +18,7 @@ from blimp.queue.brokers.streams.store import Counts
 from blimp.queue.brokers.streams.visibility import StreamsSession
 from tests.broker import EmbeddedBroker
 from tests.queue.conftest import DEADLINE_S
+from tests.signals import stop_process
 
 TRANSPORT = "blimp.queue.kombu_transport:Transport"
 Connect = Callable[..., kombu.Connection]
@@ -152,7 +153,10 @@ class Process:
         return str(found)
 
     def signal(self, number: signal.Signals) -> None:
-        self.process.send_signal(number)
+        if number is signal.SIGSTOP:
+            stop_process(self.process.pid)
+        else:
+            self.process.send_signal(number)
 
     def say(self, line: str) -> None:
         assert self.process.stdin is not None

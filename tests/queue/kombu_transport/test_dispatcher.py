@@ -23,6 +23,7 @@ from tests.queue.kombu_transport.conftest import (
     send,
     streams_url,
 )
+from tests.signals import stop_process
 from tests.stopwatch import Stopwatch
 
 
@@ -127,7 +128,7 @@ def test_a_server_that_stands_still_is_noticed(own_broker: EmbeddedBroker, hub: 
     ) as connection:
         consume(hub, connection, queue("q"))
         connection.transport._event_loop.turn()
-        os.kill(own_broker.pid, signal.SIGSTOP)
+        stop_process(own_broker.pid)
         try:
             with pytest.raises(connection.connection_errors):
                 turn(hub, lambda: False)

@@ -25,6 +25,7 @@ from tests.queue.kombu_transport.conftest import (
     queue,
     streams_url,
 )
+from tests.signals import stop_process
 from tests.stopwatch import Stopwatch
 
 Start = Callable[..., Process]
@@ -199,7 +200,7 @@ def test_a_server_that_stands_still_is_noticed(own_broker: EmbeddedBroker) -> No
     with connection:
         basket = Basket(connection, queue("q"))
         assert basket.is_empty()
-        os.kill(own_broker.pid, signal.SIGSTOP)
+        stop_process(own_broker.pid)
         try:
             began_s = time.monotonic()
             with pytest.raises(connection.connection_errors):

@@ -23,6 +23,7 @@ from blimp.queue.extensions import WORKER_EXTENSIONS
 from blimp.queue.observability.metrics import Metrics
 from tests.broker import EmbeddedBroker
 from tests.queue.conftest import DEADLINE_S, Silence, WorkerProcess, working
+from tests.signals import stop_process
 
 Figures = dict[tuple[str, tuple[tuple[str, str], ...]], float]
 
@@ -188,7 +189,7 @@ def test_a_stopped_broker_does_not_delay_the_page(own_broker: EmbeddedBroker) ->
         app.task(name="t")(len)
         with working(app):
             until(metrics.port, lambda found: figure(found, "blimp_broker_up") == 1.0)
-            os.kill(own_broker.pid, signal.SIGSTOP)
+            stop_process(own_broker.pid)
             try:
                 found = until(metrics.port, lambda found: figure(found, "blimp_broker_up") == 0.0)
                 began_s = time.monotonic()

@@ -19,6 +19,7 @@ from blimp.queue.protocol.record import Record, State
 from tests.broker import EmbeddedBroker
 from tests.queue.conftest import DEADLINE_S, working
 from tests.queue.results.conftest import DATABASES, PROJECT
+from tests.signals import stop_process
 
 
 class Tasks:
@@ -283,7 +284,7 @@ def test_a_server_that_stands_still_holds_up_no_loop(own_broker: EmbeddedBroker)
         async def main() -> list[Any]:
             nonlocal latest_s
             assert await (await tasks.add.adelay(0, 0)).aget() == 0
-            os.kill(own_broker.pid, signal.SIGSTOP)
+            stop_process(own_broker.pid)
             try:
                 sending = [asyncio.create_task(tasks.add.adelay(1, n)) for n in range(3)]
                 until_s = time.monotonic() + 1.5

@@ -1,6 +1,5 @@
 """RabbitMQ lost and back: what runs is not run beside itself, and all goes on."""
 
-import signal
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -17,6 +16,7 @@ from tests.queue.behaviour.test_outage import send_when_back
 from tests.queue.conftest import DEADLINE_S, WorkerProcess, wait_until, working
 from tests.queue.two_brokers import LongTask
 from tests.rabbitmq import RabbitMQ, find_rabbitmq
+from tests.signals import stop_process
 from tests.tcp_link import TcpLink
 
 find_rabbitmq()
@@ -160,7 +160,7 @@ def test_a_killed_workers_tasks_run_again(
     begin(killed, first, "again", "t1")
     begin(killed, first, "once", "t2")
     queued = [killed.send_task("quick", (number,)) for number in range(20)]
-    first.process.send_signal(signal.SIGSTOP)
+    stop_process(first.process.pid)
     more = [killed.send_task("quick", (number,)) for number in range(20, 40)]
     first.kill()
     assert killed.result("t1").state is State.PENDING
