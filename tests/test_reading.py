@@ -10,7 +10,8 @@ import pytest
 ROOT = Path(__file__).parent.parent
 # What several threads of a worker, a client, a page or a relay read.
 PACKAGES = ("blimp/queue", "blimp/tasks", "blimp/link", "blimp/recording", "ground_station")
-BUILT_HERE = {"form", "kind", "cls", "Leg", "Ability"}  # parameters of functions; a union's parts
+# Parameters of functions; a union's parts; what a lock guards.
+BUILT_HERE = {"form", "kind", "cls", "hint", "Leg", "Ability"}
 BUILDER = "get_class_annotations"  # of msgspec._utils: what it calls for each struct it builds
 
 CHECK = f"""

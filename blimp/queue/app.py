@@ -336,7 +336,7 @@ class TaskApp(Hooks, Closing):
         ignored = bool(options.get("ignore_result")) or (
             task is not None and task.options.ignore_result
         )
-        return AsyncResult(id, app=self, ignored=ignored)
+        return AsyncResult(id, app=self, task=name, ignored=ignored)
 
     async def asend_task(
         self,

@@ -7,7 +7,7 @@ import copy
 import inspect
 import types
 from collections.abc import Callable, Coroutine, Iterable, Sequence
-from functools import partial
+from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any, Generic, Protocol, Unpack, overload
 
 import msgspec
@@ -15,7 +15,9 @@ import msgspec
 from blimp.errors import ConfigError, MessageError, Retry
 from blimp.queue.canvas.signature import Signature, chord, chunks, group, mapped, signature
 from blimp.queue.options import TaskOptions
+from blimp.queue.protocol.annotated import Annotations, are_plain, parameters_of
 from blimp.queue.protocol.embed import GATHER, STARMAP, check_signature, kind_of
+from blimp.queue.retry import give_up
 from blimp.queue.returned import P, R
 
 if TYPE_CHECKING:
@@ -95,14 +97,37 @@ class Task(Generic[P, R]):
                 f"task {name!r} is not interruptible: only a plain function in a thread can be so"
             )
         self.__doc__ = function.__doc__
-        try:
-            self._parameters: inspect.Signature | None = inspect.signature(function)
-        except ValueError:  # some built-in functions have none
-            self._parameters = None
+        self._parameters = parameters_of(function)
         self._counts = _positional_counts(self._parameters)
 
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> Any:
         return self.function(*args, **kwargs)
+
+    @cached_property
+    def annotations(self) -> Annotations:
+        """What has to be made of its arguments and its result. Classes must be defined by now."""
+        parameters = {} if self._parameters is None else dict(self._parameters.parameters)
+        if self.options.bind and parameters:
+            del parameters[next(iter(parameters))]
+        result = inspect.Signature.empty
+        if self._parameters is not None:
+            result = self._parameters.return_annotation
+        return Annotations(self.function, parameters, result)
+
+    @cached_property
+    def run(self) -> Callable[..., Any]:
+        """The function, for arguments as a message has them."""
+        return self._run_made if self.annotations.has_arguments else self.function
+
+    def _run_made(self, *args: Any, **kwargs: Any) -> Any:
+        assert self._parameters is not None
+        bound = self._parameters.bind(*args, **kwargs)
+        try:
+            self.annotations.made(bound, where=f"arguments of {self.name!r}")
+        except MessageError as error:
+            give_up(error)  # they would be as wrong in another try
+            raise
+        return self.function(*bound.args, **bound.kwargs)
 
     def check_arguments(self, args: Sequence[Any], kwargs: dict[str, Any]) -> None:
         """Raise MessageError if the function cannot be called with these.
@@ -174,6 +199,10 @@ class Task(Generic[P, R]):
             self.check_arguments(args, kwargs or {})
         except MessageError as error:
             raise TypeError(str(error)) from None
+        if self._parameters is not None and not are_plain(args, kwargs or {}):
+            before = [None] if self.options.bind else []
+            bound = self._parameters.bind(*before, *args, **(kwargs or {}))
+            self.annotations.check_sent(bound, where=f"arguments of {self.name!r}")
         return self.app.send_task(self.name, args, kwargs, **options)
 
     async def adelay(self, *args: P.args, **kwargs: P.kwargs) -> AsyncResult[R]:
@@ -341,10 +370,10 @@ def _mapping(called: Task, *, star: bool) -> Callable[..., Any]:
         return result
 
     def call_each(context: Any, task: object, it: Sequence[Any]) -> list[Any]:  # noqa: ARG001
-        return [checked(called.function(*args)) for args in calls(context, it)]
+        return [checked(called.run(*args)) for args in calls(context, it)]
 
     async def await_each(context: Any, task: object, it: Sequence[Any]) -> list[Any]:  # noqa: ARG001
-        return [checked(await called.function(*args)) for args in calls(context, it)]
+        return [checked(await called.run(*args)) for args in calls(context, it)]
 
     return await_each if called.is_async else call_each
 

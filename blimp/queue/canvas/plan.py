@@ -74,9 +74,15 @@ class Node:
     """The place of a result: of one task, or of a group. Becomes an AsyncResult."""
 
     def __init__(
-        self, id: str, children: Sequence[Node] | None = None, *, ignored: bool = False
+        self,
+        id: str,
+        children: Sequence[Node] | None = None,
+        *,
+        task: str | None = None,
+        ignored: bool = False,
     ) -> None:
         self.id = id
+        self.task = task
         self.ignored = ignored  # no result of it is stored
         self.children = None if children is None else tuple(children)
         self.parent: Node | None = None
@@ -436,7 +442,7 @@ class Planner:
             headers=settings.headers | (options.get("headers") or {}),
         )
         self.messages.append(message)
-        return Node(message.id, ignored=_ignores(options, task))
+        return Node(message.id, task=message.task, ignored=_ignores(options, task))
 
     def _ignores(self, signature: Signature) -> bool:
         name = called_task(signature["task"], signature.get("kwargs"))
@@ -455,7 +461,7 @@ class Planner:
         if kind != GROUP:
             return (
                 with_options(signature, task_id=id),
-                Node(id, ignored=self._ignores(signature)),
+                Node(id, task=signature["task"], ignored=self._ignores(signature)),
             )
         pairs = [self.freeze(one) for one in members(parts_of(signature))]
         frozen = with_kwargs(signature, tasks=[one for one, _ in pairs])

@@ -254,6 +254,6 @@ def result_of(app: Any, node: Node) -> AsyncResult:
     """Return the handle of `node`, with those of its children and parents."""
     parent = None if node.parent is None else result_of(app, node.parent)
     if node.children is None:
-        return AsyncResult(node.id, app=app, parent=parent, ignored=node.ignored)
+        return AsyncResult(node.id, app=app, parent=parent, task=node.task, ignored=node.ignored)
     children = [result_of(app, one) for one in node.children]
     return GroupResult(node.id, children, app=app, parent=parent)

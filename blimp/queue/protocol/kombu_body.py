@@ -22,13 +22,14 @@ import msgspec
 
 from blimp.errors import MessageError
 from blimp.nesting import shallow
+from blimp.queue.protocol.annotated import to_builtins
 
 MARK = b"__type__"
 _KEYS = {"__type__", "__value__"}
 
 
-def encode_value(value: object) -> dict[str, Any]:
-    """Return `value` as JSON can hold it; raises TypeError for a type kombu has no name for.
+def encode_value(value: object) -> Any:
+    """Return `value` as JSON can hold it. Raises TypeError for a type that has no form there.
 
     The hook of the strict encoder: it is called only for what JSON cannot hold.
     """
@@ -50,7 +51,7 @@ def encode_value(value: object) -> dict[str, Any]:
             except UnicodeDecodeError:
                 name, written = "base64", base64.b64encode(value).decode()
         case _:
-            raise TypeError(f"Object of type {type(value).__name__} is not JSON serializable")
+            return to_builtins(value)
     return {"__type__": name, "__value__": written}
 
 

@@ -10,7 +10,7 @@ import asyncio
 import contextlib
 import contextvars
 import threading
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
@@ -34,6 +34,9 @@ class ResultApp(Protocol):
 
     name: str
     clock: Clock
+
+    @property
+    def tasks(self) -> Mapping[str, Any]: ...  # Task, which knows of results
 
     @property
     def results(self) -> ResultBackend | None: ...

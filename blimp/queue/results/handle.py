@@ -39,6 +39,7 @@ class AsyncResult(Generic[R]):
     LinkError if it does not answer.
 
     parent: of a link of a chain, the one before; of a chord's body, its header.
+    task: its name, for a result that is made by annotation, if no name is stored with it.
     ignored: it was sent so that no result of it is stored, as far as its sender knows.
     """
 
@@ -51,10 +52,12 @@ class AsyncResult(Generic[R]):
         *,
         app: ResultApp,
         parent: AsyncResult | None = None,
+        task: str | None = None,
         ignored: bool = False,
     ) -> None:
         self.id = id
         self.app = app
+        self.task = task
         self.parent = parent
         if ignored:
             self.ignored = True
@@ -78,7 +81,7 @@ class AsyncResult(Generic[R]):
     def result(self) -> Any:
         """What the task returned, the exception that it ended with, or None before its end."""
         record = self.record
-        return value_of(record) if record.final else None
+        return self._value_of(record) if record.final else None
 
     @property
     def progress(self) -> dict[str, Any] | None:
@@ -190,7 +193,7 @@ class AsyncResult(Generic[R]):
         return self._returned(record, propagate)
 
     def _returned(self, record: Record, propagate: bool) -> R:
-        value = value_of(record)
+        value = self._value_of(record)
         if propagate and record.state is not State.SUCCESS:
             raise value
         return cast("R", value)
@@ -244,7 +247,16 @@ class AsyncResult(Generic[R]):
         return f"<{type(self).__name__}: {self.id}>"
 
     def _value(self, found: dict[str, Record]) -> Any:
-        return None if self.ignored else value_of(found[self.id])
+        return None if self.ignored else self._value_of(found[self.id])
+
+    def _value_of(self, record: Record) -> Any:
+        """Return the result of a final record, or the exception that it stands for."""
+        if record.state is not State.SUCCESS:
+            return error_of(record)
+        task = self.app.tasks.get(record.name or self.task or "")
+        if task is None:
+            return record.result
+        return task.annotations.result(record.result, where=f"result of {record.name or self.task}")
 
     def _backend(self) -> ResultBackend:
         return backend_of(self.app)
@@ -427,7 +439,7 @@ def _outside() -> Iterator[None]:
 
 def empty_group() -> GroupResult:
     """Return a group of no tasks, and of no app: all of it have ended."""
-    nowhere: Any = SimpleNamespace(name="", results=None)
+    nowhere: Any = SimpleNamespace(name="", tasks={}, results=None)
     return GroupResult(new_id(), app=nowhere)
 
 
@@ -453,11 +465,6 @@ def backend_of(app: ResultApp) -> ResultBackend:
     if app.results is None:
         raise TaskError(f"app {app.name!r} keeps no results: give it a result_backend")
     return app.results
-
-
-def value_of(record: Record) -> Any:
-    """Return the result of a final record, or the exception that it stands for."""
-    return record.result if record.state is State.SUCCESS else error_of(record)
 
 
 _ERRORS: dict[State, type[TaskError]] = {

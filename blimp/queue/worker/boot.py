@@ -35,7 +35,12 @@ def missing_guarantees(app: TaskApp) -> str | None:
 
 
 def check_tasks(app: TaskApp) -> None:
-    """Raise ConfigError for a task that asks for what its broker cannot do."""
+    """Raise ConfigError for a task that asks for what its broker cannot do.
+
+    Reads annotations, too, so that no first message waits for it.
+    """
+    for task in app.tasks.values():
+        _ = task.run
     if app.has_store:
         return
     refused = [

@@ -219,7 +219,7 @@ class Server:
                 running_task.set(name)
                 self._may_interrupt = True
                 with self._around(begin):
-                    result = task.function(*args, **begin.message.kwargs)
+                    result = task.run(*args, **begin.message.kwargs)
                     check_returned(name, result)
             finally:
                 self._may_interrupt = False

@@ -141,7 +141,7 @@ class LoopCall:
     async def run(self, job: Job, arguments: Sequence[Any], *, interruptible: bool) -> Any:
         if self._cancelled:
             raise asyncio.CancelledError
-        coroutine = job.task.function(*arguments, **job.message.kwargs)
+        coroutine = job.task.run(*arguments, **job.message.kwargs)
         if interruptible:
             coroutine = guarded(coroutine, instead=self._take_interruption)
         self._running = True

@@ -121,7 +121,7 @@ class ThreadCall:
 
     async def run(self, job: Job, arguments: Sequence[Any], *, interruptible: bool) -> Any:
         task, keywords = job.task, job.message.kwargs
-        function = task.function
+        function = task.run
         if not interruptible or not task.options.interruptible:
             return function(*arguments, **keywords)
         has_ended = False

@@ -40,7 +40,7 @@ def waits():
     held.wait()
 
 def job_of(function):
-    task = SimpleNamespace(function=function, options=TaskOptions())
+    task = SimpleNamespace(run=function, options=TaskOptions())
     message = SimpleNamespace(kwargs={})
     return SimpleNamespace(task=task, message=message)
 
