@@ -73,7 +73,7 @@ class Look:
     def _counts(self, queue: str) -> tuple[int, int, int, int]:
         """Return how many are ready, in flight, scheduled and dead."""
         keys = self._keys.queue(queue)
-        _, (*levels, scheduled, dead) = SCRIPTS["levels"].run(
-            self.server, [*keys.levels, keys.later, keys.dead], [GROUP, NOBODY, LEVELS]
+        _, (*levels, scheduled, dead, _) = SCRIPTS["levels"].run(
+            self.server, [*keys.levels, keys.later, keys.dead, keys.clock], [GROUP, NOBODY, LEVELS]
         )
         return sum(levels[::3]), sum(levels[1::3]), scheduled, dead

@@ -22,11 +22,12 @@ def add_command(
     typed: str,
     about: str = "",
     then: str = "",
+    has_verbs: bool = False,
 ) -> Any:
     """Add a command to an argparse parser's `commands`; return its parser.
 
     run: called with the app and the options; None for a group of commands. typed: its words in the
-    example of its help, which `then` follows.
+    example of its help, which `then` follows. has_verbs: the app may come after a verb as well.
     """
     parser = commands.add_parser(
         name,
@@ -39,7 +40,8 @@ def add_command(
         parser.add_argument(
             "-A",
             "--app",
-            required=True,
+            required=not has_verbs,
+            default=argparse.SUPPRESS if has_verbs else None,
             metavar="MODULE:APP",
             help="the TaskApp, by its module and name: weather:app",
         )

@@ -23,7 +23,10 @@ if TYPE_CHECKING:
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command; return its exit status: 0 done, 1 failed, 2 used wrongly."""
     words = sys.argv[1:] if arguments is None else arguments
-    options = make_parser(words).parse_args(words)
+    parser = make_parser(words)
+    options = parser.parse_args(words)
+    if not hasattr(options, "app"):
+        parser.error(f"{options.command}: the following arguments are required: -A/--app")
     try:
         app = None if options.app is None else load_app(options.app)
         command: Callable[[TaskApp | None, argparse.Namespace], int] = options.run

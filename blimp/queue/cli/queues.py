@@ -25,7 +25,21 @@ A_LETTER = "1795261901960-0"
 def add_commands(commands: Any) -> None:
     """Add `queues`, `dead` and `revoke` to an argparse parser's commands."""
     meaning = "count the messages that are ready, in flight, scheduled and dead"
-    queues = add_command(commands, "queues", show_queues, meaning=meaning, typed="queues")
+    queues = add_command(
+        commands, "queues", show_queues, meaning=meaning, typed="queues", has_verbs=True
+    )
+    verbs = queues.add_subparsers(dest="verb", metavar="[VERB]")
+    for verb, run, meaning in (
+        ("pause", pause, "deliver nothing of it but emergencies; what a worker has, it runs"),
+        ("resume", pause, "deliver all of it again"),
+        ("purge", purge, "drop what waits there, scheduled or ready; dead letters stay"),
+    ):
+        one = add_command(
+            verbs, verb, run, meaning=meaning, typed=f"queues {verb} weather", has_verbs=True
+        )
+        one.add_argument("name", help="of the queue")
+        if verb == "purge":
+            one.add_argument("--yes", action="store_true", help="do it; without, count them")
     meaning = "list, requeue or drop dead letters: messages that were given up"
     dead = add_command(commands, "dead", meaning=meaning, typed=f"dead requeue {A_LETTER}")
     verbs = dead.add_subparsers(dest="verb", required=True)
@@ -67,10 +81,36 @@ def show_queues(app: TaskApp, options: argparse.Namespace) -> int:
         say_json(found)
         return 0
     for name, counts in found.items():
-        age_s = counts.pop("oldest_age_s")
+        age_s, paused = counts.pop("oldest_age_s"), counts.pop("paused")
         text = ", ".join(f"{count} {what.replace('_', ' ')}" for what, count in counts.items())
-        say(f"{name}: {text}" + ("" if age_s is None else f", the oldest {age_s:.1f} s old"))
+        text += "" if age_s is None else f", the oldest {age_s:.1f} s old"
+        say(f"{name}: {text}" + (", paused" if paused else ""))
     return 0
+
+
+def pause(app: TaskApp, options: argparse.Namespace) -> int:
+    """Pause a queue or resume it; return 0 also if it was so already."""
+    is_resumed = options.verb == "resume"
+    with open_session(app) as session:
+        is_new = session.store.pause(session.keys.queue(options.name), resume=is_resumed)
+    now = "delivered" if is_resumed else "paused: emergencies are delivered, nothing else"
+    say(f"{options.name} is {now}" if is_new else f"{options.name} was {now} already")
+    return 0
+
+
+def purge(app: TaskApp, options: argparse.Namespace) -> int:
+    """Drop what waits in a queue; without `--yes` count it, and return 1."""
+    with open_session(app) as session:
+        queue = session.keys.queue(options.name)
+        if options.yes:
+            say(f"{options.name}: {session.store.purge(queue)} dropped")
+            return 0
+        counts = session.store.counts(queue)
+    say(
+        f"{options.name}: {counts.ready} ready and {counts.scheduled} scheduled would be dropped, "
+        "and who waits for them waits for ever: say --yes"
+    )
+    return 1
 
 
 def revoke_tasks(app: TaskApp, options: argparse.Namespace) -> int:

@@ -287,11 +287,11 @@ class _Collector(Closing):
             self._client = open_redis(self._url, timeout_s=DEADLINE_S)
         queues = self._worker.queues
         keys = [Keys().queue(name) for name in queues]
-        names = [key for one in keys for key in (*one.levels, one.later, one.dead)]
+        names = [key for one in keys for key in (*one.levels, one.later, one.dead, one.clock)]
         _, *found = SCRIPTS["levels"].run(self._client, names, [GROUP, NOBODY, LEVELS])
         messages, age = _gauge("queue_messages"), _gauge("queue_oldest_message_age_seconds")
         scheduled, dead = _gauge("queue_scheduled_messages"), _gauge("queue_dead_letters")
-        for queue, (*each, later, letters) in zip(queues, found, strict=True):
+        for queue, (*each, later, letters, _) in zip(queues, found, strict=True):
             levels = zip(each[::3], each[1::3], each[2::3], strict=True)
             for priority, (ready, in_flight, age_ms) in zip(PRIORITIES, levels, strict=True):
                 if ready < 0:

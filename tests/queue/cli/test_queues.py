@@ -9,6 +9,7 @@ from blimp.queue import TaskApp
 from blimp.queue.brokers.base import Capabilities
 from blimp.queue.brokers.streams.visibility import StreamsSession
 from blimp.queue.cli.main import main
+from tests.queue.conftest import DEADLINE_S, working
 from tests.queue.server_view import Look
 
 
@@ -31,9 +32,48 @@ def test_queues_are_counted(app: TaskApp, run: Any) -> None:
     found = json.loads(out)
     assert status == 0
     assert found["tests"].pop("oldest_age_s") >= 0.0
-    assert found["tests"] == {"ready": 1, "in_flight": 0, "scheduled": 1, "dead": 0}
+    assert found["tests"] == {
+        "ready": 1,
+        "in_flight": 0,
+        "scheduled": 1,
+        "dead": 0,
+        "paused": False,
+    }
     assert found["none"]["ready"] == 0
     assert run("queues")[1].startswith("tests: 1 ready, 0 in flight, 1 scheduled, 0 dead, the old")
+
+
+def test_a_queue_is_paused_resumed_and_purged(app: TaskApp, run: Any) -> None:
+    assert run("queues", "pause", "tests")[:2] == (
+        0, "tests is paused: emergencies are delivered, nothing else\n",
+    )  # fmt: skip
+    assert run("queues", "pause", "tests")[1].startswith("tests was paused")
+    app.task(name="add")(int.__add__)
+    with working(app):
+        sent = app.send_task("add", (1, 2))
+        assert app.send_task("add", (3, 4), priority=0).get(DEADLINE_S) == 7
+        assert sent.state == "PENDING"
+        assert run("queues")[1].endswith("s old, paused\n")
+        assert run("queues", "resume", "tests")[:2] == (0, "tests is delivered\n")
+        assert sent.get(DEADLINE_S) == 3
+    app.send_task("add", (1, 2))
+    app.send_task("add", (1, 2), countdown=60.0)
+    counted = "tests: 1 ready and 1 scheduled would be dropped, and who waits for them waits"
+    assert run("queues", "purge", "tests")[:2] == (1, f"{counted} for ever: say --yes\n")
+    assert run("queues", "purge", "tests", "--yes")[:2] == (0, "tests: 2 dropped\n")
+    assert run("queues")[1] == "tests: 0 ready, 0 in flight, 0 scheduled, 0 dead\n"
+
+
+def test_the_app_may_stand_before_a_verb_and_must_stand_somewhere(
+    app: TaskApp, run: Any, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["queues", "-A", "here:app", "pause", "tests"]) == 0
+    capsys.readouterr()
+    for words in (["queues"], ["queues", "pause", "tests"]):
+        with pytest.raises(SystemExit) as ended:
+            main(words)
+        assert ended.value.code == 2
+        assert "queues: the following arguments are required: -A/--app" in capsys.readouterr().err
 
 
 def test_dead_letters_are_listed_shown_requeued_and_dropped(

@@ -356,6 +356,23 @@ def test_purge_drops_what_waits_and_not_what_is_held(
     assert counts(session).scheduled == 0
 
 
+def test_a_paused_queue_gives_nothing_but_emergencies(
+    connect: Connect, session: StreamsSession
+) -> None:
+    basket = Basket(connect(), queue("q"))
+    assert basket.is_empty()  # and waits on the server
+    keys = session.keys.queue("q")
+    assert session.store.pause(keys)
+    assert basket.is_empty()
+    send(connect(), "later")
+    assert basket.is_empty()
+    assert basket.channel.basic_get("q") is None
+    send(connect(), "stop", priority=1)
+    assert basket.take_bodies(1) == ["stop"]
+    assert session.store.pause(keys, resume=True)
+    assert basket.take_bodies(1) == ["later"]
+
+
 def test_a_deleted_queue_leaves_nothing(connect: Connect, server: redis.Redis) -> None:
     exchange = kombu.Exchange("direct", type="direct")
     channel = connect().channel()

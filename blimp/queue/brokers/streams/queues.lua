@@ -18,10 +18,11 @@ end
 
 --- levels
 -- Counts what is in each priority of several queues.
--- KEYS     of each queue: one stream per priority, schedule, dead letters
+-- KEYS     of each queue: one stream per priority, schedule, dead letters, clock
 -- ARGV[1]  group    ARGV[2]  the name of no consumer    ARGV[3]  priorities of a queue
 -- Returns {seconds, microseconds}, then of each queue a list: of each priority ready, in flight, age
--- of the oldest that waits in ms or -1; then scheduled and dead. -1 stands for what cannot be read.
+-- of the oldest that waits in ms or -1; then scheduled, dead, and 1 if it is paused. -1 stands for
+-- what cannot be read.
 local group, nobody, levels = ARGV[1], ARGV[2], tonumber(ARGV[3])
 local time = redis.call('TIME')
 local now_ms = time[1] * 1000 + math.floor(time[2] / 1000)
@@ -72,7 +73,7 @@ local function level(key)
 end
 
 local found = { { tonumber(time[1]), tonumber(time[2]) } }
-for first = 1, #KEYS, levels + 2 do
+for first = 1, #KEYS, levels + 3 do
   local queue = {}
   for at = first, first + levels - 1 do
     for _, figure in ipairs(level(KEYS[at])) do
@@ -81,6 +82,7 @@ for first = 1, #KEYS, levels + 2 do
   end
   queue[#queue + 1] = number(redis.pcall('ZCARD', KEYS[first + levels]))
   queue[#queue + 1] = number(redis.pcall('XLEN', KEYS[first + levels + 1]))
+  queue[#queue + 1] = number(redis.pcall('HEXISTS', KEYS[first + levels + 2], 'paused'))
   found[#found + 1] = queue
 end
 return found
@@ -113,6 +115,23 @@ local scheduled = KEYS[#KEYS]
 dropped = dropped + redis.call('ZCARD', scheduled)
 redis.call('DEL', scheduled)
 return dropped
+
+--- pause
+-- Pauses a queue, or resumes it, and wakes all who wait for its messages: they ask anew.
+-- KEYS[1]  clock    KEYS[2]  bell
+-- ARGV[1]  group    ARGV[2]  pause or resume
+-- Returns 1 if something changed.
+local changed
+if ARGV[2] == 'pause' then
+  changed = redis.call('HSETNX', KEYS[1], 'paused', '1')
+else
+  changed = redis.call('HDEL', KEYS[1], 'paused')
+end
+local consumers = redis.pcall('XINFO', 'CONSUMERS', KEYS[2], ARGV[1])
+for _ = 1, consumers.err and 0 or #consumers do
+  redis.call('XADD', KEYS[2], '*', 'r', '')
+end
+return changed
 
 --- delete
 -- Deletes a queue and its bindings. Dead letters stay.

@@ -57,16 +57,18 @@ class Counts(msgspec.Struct, frozen=True, kw_only=True):
     scheduled: int
     dead: int
     oldest_age_s: float | None
+    paused: bool = False
 
 
 class Taken(msgspec.Struct, frozen=True, kw_only=True):
     """What one take brought. next_due_ms: when the schedule's next is due, in ms from now.
-    expired: how many were found too old, and are gone.
+    expired: how many were found too old, and are gone. paused: the queues that are.
     """
 
     deliveries: list[tuple[Claim, list[bytes]]]
     next_due_ms: int | None
     expired: int
+    paused: frozenset[str] = frozenset()
 
 
 class StaleBindings(Exception):
@@ -204,7 +206,7 @@ class Store:
             for key in (*queue.levels, queue.bell, queue.later, queue.dead, queue.ttl, queue.clock)
         ]
         args = [GROUP, self.consumer, room, self._lease_ms, self._max_deliveries, self._dead_limit]
-        now_ms, due_ms, taken, expired = SCRIPTS["take"].run_once(
+        now_ms, due_ms, taken, expired, paused = SCRIPTS["take"].run_once(
             self.link.client, keys, [*args, LEVELS, early_ms, NOBODY, monotonic_words()]
         )
         return Taken(
@@ -214,6 +216,7 @@ class Store:
             ],
             next_due_ms=None if due_ms < 0 else max(0, due_ms - now_ms),
             expired=expired,
+            paused=frozenset(queues[number].name for number in paused),
         )
 
     def claim(self, queue: QueueKeys, level: int, id: str, fence: int) -> Claim:
@@ -281,8 +284,8 @@ class Store:
     # --- whole queues ------------------------------------------------------------------------
 
     def counts(self, queue: QueueKeys) -> Counts:
-        keys = [*queue.levels, queue.later, queue.dead]
-        _, (*levels, scheduled, dead) = self.run("levels", keys, [GROUP, NOBODY, LEVELS])
+        keys = [*queue.levels, queue.later, queue.dead, queue.clock]
+        _, (*levels, scheduled, dead, paused) = self.run("levels", keys, [GROUP, NOBODY, LEVELS])
         ready, in_flight, ages_ms = levels[::3], levels[1::3], levels[2::3]
         if min(*ready, scheduled, dead) < 0:
             raise redis.ResponseError(f"queue {queue.name!r}: WRONGTYPE of one of its keys")
@@ -293,6 +296,7 @@ class Store:
             scheduled=scheduled,
             dead=dead,
             oldest_age_s=None if age_ms < 0 else age_ms / 1000.0,
+            paused=paused > 0,
         )
 
     def revoke(self, queue: QueueKeys, id: str, mark: bytes) -> Found:
@@ -329,6 +333,14 @@ class Store:
                 start = f"({last.decode()}" if last else ""
                 left -= SEARCH_AT_ONCE if last else 0
         return Found.ABSENT
+
+    def pause(self, queue: QueueKeys, *, resume: bool = False) -> bool:
+        """Deliver nothing of `queue` but emergencies, or all again; return whether that is new.
+
+        What a consumer has, or is just getting, it keeps.
+        """
+        keys, word = [queue.clock, queue.bell], "resume" if resume else "pause"
+        return bool(self.run("pause", keys, [GROUP, word]))
 
     def purge(self, queue: QueueKeys) -> int:
         """Drop what waits in `queue`; return how many."""

@@ -66,7 +66,7 @@ class QueueRoom {
     this.fresh.set("the broker and the workers", 0);
     this.queues.fill(
       Object.entries(found.queues).map(([name, one]) => [
-        name,
+        one.paused ? `${name}, paused` : name,
         one.ready,
         one.in_flight,
         one.scheduled,

@@ -48,6 +48,7 @@ class QueueModel:
         self.messages: dict[int, Message] = {}
         self.levels: list[list[Message]] = [[] for _ in range(LEVELS)]
         self.dead: list[Message] = []
+        self.is_paused = False
 
     # --- into the queue ----------------------------------------------------------------------
 
@@ -93,7 +94,7 @@ class QueueModel:
         return given
 
     def _in_order(self, name: str) -> Iterator[Message]:
-        for level in self.levels:
+        for level in self.levels[:1] if self.is_paused else self.levels:
             waiting = list(level)
             for one in waiting:
                 abandoned = one.state == "held" and one.is_idle and one.session != name

@@ -3,6 +3,8 @@
 import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
+from itertools import chain
 
 import pytest
 
@@ -123,6 +125,34 @@ def test_a_delivery_that_nobody_read_goes_back_unseen(
     fetcher.close()
     ((claim, _),) = session.store.take([session.keys.queue("q")], room=1).deliveries
     assert claim.fence == 1
+
+
+def test_of_a_paused_queue_only_emergencies_come_until_it_is_resumed(
+    streams: str, session: StreamsSession
+) -> None:
+    keys = session.keys.queue("q")
+    with ExitStack() as using:
+        fetchers = []
+        for name in ("a", "b", "c"):
+            own = StreamsSession(url=streams, options={"consumer": name, "lease_s": 60.0})
+            using.callback(own.close)
+            fetchers.append(Fetcher(session=own, queues=["q", "other"]))
+            using.callback(fetchers[-1].close)
+            fetchers[-1].begin()
+            assert fetchers[-1].take(room=1, timeout_s=0.01) == []  # and asks the server for more
+        assert session.store.pause(keys)
+        for one in fetchers:  # each is woken, and asks anew
+            one.take(room=1, timeout_s=0.5)
+            assert one.take(room=1, timeout_s=0.01) == []
+        put(session, b"later", b"more")
+        assert [one.take(room=8, timeout_s=0.05) for one in fetchers] == [[], [], []]
+        put(session, b"stop", level=0)
+        put_raw(session, b"another's", queue="other")
+        found = [one.take(room=8, timeout_s=0.05) for one in fetchers for _ in range(2)]
+        assert sorted(bodies([*chain(*found)])) == [b"another's", b"stop"]
+
+        assert session.store.pause(keys, resume=True)
+        assert sorted(bodies(wait(fetchers[0]))) == [b"later", b"more"]
 
 
 def test_an_interrupt_ends_the_wait(fetcher: Fetcher) -> None:
