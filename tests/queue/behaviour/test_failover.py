@@ -390,4 +390,4 @@ def test_the_queues_are_looked_into_at_a_broker_that_answers(
     assert main(["queues", "-A", "several:app", "--json"]) == 0
     found = json.loads(capsys.readouterr().out)["tests"]
     assert found.pop("oldest_age_s") >= 0.0
-    assert found == {"ready": 1, "in_flight": 0, "scheduled": 1, "dead": 0}
+    assert found == {"ready": 1, "in_flight": 0, "scheduled": 1, "dead": 0, "paused": False}
