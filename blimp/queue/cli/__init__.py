@@ -63,6 +63,13 @@ def names(text: str) -> list[str]:
     return [name for name in text.split(",") if name]
 
 
+def a_name(text: str) -> str:
+    """Return a name that is not empty, as argparse reads one."""
+    if not text.strip():
+        raise argparse.ArgumentTypeError(f"{text!r}: must be a name")
+    return text
+
+
 def positive(text: str) -> int:
     """Return a number of 1 or more, as argparse reads one."""
     if not text.isdecimal() or int(text) < 1:

@@ -11,7 +11,16 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from blimp.errors import ConfigError, MessageError
-from blimp.queue.cli import A_TASK, add_command, add_json, add_queues, say, say_error, say_json
+from blimp.queue.cli import (
+    A_TASK,
+    a_name,
+    add_command,
+    add_json,
+    add_queues,
+    say,
+    say_error,
+    say_json,
+)
 
 if TYPE_CHECKING:
     from blimp.queue.app import TaskApp
@@ -37,7 +46,7 @@ def add_commands(commands: Any) -> None:
         one = add_command(
             verbs, verb, run, meaning=meaning, typed=f"queues {verb} weather", has_verbs=True
         )
-        one.add_argument("name", help="of the queue")
+        one.add_argument("name", type=a_name, help="of the queue")
         if verb == "purge":
             one.add_argument("--yes", action="store_true", help="do it; without, count them")
     meaning = "list, requeue or drop dead letters: messages that were given up"

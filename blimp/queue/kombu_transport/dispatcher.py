@@ -99,12 +99,12 @@ class Dispatcher:
         """Take what is there; if there is nothing, ask the server to answer when something is."""
         self._leases.flush()
         if not self.reader.messages.asked:
-            hungry, paused = self._take()
+            hungry = self._take()
             if self.ready:
                 return
             if hungry and may_wait:
                 self._asked.now(block_s=self._block_ms / 1000.0)
-                about, consumer = streams_of(hungry, paused), self._session.consumer
+                about, consumer = streams_of(hungry), self._session.consumer
                 self.reader.ask_messages(about, consumer=consumer, block_ms=self._block_ms)
         if self._listeners and not self.reader.fanout.asked:
             self.reader.ask_fanout(self._listeners.after(), block_ms=FANOUT_BLOCK_MS)
@@ -153,10 +153,9 @@ class Dispatcher:
             if not taken.deliveries and not taken.expired:
                 return None
 
-    def _take(self) -> tuple[list[QueueKeys], set[str]]:
-        """Take what is there; return the queues of channels that have room, and those paused."""
+    def _take(self) -> list[QueueKeys]:
+        """Take what is there; return the queues of the channels that have room left."""
         hungry: list[QueueKeys] = []
-        paused: set[str] = set()
         wait_s = self._session.lease_s
         if self._channels:
             self._channels.append(self._channels.pop(0))  # another is first next time
@@ -170,12 +169,11 @@ class Dispatcher:
             taken = take_good(self._store, queues, room=room, early_ms=self.early_ms)
             self._counts["expired"] += taken.expired
             self._accept(taken.deliveries)
-            paused |= taken.paused
             wait_s = min(wait_s, idle_s(taken, lease_s=self._session.lease_s))
             hungry += queues
             channel.rotate()
         self._block_ms = round(wait_s * 1000.0)
-        return hungry, paused
+        return hungry
 
     def _accept(self, deliveries: Sequence[Delivery]) -> None:
         """Hold what was delivered, and have it ready if it can be read."""

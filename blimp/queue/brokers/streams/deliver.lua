@@ -35,9 +35,9 @@ end
 -- ARGV[7]  number of priorities
 -- ARGV[8]  ms before it is due that a message may leave the schedule
 -- ARGV[9]  the name of no consumer    ARGV[10] the caller's monotonic clock; see redis/clock.py
--- Returns {server's ms, ms when the next one is due or -1, deliveries, how many had expired, numbers
--- of the queues that are paused}; a delivery is {number of its queue, priority, entry id, fence,
--- fields}. Of a paused queue only the first priority, emergencies, is delivered.
+-- Returns {server's ms, ms when the next one is due or -1, deliveries, how many had expired}; a
+-- delivery is {number of its queue, priority, entry id, fence, fields}. Of a queue that is paused,
+-- see the script `pause`, nothing is taken but what is in its first priority, emergencies.
 -- What was delivered more than half as often as it may be is delivered alone: it may be what
 -- kills its holders, and whatever they hold beside it is counted too.
 -- What the consumer itself holds is never taken here, however idle: a holder that was
@@ -55,7 +55,7 @@ local now_ms = time[1] * 1000 + math.floor(time[2] / 1000)
 local next_due_ms = -1
 local taken, expired = {}, 0
 local ttl_ms = {} -- of each queue, false for ever
-local may_claim, ahead, is_paused, paused = {}, {}, {}, {} -- of each queue: see look_at_clock
+local may_claim, ahead, paused = {}, {}, {} -- of each queue: see look_at_clock
 
 local function pending(stream, ...)
   local found = redis.pcall('XPENDING', stream, group, ...)
@@ -99,9 +99,7 @@ local function look_at_clock(queue, key, bell)
   if left_ms > 0 then
     redis.call('PEXPIRE', key, left_ms) -- it goes with its queue
   end
-  if kept[4] then
-    is_paused[queue], paused[#paused + 1] = true, queue
-  end
+  paused[queue] = kept[4]
   may_claim[queue] = not held or clock.steady >= held + lease_us
   ahead[queue] = (kept[2] or clock.elapsed < 0) and clock.wall < until_us
   return math.floor(clock.steady / 1000)
@@ -187,47 +185,40 @@ for queue = 0, queues - 1 do
   end
 end
 
--- Delivers what one priority of a queue has: what was put back or left by the dead, then what is new.
-local function deliver_level(queue, level)
-  local base = queue * stride
-  local stream, dead = KEYS[base + level + 1], KEYS[base + levels + 3]
-  for _, old in ipairs(abandoned(queue, stream)) do
-    if room > 0 and old[2] ~= consumer then
-      if old[4] >= most then
-        dead_letter(stream, group, old[1], dead, limit, level, old[4],
-          'delivered ' .. old[4] .. ' times without being completed')
-      elseif old[4] <= most / 2 or #taken == 0 then
-        local entry = redis.call('XCLAIM', stream, group, consumer, 0, old[1])[1]
-        if entry then
-          deliver(queue, level, entry, old[4] + 1)
-        end
-        if old[4] > most / 2 and #taken > 0 then
-          room = 0
+for level = 0, levels - 1 do
+  for queue = 0, queues - 1 do
+    local base = queue * stride
+    local stream, dead = KEYS[base + level + 1], KEYS[base + levels + 3]
+    for _, old in ipairs(paused[queue] and level > 0 and {} or abandoned(queue, stream)) do
+      if room > 0 and old[2] ~= consumer then
+        if old[4] >= most then
+          dead_letter(stream, group, old[1], dead, limit, level, old[4],
+            'delivered ' .. old[4] .. ' times without being completed')
+        elseif old[4] <= most / 2 or #taken == 0 then
+          local entry = redis.call('XCLAIM', stream, group, consumer, 0, old[1])[1]
+          if entry then
+            deliver(queue, level, entry, old[4] + 1)
+          end
+          if old[4] > most / 2 and #taken > 0 then
+            room = 0
+          end
         end
       end
     end
-  end
-  local most_expired = expired + SWEEP
-  while room > 0 do
-    local new = redis.call('XREADGROUP', 'GROUP', group, consumer, 'COUNT', room,
-      'STREAMS', stream, '>')
-    for _, entry in ipairs(new and new[1][2] or {}) do
-      deliver(queue, level, entry, 1)
-    end
-    if not new or expired > most_expired then
-      break -- the caller looks again at once
-    end
-  end
-end
-
-for level = 0, levels - 1 do
-  for queue = 0, queues - 1 do
-    if level == 0 or not is_paused[queue] then
-      deliver_level(queue, level)
+    local most_expired = expired + SWEEP
+    while room > 0 do
+      local new = redis.call('XREADGROUP', 'GROUP', group, consumer, 'COUNT', room,
+        'STREAMS', stream, '>')
+      for _, entry in ipairs(new and new[1][2] or {}) do
+        deliver(queue, level, entry, 1)
+      end
+      if not new or expired > most_expired then
+        break -- the caller looks again at once
+      end
     end
   end
 end
-return { now_ms, next_due_ms, taken, expired, paused }
+return { now_ms, next_due_ms, taken, expired }
 
 --- begin
 #!lua flags=allow-oom

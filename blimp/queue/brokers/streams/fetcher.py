@@ -12,7 +12,7 @@ import math
 import os
 import select
 import time
-from collections.abc import Callable, Container, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -261,7 +261,6 @@ class Fetcher:
         """Take what is there: new, due, put back or left by the dead."""
         self._asked.now()
         taken = take_good(self._session.store, self._queues, room=room)
-        self._about = streams_of(self._queues, taken.paused)
         until_s = self._asked.at_s + idle_s(taken, lease_s=self._session.lease_s)
         # Less than was asked for is all there is: what comes next is waited for.
         self._look_s = until_s if len(taken.deliveries) < room else 0.0
@@ -357,13 +356,11 @@ def idle_s(taken: Taken, *, lease_s: float) -> float:
     return min(wait_s, (taken.next_due_ms + 1) / 1000.0)
 
 
-def streams_of(queues: Iterable[QueueKeys], paused: Container[str] = ()) -> Streams:
-    """Return what to wait for: of a paused queue emergencies, and the bell that ends the pause."""
+def streams_of(queues: Iterable[QueueKeys]) -> Streams:
     return {
         stream: (queue, level)
         for queue in queues
         for level, stream in enumerate((*queue.levels, queue.bell))
-        if level in (0, LEVELS) or queue.name not in paused
     }
 
 

@@ -16,6 +16,21 @@ local function is_of_task(fields, id, first)
   return false
 end
 
+-- Where the group's next entry follows. The group of a paused stream is at the end of all ids.
+local function delivered(key, clock, level)
+  local groups = redis.pcall('XINFO', 'GROUPS', key)
+  for _, one in ipairs(groups.err and {} or groups) do
+    local fields = {}
+    for at = 1, #one, 2 do
+      fields[one[at]] = one[at + 1]
+    end
+    if fields['name'] == ARGV[1] then
+      local kept = redis.pcall('HGET', clock, 'paused' .. level)
+      return type(kept) == 'string' and kept or fields['last-delivered-id']
+    end
+  end
+end
+
 --- levels
 -- Counts what is in each priority of several queues.
 -- KEYS     of each queue: one stream per priority, schedule, dead letters, clock
@@ -35,7 +50,7 @@ local function age_ms(entry)
   return math.max(0, now_ms - tonumber(string.match(entry, '^%d+')))
 end
 
-local function level(key)
+local function level(key, clock, n)
   local length = redis.pcall('XLEN', key)
   if type(length) ~= 'number' then
     return { -1, -1, -1 }
@@ -55,15 +70,7 @@ local function level(key)
     if back[1] then
       oldest_ms = age_ms(back[1][1])
     end
-    for _, one in ipairs(redis.call('XINFO', 'GROUPS', key)) do
-      local fields = {}
-      for at = 1, #one, 2 do
-        fields[one[at]] = one[at + 1]
-      end
-      if fields['name'] == group then
-        last = '(' .. fields['last-delivered-id']
-      end
-    end
+    last = '(' .. delivered(key, clock, n)
   end
   local next = redis.call('XRANGE', key, last, '+', 'COUNT', 1)
   if next[1] then
@@ -76,7 +83,7 @@ local found = { { tonumber(time[1]), tonumber(time[2]) } }
 for first = 1, #KEYS, levels + 3 do
   local queue = {}
   for at = first, first + levels - 1 do
-    for _, figure in ipairs(level(KEYS[at])) do
+    for _, figure in ipairs(level(KEYS[at], KEYS[first + levels + 2], at - first)) do
       queue[#queue + 1] = figure
     end
   end
@@ -89,19 +96,15 @@ return found
 
 --- purge
 -- Drops what waits in one queue, ready or scheduled; what is held stays.
--- KEYS     one stream per priority, schedule
+-- KEYS     one stream per priority, schedule, clock
 -- ARGV[1]  group    ARGV[2]  the name of no consumer    ARGV[3]  most to drop at once
 -- Returns how many were dropped; call again while it is that most or more.
 local most, dropped = tonumber(ARGV[3]), 0
-for level = 1, #KEYS - 1 do
+for level = 1, #KEYS - 2 do
   local stream, after = KEYS[level], '-'
-  local groups = redis.pcall('XINFO', 'GROUPS', stream)
-  if not groups.err and groups[1] then
-    for n = 1, #groups[1], 2 do
-      if groups[1][n] == 'last-delivered-id' then
-        after = '(' .. groups[1][n + 1]
-      end
-    end
+  local last = delivered(stream, KEYS[#KEYS], level - 1)
+  if last then
+    after = '(' .. last
     for _, back in ipairs(redis.call('XPENDING', stream, ARGV[1], '-', '+', most, ARGV[2])) do
       redis.call('XACK', stream, ARGV[1], back[1])
       dropped = dropped + redis.call('XDEL', stream, back[1])
@@ -111,27 +114,48 @@ for level = 1, #KEYS - 1 do
     dropped = dropped + redis.call('XDEL', stream, entry[1])
   end
 end
-local scheduled = KEYS[#KEYS]
+local scheduled = KEYS[#KEYS - 1]
 dropped = dropped + redis.call('ZCARD', scheduled)
 redis.call('DEL', scheduled)
 return dropped
 
 --- pause
--- Pauses a queue, or resumes it, and wakes all who wait for its messages: they ask anew.
--- KEYS[1]  clock    KEYS[2]  bell
+#!lua flags=allow-oom
+-- Pauses a queue, or resumes it. The group of each stream but the first, emergencies, goes to the
+-- end of all ids: a read that already waits gets nothing either. Resumed it is where it was, and
+-- those who wait are woken, 64 at most.
+-- KEYS[1]  clock    KEYS[2]  bell    KEYS     one stream per priority
 -- ARGV[1]  group    ARGV[2]  pause or resume
 -- Returns 1 if something changed.
-local changed
-if ARGV[2] == 'pause' then
-  changed = redis.call('HSETNX', KEYS[1], 'paused', '1')
-else
-  changed = redis.call('HDEL', KEYS[1], 'paused')
+local clock, bell, resumes = KEYS[1], KEYS[2], ARGV[2] == 'resume'
+if resumes == (redis.call('HEXISTS', clock, 'paused') == 0) then
+  return 0
 end
-local consumers = redis.pcall('XINFO', 'CONSUMERS', KEYS[2], ARGV[1])
-for _ = 1, consumers.err and 0 or #consumers do
-  redis.call('XADD', KEYS[2], '*', 'r', '')
+for level = 1, #KEYS - 3 do
+  local stream, field = KEYS[level + 3], 'paused' .. level
+  if resumes then
+    redis.pcall('XGROUP', 'SETID', stream, ARGV[1], redis.call('HGET', clock, field) or '0')
+    redis.call('HDEL', clock, field)
+  else
+    redis.pcall('XGROUP', 'CREATE', stream, ARGV[1], '0', 'MKSTREAM') -- BUSYGROUP if it is there
+    redis.call('HSET', clock, field, delivered(stream, clock, level))
+    redis.call('XGROUP', 'SETID', stream, ARGV[1], '18446744073709551615-18446744073709551615')
+    local left_ms = redis.call('PTTL', bell)
+    if left_ms > 0 then
+      redis.call('PEXPIRE', stream, left_ms) -- it goes with its queue
+    end
+  end
 end
-return changed
+if not resumes then
+  redis.call('HSET', clock, 'paused', '1')
+  return 1
+end
+redis.call('HDEL', clock, 'paused')
+local consumers = redis.pcall('XINFO', 'CONSUMERS', bell, ARGV[1])
+for _ = 1, consumers.err and 0 or math.min(64, #consumers) do
+  ring(bell)
+end
+return 1
 
 --- delete
 -- Deletes a queue and its bindings. Dead letters stay.

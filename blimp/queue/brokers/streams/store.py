@@ -62,13 +62,12 @@ class Counts(msgspec.Struct, frozen=True, kw_only=True):
 
 class Taken(msgspec.Struct, frozen=True, kw_only=True):
     """What one take brought. next_due_ms: when the schedule's next is due, in ms from now.
-    expired: how many were found too old, and are gone. paused: the queues that are.
+    expired: how many were found too old, and are gone.
     """
 
     deliveries: list[tuple[Claim, list[bytes]]]
     next_due_ms: int | None
     expired: int
-    paused: frozenset[str] = frozenset()
 
 
 class StaleBindings(Exception):
@@ -206,7 +205,7 @@ class Store:
             for key in (*queue.levels, queue.bell, queue.later, queue.dead, queue.ttl, queue.clock)
         ]
         args = [GROUP, self.consumer, room, self._lease_ms, self._max_deliveries, self._dead_limit]
-        now_ms, due_ms, taken, expired, paused = SCRIPTS["take"].run_once(
+        now_ms, due_ms, taken, expired = SCRIPTS["take"].run_once(
             self.link.client, keys, [*args, LEVELS, early_ms, NOBODY, monotonic_words()]
         )
         return Taken(
@@ -216,7 +215,6 @@ class Store:
             ],
             next_due_ms=None if due_ms < 0 else max(0, due_ms - now_ms),
             expired=expired,
-            paused=frozenset(queues[number].name for number in paused),
         )
 
     def claim(self, queue: QueueKeys, level: int, id: str, fence: int) -> Claim:
@@ -337,9 +335,9 @@ class Store:
     def pause(self, queue: QueueKeys, *, resume: bool = False) -> bool:
         """Deliver nothing of `queue` but emergencies, or all again; return whether that is new.
 
-        What a consumer has, or is just getting, it keeps.
+        What a consumer has it keeps.
         """
-        keys, word = [queue.clock, queue.bell], "resume" if resume else "pause"
+        keys, word = [queue.clock, queue.bell, *queue.levels], "resume" if resume else "pause"
         return bool(self.run("pause", keys, [GROUP, word]))
 
     def purge(self, queue: QueueKeys) -> int:
@@ -347,7 +345,7 @@ class Store:
         dropped = 0
         while True:
             args = [GROUP, NOBODY, PURGE_AT_ONCE]
-            now = int(self.run("purge", [*queue.levels, queue.later], args))
+            now = int(self.run("purge", [*queue.levels, queue.later, queue.clock], args))
             dropped += now
             if now < PURGE_AT_ONCE:
                 return dropped

@@ -126,7 +126,6 @@ class Queue(RuleBasedStateMachine):
         died = [one.reason for one in self.model.dead[dead:]]
         assert taken.expired == died.count("expired")
         assert (taken.next_due_ms is not None) == bool(self.model.scheduled())
-        assert taken.paused == ({"q"} if self.model.is_paused else set())
         lives = [self.model.messages[number].life for number in numbers]
         return multiple(*zip([label] * len(claims), claims, numbers, lives, strict=True))
 
