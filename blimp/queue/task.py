@@ -17,6 +17,8 @@ from blimp.queue.canvas.signature import Signature, chord, chunks, group, mapped
 from blimp.queue.options import TaskOptions
 from blimp.queue.protocol.annotated import Annotations, are_plain, parameters_of
 from blimp.queue.protocol.embed import GATHER, STARMAP, check_signature, kind_of
+from blimp.queue.protocol.kombu_body import from_json
+from blimp.queue.protocol.message import to_json
 from blimp.queue.retry import give_up
 from blimp.queue.returned import P, R
 
@@ -106,13 +108,7 @@ class Task(Generic[P, R]):
     @cached_property
     def annotations(self) -> Annotations:
         """What has to be made of its arguments and its result. Classes must be defined by now."""
-        parameters = {} if self._parameters is None else dict(self._parameters.parameters)
-        if self.options.bind and parameters:
-            del parameters[next(iter(parameters))]
-        result = inspect.Signature.empty
-        if self._parameters is not None:
-            result = self._parameters.return_annotation
-        return Annotations(self.function, parameters, result)
+        return Annotations(self.function, self._parameters, skip=int(self.options.bind))
 
     @cached_property
     def run(self) -> Callable[..., Any]:
@@ -120,14 +116,12 @@ class Task(Generic[P, R]):
         return self._run_made if self.annotations.has_arguments else self.function
 
     def _run_made(self, *args: Any, **kwargs: Any) -> Any:
-        assert self._parameters is not None
-        bound = self._parameters.bind(*args, **kwargs)
         try:
-            self.annotations.made(bound, where=f"arguments of {self.name!r}")
+            made, named = self.annotations.made(args, kwargs, where=f"arguments of {self.name!r}")
         except MessageError as error:
             give_up(error)  # they would be as wrong in another try
             raise
-        return self.function(*bound.args, **bound.kwargs)
+        return self.function(*made, **named)
 
     def check_arguments(self, args: Sequence[Any], kwargs: dict[str, Any]) -> None:
         """Raise MessageError if the function cannot be called with these.
@@ -199,10 +193,12 @@ class Task(Generic[P, R]):
             self.check_arguments(args, kwargs or {})
         except MessageError as error:
             raise TypeError(str(error)) from None
-        if self._parameters is not None and not are_plain(args, kwargs or {}):
-            before = [None] if self.options.bind else []
-            bound = self._parameters.bind(*before, *args, **(kwargs or {}))
-            self.annotations.check_sent(bound, where=f"arguments of {self.name!r}")
+        try:
+            if not are_plain((args, kwargs)):
+                where = f"arguments of {self.name!r}"
+                self.annotations.check_sent(args, kwargs or {}, arrives=_arrives, where=where)
+        except RecursionError:
+            pass  # JSON cannot hold them either, and sending them says so
         return self.app.send_task(self.name, args, kwargs, **options)
 
     async def adelay(self, *args: P.args, **kwargs: P.kwargs) -> AsyncResult[R]:
@@ -217,6 +213,11 @@ class Task(Generic[P, R]):
     ) -> AsyncResult[R]:
         """Do what `apply_async` does, from a coroutine."""
         return await self.app.awaiting.call(partial(self.apply_async, args, kwargs, **options))
+
+
+def _arrives(value: Any) -> Any:
+    """Return what a receiver reads of `value`. Raises TypeError, ValueError, RecursionError."""
+    return from_json(to_json(value))
 
 
 class Register(Protocol):

@@ -1,7 +1,7 @@
 """What JSON has no word for, by annotation: a receiver makes it again from the JSON of its sender.
 
-Dataclasses, named tuples, attrs classes, msgspec and pydantic models, enums, timedelta and paths,
-alone or in lists, dicts, tuples and unions with None.
+Dataclasses, named tuples, msgspec and pydantic models, enums, timedelta and paths, alone or in
+lists, dicts, tuples and unions with None.
 """
 
 from __future__ import annotations
@@ -9,32 +9,46 @@ from __future__ import annotations
 import inspect
 import sys
 import threading
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import is_dataclass
 from datetime import date, datetime, time, timedelta
 from decimal import Decimal
 from enum import Enum
 from functools import partial
 from pathlib import PurePath
-from typing import Annotated, Any, get_args, get_origin, get_type_hints
+from typing import (
+    Annotated,
+    Any,
+    Optional,
+    get_args,
+    get_origin,
+    get_type_hints,
+    is_typeddict,
+)
 from uuid import UUID
 
 import msgspec
 
-from blimp.errors import MessageError, ResultError, TaskError
+from blimp.errors import MessageError, ResultError
 
 RETURN = "return"  # as Python's __annotations__ name it
 _TYPED = (datetime, date, time, UUID, Decimal, bytes)  # kombu has names for these
-_MADE = (msgspec.Struct, Enum, timedelta, PurePath)
 _building = threading.Lock()  # see blimp/reading.py; two functions may name one class
 
 
 def is_made(kind: Any) -> bool:
-    """Return whether a receiver must make an object of class `kind` from what JSON holds."""
+    """Return whether a receiver can make an object of class `kind` from what JSON holds."""
     if not isinstance(kind, type):
         return False
-    marks = ("model_validate_json", "__attrs_attrs__", "_fields")
-    return is_dataclass(kind) or issubclass(kind, _MADE) or any(hasattr(kind, m) for m in marks)
+    if issubclass(kind, Enum):
+        return bool(kind.__members__)
+    if issubclass(kind, tuple):
+        return hasattr(kind, "_fields")
+    if hasattr(kind, "__pydantic_validator__"):  # of a dataclass msgspec would not ask it
+        return not is_dataclass(kind) and bool(getattr(kind, "model_fields", None))
+    if issubclass(kind, msgspec.Struct):
+        return kind is not msgspec.Struct
+    return is_dataclass(kind) or issubclass(kind, timedelta | PurePath)
 
 
 def to_builtins(value: Any) -> Any:
@@ -50,89 +64,176 @@ def to_builtins(value: Any) -> Any:
 def _write(value: Any) -> Any:
     if isinstance(value, PurePath):
         return str(value)
-    if hasattr(value, "model_dump_json"):
+    if is_made(type(value)):
         return msgspec.json.decode(value.model_dump_json(by_alias=True, round_trip=True))
     raise TypeError(f"Object of type {type(value).__name__} is not JSON serializable")
 
 
-def _make(kind: type, plain: Any) -> Any:
+def _make(kind: Any, plain: Any) -> Any:
     """Make an object of a class that msgspec does not know. Raises TypeError, ValueError."""
     if isinstance(plain, kind):
         return plain
-    if issubclass(kind, PurePath) and isinstance(plain, str):
+    if not issubclass(kind, PurePath):
+        import json  # few tasks take a model of pydantic
+
+        return kind.model_validate_json(json.dumps(plain, default=_text))
+    if isinstance(plain, str):
         return kind(plain)
-    if hasattr(kind, "model_validate_json"):
-        return kind.model_validate_json(msgspec.json.encode(plain))
     raise TypeError(f"Expected `{kind.__name__}`, got `{type(plain).__name__}`")
+
+
+def _text(typed: Any) -> str:
+    """Return what kombu has a name for as pydantic reads it from JSON."""
+    if isinstance(typed, bytes):
+        return typed.decode()
+    return typed.isoformat() if isinstance(typed, date | time) else str(typed)
 
 
 class Annotations:
     """What the annotations of a function say of its parameters and its result.
 
     hints: the type of each that has to be made, also of RETURN. problems: why another cannot be.
-    has_arguments: whether a parameter has to be.
+    has_arguments: whether a parameter has to be. skip: how many arguments come before a sender's:
+    a bound task's context.
     """
 
     def __init__(
-        self, function: Callable[..., Any], parameters: Mapping[str, inspect.Parameter], result: Any
+        self, function: Callable[..., Any], signature: inspect.Signature | None, *, skip: int
     ) -> None:
         self.hints: dict[str, Any] = {}
         self.problems: dict[str, str] = {}
-        given = {name: one.annotation for name, one in parameters.items()} | {RETURN: result}
-        names = getattr(inspect.unwrap(_innermost(function)), "__globals__", {})
-        for name, annotation in given.items():
-            if annotation is inspect.Parameter.empty:
-                continue
-            try:
-                hint = _resolve(annotation, names)
-                if _says(hint):
-                    with _building:
-                        msgspec.json.Decoder(hint, dec_hook=_make)  # or raises why it cannot
-                    self.hints[name] = _of_all(hint, parameters.get(name))
-            except Exception as error:  # the annotation is code of anybody
-                self.problems[name] = f"{type(error).__name__}: {error}"
+        self._skip = skip
+        self._positional: list[str] = []
+        self._keywords: set[str] = set()
+        self._rest = self._more = ""  # the names of *args and **kwargs
+        if signature is not None:
+            self._read(signature, getattr(inspect.unwrap(_innermost(function)), "__globals__", {}))
         self.has_arguments = bool(self.hints.keys() - {RETURN})
-        self._parameters = parameters
 
-    def made(self, bound: inspect.BoundArguments, *, where: str) -> inspect.BoundArguments:
-        """Make what is bound to the parameters, in place. Raises MessageError naming which."""
-        for name, hint in self.hints.items():
-            if name in bound.arguments:
-                given = bound.arguments[name]
-                bound.arguments[name] = convert(given, hint, f"{where}: {name}")
-        return bound
+    def _read(self, signature: inspect.Signature, names: dict[str, Any]) -> None:
+        self._note(RETURN, signature.return_annotation, names)
+        for name, one in signature.parameters.items():
+            if one.kind is one.VAR_POSITIONAL:
+                self._rest = name
+            elif one.kind is one.VAR_KEYWORD:
+                self._more = name
+            else:
+                if one.kind is not one.KEYWORD_ONLY:
+                    self._positional.append(name)
+                if one.kind is not one.POSITIONAL_ONLY:
+                    self._keywords.add(name)
+            self._note(name, one.annotation, names)
+            if one.default is None and name in self.hints:
+                self.hints[name] = Optional[self.hints[name]]  # noqa: UP045  `|` is not for all
+
+    def _note(self, name: str, annotation: Any, names: dict[str, Any]) -> None:
+        if annotation is inspect.Parameter.empty:
+            return
+        try:
+            hint = _resolve(annotation, names)
+            if _says(hint):
+                _build(hint)
+                self.hints[name] = hint
+        except Exception as error:  # the annotation is code of anybody
+            self.problems[name] = f"{type(error).__name__}: {error}"
+
+    def _name(self, place: int | str) -> str:
+        """Return the parameter that takes an argument, by its number or its keyword."""
+        if isinstance(place, str):
+            return place if place in self._keywords else self._more
+        return self._positional[place] if place < len(self._positional) else self._rest
+
+    def made(
+        self, args: Sequence[Any], kwargs: Mapping[str, Any], *, where: str
+    ) -> tuple[list[Any], dict[str, Any]]:
+        """Return the arguments of a call, made. Raises MessageError naming which cannot be."""
+
+        def make(place: int | str, value: Any) -> Any:
+            name = self._name(place)
+            hint = self.hints.get(name)
+            return value if hint is None else convert(value, hint, f"{where}: {name}")
+
+        own, given = args[: self._skip], args[self._skip :]
+        return (
+            [*own, *(make(place, value) for place, value in enumerate(given, self._skip))],
+            {name: make(name, value) for name, value in kwargs.items()},
+        )
 
     def result(self, value: Any, *, where: str) -> Any:
         """Make the result. Raises ResultError."""
         hint = self.hints.get(RETURN)
-        return value if hint is None else convert(value, hint, where, error=ResultError)
+        try:
+            return value if hint is None else convert(value, hint, where)
+        except Exception as error:  # a model's own code may raise anything
+            raise ResultError(str(error)) from error
 
-    def check_sent(self, bound: inspect.BoundArguments, *, where: str) -> None:
-        """Raise TypeError for what nothing says how to make again from what JSON holds."""
-        for name, value in bound.arguments.items():
-            if name not in self._parameters or name in self.hints:
+    def check_sent(
+        self,
+        args: Sequence[Any],
+        kwargs: Mapping[str, Any],
+        *,
+        arrives: Callable[[Any], Any],
+        where: str,
+    ) -> None:
+        """Raise TypeError for what would not arrive as what it is.
+
+        arrives: returns JSON's value of what is sent. Nothing is raised for what JSON cannot hold:
+        sending it fails.
+        """
+        given: list[tuple[int | str, Any]] = [*enumerate(args, self._skip), *kwargs.items()]
+        for place, value in given:
+            if (found := next(_objects(value), None)) is None:
                 continue
-            for one in _values(value, self._parameters[name].kind):
-                if is_made(type(one)) and not isinstance(one, str | int | tuple):  # JSON has those
-                    why = self.problems.get(name, "its annotation names no such type")
-                    raise TypeError(
-                        f"{where}: {name} is a {type(one).__name__}, and would arrive as what JSON "
-                        f"holds of it: {why}"
-                    )
+            name, what = self._name(place), f"a {type(found).__name__}"
+            if name not in self.hints:
+                why = self.problems.get(name, "its annotation names no such type")
+            elif not (why := _changed(value, self.hints[name], arrives)):
+                continue
+            raise TypeError(f"{where}: {name} holds {what} that would not arrive as it is: {why}")
 
 
-def _values(value: Any, kind: Any) -> Iterable[Any]:
-    if kind is inspect.Parameter.VAR_KEYWORD:
-        return list(value.values())
-    return value if kind is inspect.Parameter.VAR_POSITIONAL else (value,)
+def _changed(value: Any, hint: Any, arrives: Callable[[Any], Any]) -> str:
+    """Return why `value` would not arrive, "" if it would."""
+    try:
+        plain = arrives(value)
+    except (TypeError, ValueError, RecursionError):
+        return ""
+    try:
+        return "" if _same(convert(plain, hint, "sent"), value) else "JSON does not hold it all"
+    except Exception as error:  # a model's own code may raise anything
+        return str(error)
 
 
-def convert(value: Any, hint: Any, where: str, *, error: type[TaskError] = MessageError) -> Any:
-    """Make what `hint` says of `value`. Raises `error` naming where and why not."""
+def convert(value: Any, hint: Any, where: str) -> Any:
+    """Make what `hint` says of `value`. Raises MessageError naming where and why not."""
     try:
         return msgspec.convert(value, hint, str_keys=True, dec_hook=_make)
-    except Exception as wrong:  # a model's own code may raise anything
-        raise error(f"{where}: {wrong}") from wrong
+    except (msgspec.MsgspecError, ValueError, TypeError, RecursionError) as error:
+        raise MessageError(f"{where}: {error}") from error
+
+
+def _objects(value: Any) -> Iterator[Any]:
+    """Yield what has to be made in what is sent. JSON has text, numbers and lists for the rest."""
+    if isinstance(value, list | tuple):
+        for one in value:
+            yield from _objects(one)
+    elif isinstance(value, dict):
+        yield from _objects([*value.values()])
+    elif is_made(type(value)) and not isinstance(value, str | int):
+        yield value
+
+
+def _same(made: Any, given: Any) -> bool:
+    if isinstance(given, list | tuple):
+        return len(made) == len(given) and all(map(_same, made, given))
+    if isinstance(given, dict):
+        return len(made) == len(given) and all(_same(made.get(k), v) for k, v in given.items())
+    if not is_made(type(given)):
+        return True  # as JSON has it
+    equals: Any = type(given).__eq__
+    if equals is object.__eq__:
+        return type(made) is type(given) and bool(to_builtins(made) == to_builtins(given))
+    return type(made) is type(given) and bool(made == given)
 
 
 def parameters_of(function: Callable[..., Any]) -> inspect.Signature | None:
@@ -155,6 +256,29 @@ def _innermost(function: Any) -> Any:
     return getattr(type(function), "__call__", function)  # noqa: B004
 
 
+def _build(hint: Any) -> None:
+    """Have msgspec ready to make a `hint`. Raises TypeError for what it cannot, or not rightly."""
+    with _building:
+        msgspec.json.Decoder(hint, dec_hook=_make)
+        for kind in _classes(msgspec.inspect.type_info(hint), set()):
+            if not is_typeddict(kind) and not is_made(get_origin(kind) or kind):
+                raise TypeError(f"{kind} is not made from JSON")
+
+
+def _classes(info: Any, seen: set[int]) -> Iterator[Any]:
+    """Yield the classes that msgspec's view of a type names."""
+    if isinstance(info, tuple):
+        for one in info:
+            yield from _classes(one, seen)
+    elif isinstance(info, msgspec.Struct) and id(info) not in seen:
+        seen.add(id(info))  # a class may name itself
+        for name in info.__struct_fields__:
+            if name == "cls":
+                yield info.cls  # type: ignore[attr-defined]
+            else:
+                yield from _classes(getattr(info, name), seen)
+
+
 def _resolve(annotation: Any, names: dict[str, Any]) -> Any:
     """Return the type that an annotation names. Raises what its evaluation raises."""
 
@@ -162,15 +286,6 @@ def _resolve(annotation: Any, names: dict[str, Any]) -> Any:
 
     holder.__annotations__ = {RETURN: annotation}
     return get_type_hints(holder, globalns=names, include_extras=True)[RETURN]
-
-
-def _of_all(hint: Any, parameter: inspect.Parameter | None) -> Any:
-    """Return the type of all that a parameter takes, each of which is a `hint`."""
-    if parameter is not None and parameter.kind is parameter.VAR_POSITIONAL:
-        return tuple[hint, ...]
-    if parameter is not None and parameter.kind is parameter.VAR_KEYWORD:
-        return dict[str, hint]
-    return hint
 
 
 def _says(hint: Any) -> bool:
@@ -181,9 +296,17 @@ def _says(hint: Any) -> bool:
     return is_made(origin or hint) or any(map(_says, get_args(hint)))
 
 
-PLAIN: frozenset[type] = frozenset({str, int, float, bool, type(None), list, dict, tuple})
+_CONTAINERS = frozenset({list, dict, tuple})
+_PLAIN = _CONTAINERS | {str, int, float, bool, type(None)}
 
 
-def are_plain(args: Sequence[Any], kwargs: Mapping[str, Any]) -> bool:
-    """Return whether none of them is an object that has to be made."""
-    return PLAIN.issuperset(map(type, args)) and PLAIN.issuperset(map(type, kwargs.values()))
+def are_plain(values: Iterable[Any]) -> bool:
+    """Return whether JSON has a type of its own for each, and for what is in it."""
+    values = list(values)
+    kinds = set(map(type, values))
+    if not kinds <= _PLAIN:
+        return False
+    if kinds.isdisjoint(_CONTAINERS):
+        return True
+    inner = (one for one in values if type(one) in _CONTAINERS)
+    return all(are_plain(one.values() if type(one) is dict else one) for one in inner)

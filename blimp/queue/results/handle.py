@@ -194,7 +194,7 @@ class AsyncResult(Generic[R]):
 
     def _returned(self, record: Record, propagate: bool) -> R:
         value = self._value_of(record)
-        if propagate and record.state is not State.SUCCESS:
+        if propagate and (record.state is not State.SUCCESS or isinstance(value, ResultError)):
             raise value
         return cast("R", value)
 
@@ -246,17 +246,25 @@ class AsyncResult(Generic[R]):
     def __repr__(self) -> str:
         return f"<{type(self).__name__}: {self.id}>"
 
-    def _value(self, found: dict[str, Record]) -> Any:
-        return None if self.ignored else self._value_of(found[self.id])
+    def _value(self, found: dict[str, Record], propagate: bool) -> Any:
+        return None if self.ignored else self._returned(found[self.id], propagate)
 
     def _value_of(self, record: Record) -> Any:
-        """Return the result of a final record, or the exception that it stands for."""
+        """Return the result of a final record, or the exception that it stands for.
+
+        A ResultError for one that is not what its task says.
+        """
         if record.state is not State.SUCCESS:
             return error_of(record)
-        task = self.app.tasks.get(record.name or self.task or "")
+        name = record.name or self.task or ""
+        task = self.app.tasks.get(name)
         if task is None:
             return record.result
-        return task.annotations.result(record.result, where=f"result of {record.name or self.task}")
+        try:
+            return task.annotations.result(record.result, where=f"result of {name}")
+        except ResultError as error:
+            # No name is stored: the task may have been replaced by another.
+            return record.result if record.name is None else error
 
     def _backend(self) -> ResultBackend:
         return backend_of(self.app)
@@ -323,7 +331,7 @@ class GroupResult(AsyncResult[list[Any]]):
             warn_of_waiting(self.app, "get()", "aget()")
         for record in self._records_of(ids, timeout) if ids else ():
             _note(record, found, len(ids), propagate, on_progress)
-        return self._value(found)
+        return self._value(found, propagate)
 
     join = get
 
@@ -340,7 +348,7 @@ class GroupResult(AsyncResult[list[Any]]):
         if ids := self._stored_ids():
             async for record in self._arecords(ids, timeout, outside=disable_sync_subtasks):
                 _note(record, found, len(ids), propagate, on_progress)
-        return self._value(found)
+        return self._value(found, propagate)
 
     def wait(self, *_: object, **__: object) -> Record:
         """Raises TaskError: a group has no record. Use `get`."""
@@ -404,8 +412,8 @@ class GroupResult(AsyncResult[list[Any]]):
     def __bool__(self) -> bool:
         return True
 
-    def _value(self, found: dict[str, Record]) -> list[Any]:
-        return [one._value(found) for one in self.results]
+    def _value(self, found: dict[str, Record], propagate: bool) -> list[Any]:
+        return [one._value(found, propagate) for one in self.results]
 
     def _records(self) -> list[Record]:
         return [self._backend().get(id) for id in self._stored_ids()]
