@@ -114,7 +114,8 @@ class Controller:
         self._quadratic = aero.quadratic_drag
         horizontal_n = min(force_limit_n[0], force_limit_n[1])
         horizontal = _INTEGRAL_SHARE * horizontal_n / max(self._mass_kg[0], self._mass_kg[1])
-        vertical = _INTEGRAL_SHARE * max(self._heave_n) / self._mass_kg[2]
+        # All of it: what it carries is the weight, which leaves no other way to be steady.
+        vertical = max(self._heave_n) / self._mass_kg[2]
         turning = _INTEGRAL_SHARE * yaw_limit_nm / self._inertia_kg_m2
         self._north = Pid(p=gains.velocity_p, i=gains.velocity_i, integral_limit=horizontal)
         self._east = Pid(p=gains.velocity_p, i=gains.velocity_i, integral_limit=horizontal)

@@ -247,7 +247,7 @@ class EffectCheck:
         if self._step_s < _STEP_S:
             return
         air = rotate_back(state.attitude, minus(state.velocity_ned_mps, wind_ned_mps))
-        self._add(air, r, self._columns(tilts_rad))
+        self._add(air, minus((u, v, w), air), (p, q, r), self._columns(tilts_rad))
         if self._window_s >= _WINDOW_S - 0.5 * _STEP_S:
             self._compare(now, air, hypot(*wind_ned_mps))
 
@@ -268,9 +268,16 @@ class EffectCheck:
         speed = self._speeds[i] = self._speeds[i] + share * (wish - self._speeds[i])
         return copysign(abs(speed) ** thruster.exponent, speed)
 
-    def _add(self, air: Vec3, yaw_radps: float, columns: Sequence[Column]) -> None:
-        """Count in a step, in which the servos stood at one angle."""
+    def _add(self, air: Vec3, wind: Vec3, rates: Vec3, columns: Sequence[Column]) -> None:
+        """Count in a step, in which the servos stood at one angle. air, wind: along the body."""
         dt_s, forces = self._step_s, self._forces
+        (x, y, z), (wx, wy, wz), (p, q, yaw_radps) = self._mass_kg, wind, rates
+        # The air that moves with the hull has the wind's speed already: a ship that turns in wind
+        # meets its different masses along and aside (Kirchhoff's equations with speeds through
+        # the air, of a wind that turns in body axes).
+        forces[0] += dt_s * (q * wz * (x - z) + yaw_radps * wy * (y - x))
+        forces[1] += dt_s * (yaw_radps * wx * (y - x) + p * wz * (z - y))
+        forces[2] += dt_s * (p * wy * (z - y) + q * wx * (x - z))
         for i, column in enumerate(columns):
             self._ways[i] = _plus(self._ways[i], column, dt_s)
             self._pushes[i] = _plus(self._pushes[i], column, self._step_ns[i])
@@ -304,7 +311,7 @@ class EffectCheck:
             self._measure_noise([new - old for new, old in zip(self._left, last, strict=True)])
         # The estimate is bounded by the speed of the ship: at its bound it says no more than that.
         bounded = wind_mps > _BOUND * self._speed_mps
-        doubts = self._doubts(air, wind_mps, bounded=bounded)
+        doubts = self._doubts(air, wind_mps, yaw_radps=now[3], bounded=bounded)
         keep, remember = exp(-dt_s / _SLOW_S), exp(-dt_s / _MEMORY_S)
         base = self._likelihood(self._well, felt, pushes, doubts, keep)
         models = [(model, pushes) for model in (self._other, *self._faulty)]
@@ -324,7 +331,7 @@ class EffectCheck:
         if self._before is not None:
             self._begin(now)
 
-    def _doubts(self, air: Vec3, wind_mps: float, *, bounded: bool) -> Column:
+    def _doubts(self, air: Vec3, wind_mps: float, *, yaw_radps: float, bounded: bool) -> Column:
         """Return the variance of the forces that are not the thrusters'."""
         aero, (u, v, w) = self._aero, air
         unknown = 1.0 if bounded else exp(-self._flown_s / _LEARNT_S)
@@ -334,6 +341,8 @@ class EffectCheck:
             slope = aero.linear_drag[axis] + aero.quadratic_drag[axis] * (2.0 * abs(speed) + wind)
             return (_DRAG * self.drag(axis, speed)) ** 2 + (wind * slope) ** 2
 
+        x, y, _ = self._mass_kg
+        turning = (wind * (y - x) * yaw_radps) ** 2
         lift = aero.fin_lift_per_rad
         sides, turns = _DRAG * lift * u * v, wind * lift * hypot(u, v)
         munk = aero.added_mass_kg[0] - aero.added_mass_kg[1]
@@ -346,8 +355,8 @@ class EffectCheck:
             for axis in _AXES:
                 idle[axis] += (least_n * way[axis]) ** 2
         return (
-            idle[0] + drag(0, u, wind),
-            idle[1] + drag(1, v, wind) + sides * sides + turns * turns,
+            idle[0] + drag(0, u, wind) + turning,
+            idle[1] + drag(1, v, wind) + turning + sides * sides + turns * turns,
             # Gusts are half as strong upwards.
             idle[2] + drag(2, w, 0.5 * wind) + (_WEIGHT * self._weight_n) ** 2,
             idle[3] + sum(n * n for n in each) + (_DRAG * self._spin_nms / self._window_s) ** 2,

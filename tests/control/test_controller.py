@@ -111,6 +111,22 @@ def test_a_stuck_ship_does_not_wind_up() -> None:
     assert level.force_body_n[2] == pytest.approx(-heaviness_n, abs=0.01)
 
 
+def test_a_ship_as_light_as_its_thrust_holds_down_is_held_at_its_height() -> None:
+    """It stood a quarter of a metre too high, and gave up its place for its height."""
+    control, lift_n = controller(), 0.9 * LIMIT_N[2]
+    mass_kg = AIR_DENSITY_KGM3 * SHIP.hull.volume_m3 + SHIP.aero.added_mass_kg[2]
+    down_m, down_mps, wrench = -3.0, 0.0, Wrench()
+    for _ in range(12_000):
+        state = at(0.0, 0.0, -down_m, velocity_ned_mps=(0.0, 0.0, down_mps))
+        setpoint = Setpoint(position_ned_m=(0.0, 0.0, -3.0))
+        wrench = ask(control, state, setpoint, achieved=wrench)
+        drag_n = control._drag(2, down_mps)
+        down_mps += DT_S * (wrench.force_body_n[2] - lift_n - drag_n) / mass_kg
+        down_m += DT_S * down_mps
+    assert down_m == pytest.approx(-3.0, abs=0.02)
+    assert abs(down_mps) < 0.01
+
+
 def test_without_a_position_the_horizontal_force_fades() -> None:
     control = controller()
     target = at(0.0, 0.0, 3.0)
