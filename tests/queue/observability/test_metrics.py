@@ -285,18 +285,20 @@ class TestThePage:
                 assert time.monotonic() < deadline_s
 
     def test_a_slow_client_is_closed(self, port: int, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr("blimp.queue.observability.metrics.REQUEST_S", 0.2)
-        with socket.create_connection(("127.0.0.1", port), timeout=DEADLINE_S) as client:
-            client.settimeout(0.02)
-            client.sendall(b"GET /metrics HTTP/1.1\r\nX: ")
-            deadline_s = time.monotonic() + DEADLINE_S
-            with contextlib.suppress(ConnectionError):
-                while time.monotonic() < deadline_s:
-                    client.sendall(b"x")
-                    with contextlib.suppress(TimeoutError):
-                        if client.recv(1) == b"":
-                            break
-            assert time.monotonic() < deadline_s
+        # Of this client alone: another on a loaded machine is slower than that without any fault.
+        with monkeypatch.context() as short:
+            short.setattr("blimp.queue.observability.metrics.REQUEST_S", 0.2)
+            with socket.create_connection(("127.0.0.1", port), timeout=DEADLINE_S) as client:
+                client.settimeout(0.02)
+                client.sendall(b"GET /metrics HTTP/1.1\r\nX: ")
+                deadline_s = time.monotonic() + DEADLINE_S
+                with contextlib.suppress(ConnectionError):
+                    while time.monotonic() < deadline_s:
+                        client.sendall(b"x")
+                        with contextlib.suppress(TimeoutError):
+                            if client.recv(1) == b"":
+                                break
+                assert time.monotonic() < deadline_s
         assert figure(scrape(port), "blimp_broker_up") == 1.0
 
     def test_a_port_that_is_taken_is_named_at_the_start(
