@@ -312,6 +312,22 @@ def test_a_ship_that_cannot_weigh_itself_stays_armed_on_feet_that_hold() -> None
     assert "not weighed" in land.doubt
 
 
+def test_a_ship_whose_feet_do_not_hold_it_is_pressed_down() -> None:
+    """Neither weighed nor light, the wind blew it off along the ground with its motors idle."""
+    land = Land(at(1.0, 1.0, 3.0), ship=a_ship(weighed=False))
+    state, _ = descend(land, seconds=80.0)
+    lies(land, state)
+    assert land.doubt
+    for east_m in (0.4, 1.6):  # the noise of a position, and what its feet let it swing
+        assert land.update(at(1.0, east_m, 0.0), dt_s=DT_S).idle
+    setpoint = land.update(at(1.0, 2.2, 0.0), dt_s=DT_S)
+    assert not setpoint.idle
+    assert setpoint.press_n is not None
+    assert setpoint.press_n > 0.0
+    assert land.held
+    assert not land.doubt
+
+
 def test_an_estimate_below_the_ground_ends_the_landing_and_is_no_rise_on_its_way_back() -> None:
     """The barometer sinks and nothing else sees the ground: it braked there, and flew up."""
     land = Land(at(1.0, 1.0, 0.5), ship=a_ship(heaviness_kg=0.005))

@@ -5,7 +5,7 @@ is light, whatever it weighed before: ballast drops. A light one is pushed down,
 says so. Only a ship that stays down, and that no raw sensor sees in the air, is let go.
 """
 
-from math import inf
+from math import hypot, inf
 from typing import Any
 
 from blimp.control.bounds import FELT, sure_kg
@@ -24,6 +24,7 @@ _WEIGH_S = 10.0  # level flight shows the heaviness in less
 _WEIGH_M = 0.45  # and no nearer to the ground
 _TRIAL_S = 8.0  # motors stand still for so long, to see whether it rises
 _SURE_TRIAL_S = 3.0  # of a ship that weighed itself heavy
+_DRIFTED_M = 1.0  # and three sigma: feet that hold let a ship swing, and no further
 _RISEN_M = 0.2  # more than a height's noise
 _LIFTED_M = 0.1  # with a climb, less will do
 _RISING_MPS = 0.1  # see above
@@ -87,6 +88,7 @@ class Land:
         self._grips_n = inf  # with which it stays in its place
         self._short = False  # it lifts more than what can be had
         self._loose = False  # it has come off it
+        self._idle_m: tuple[float, float] | None = None  # where it was let go, not known to be down
         self._reported_s = 0.0
         self._reported: tuple[float | None, float | None] = (
             None,
@@ -167,7 +169,7 @@ class Land:
         if self.held or self.doubt:
             risen_m = max(0.0, state.altitude_m) - self._resting_m
             self._resting_m += within(risen_m, _WANDER_MPS * dt_s)
-        if self.doubt and not self._rises(state):
+        if self.doubt and not self._rises(state) and not self._drifts(state):
             return Setpoint(idle=True)
         if self._trial_s is not None and not self.held:
             self._try(state, dt_s)
@@ -310,6 +312,19 @@ class Land:
         self._hold()
         return True
 
+    def _drifts(self, state: VehicleState) -> bool:
+        """Whether it has moved from where it was let go: its feet do not hold it, press it down."""
+        if self._idle_m is None or not state.position_valid:
+            return False
+        north_m, east_m = self._idle_m
+        moved_m = hypot(state.position_ned_m[0] - north_m, state.position_ned_m[1] - east_m)
+        if moved_m < _DRIFTED_M + 3.0 * state.health.position.sigma:
+            return False
+        self._heaviness_kg = min(self._heaviness_kg, self._ship.heaviness_kg(), -1e-4)
+        self.doubt = ""
+        self._hold()
+        return True
+
     def _try(self, state: VehicleState, dt_s: float) -> None:
         """Stop pushing for a moment, still armed: a ship that rises was light after all."""
         assert self._trial_s is not None
@@ -322,6 +337,7 @@ class Land:
             self._trial_s, self._touch_s = None, 0.0  # it hung in the air, and sinks
         elif self._trial_s >= (_SURE_TRIAL_S if self._sure else _TRIAL_S) and not rising:
             self.doubt = self._ship.doubt() or self._hidden()
+            self._idle_m = state.position_ned_m[:2] if state.position_valid else None
             self.landed = not self.doubt
 
     def _hidden(self) -> str:
