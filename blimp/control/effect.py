@@ -341,11 +341,10 @@ class EffectCheck:
             slope = aero.linear_drag[axis] + aero.quadratic_drag[axis] * (2.0 * abs(speed) + wind)
             return (_DRAG * self.drag(axis, speed)) ** 2 + (wind * slope) ** 2
 
-        x, y, _ = self._mass_kg
-        turning = (wind * (y - x) * yaw_radps) ** 2
         lift = aero.fin_lift_per_rad
         sides, turns = _DRAG * lift * u * v, wind * lift * hypot(u, v)
         munk = aero.added_mass_kg[0] - aero.added_mass_kg[1]
+        turning = (wind * munk * yaw_radps) ** 2
         fins = copysign(aero.fin_position_m * lift, u)
         torque = wind * (munk - fins) * (hypot(u, v) + 0.5 * wind)
         each = (_DRAG * munk * u * v, _DRAG * fins * u * v, torque)

@@ -307,10 +307,14 @@ class Land:
         risen_m = max(0.0, state.altitude_m) - self._resting_m
         if not state.height_valid or risen_m < _RISEN_M:
             return False
+        self._hold_again()
+        return True
+
+    def _hold_again(self) -> None:
+        """It was let go and does not stay: taken for light, it is pressed down."""
         self._heaviness_kg = min(self._heaviness_kg, self._ship.heaviness_kg(), -1e-4)
         self.landed, self.doubt = False, ""
         self._hold()
-        return True
 
     def _drifts(self, state: VehicleState) -> bool:
         """Whether it has moved from where it was let go: its feet do not hold it, press it down."""
@@ -320,9 +324,7 @@ class Land:
         moved_m = hypot(state.position_ned_m[0] - north_m, state.position_ned_m[1] - east_m)
         if moved_m < _DRIFTED_M + 3.0 * state.health.position.sigma:
             return False
-        self._heaviness_kg = min(self._heaviness_kg, self._ship.heaviness_kg(), -1e-4)
-        self.doubt = ""
-        self._hold()
+        self._hold_again()
         return True
 
     def _try(self, state: VehicleState, dt_s: float) -> None:
