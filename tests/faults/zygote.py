@@ -50,6 +50,9 @@ def become_worker(*, broker: str, name: str, lease_s: float, options: dict[str, 
         return Worker(app=app, name=name, **options).run()
 
 
+WATCHED = b"watched\n"  # the parent can see the process that was forked last
+
+
 class Zygote:
     """The parent's end of it. A context manager; what it forked dies with it.
 
@@ -85,7 +88,10 @@ class Zygote:
         assert self._child.stdout is not None
         self._child.stdin.write(json.dumps(wish).encode() + b"\n")
         self._child.stdin.flush()
-        return Forked(int(self._child.stdout.readline()))
+        forked = Forked(int(self._child.stdout.readline()))
+        self._child.stdin.write(WATCHED)
+        self._child.stdin.flush()
+        return forked
 
     def close(self) -> None:
         self._child.end(within_s=0.0)
@@ -135,12 +141,16 @@ class Forked:
 
 def main() -> None:
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # the kernel reaps what ends
-    for line in sys.stdin:
+    for line in iter(sys.stdin.readline, ""):
         wish = json.loads(line)
+        held, release = os.pipe()
         pid = os.fork()
         if pid == 0:
             status = 70
             try:
+                os.close(release)
+                os.read(held, 1)  # its end, once it is watched: one that ends before is nobody
+                os.close(held)
                 status = become(wish)
             except BaseException:
                 import traceback
@@ -150,6 +160,9 @@ def main() -> None:
                 sys.stderr.flush()
                 os._exit(status)
         print(pid, flush=True)
+        sys.stdin.readline()
+        os.close(release)
+        os.close(held)
 
 
 if __name__ == "__main__":
