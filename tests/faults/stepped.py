@@ -75,6 +75,22 @@ time_t time(time_t *at) {
 PATIENCE_S, NEAR_S = 60.0, 0.5
 
 
+def server_time_s(client: Any) -> float:
+    """Return the server's clock as its scripts see it."""
+    seconds, microseconds = client.eval("return redis.call('TIME')", 0)
+    return float(int(seconds) + int(microseconds) / 1e6)
+
+
+def until_stepped(client: Any, seconds: float) -> None:
+    """Return once the server's clock is ahead of ours by that much.
+
+    Valkey carries its wall clock on with a monotonic one for some ms, before it reads it again.
+    """
+    until_s = time.monotonic() + PATIENCE_S
+    while abs(server_time_s(client) - time.time() - seconds) > NEAR_S:
+        assert time.monotonic() < until_s, "the server does not see its clock step"
+
+
 class SteppedServer:
     """A server under the shim, and what a machine's monotonic clock says to its scripts.
 
@@ -123,15 +139,10 @@ class SteppedServer:
 
     def _set(self, seconds: float) -> None:
         self._offset[:8] = struct.pack("q", round(seconds * 1e9))
-        # Valkey carries its wall clock on with a monotonic one for some ms, before it asks again.
-        until_s = time.monotonic() + PATIENCE_S
-        while abs(self.time_s() - time.time() - seconds) > NEAR_S:
-            assert time.monotonic() < until_s, "the server does not see its clock step"
+        until_stepped(self.client, seconds)
 
     def time_s(self) -> float:
-        """Return the server's clock as its scripts see it."""
-        seconds, microseconds = self.client.eval("return redis.call('TIME')", 0)
-        return float(int(seconds) + int(microseconds) / 1e6)
+        return server_time_s(self.client)
 
     def words(self) -> str:
         """Return what `monotonic_words` of a machine with these clocks would."""
