@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from blimp.queue.app import TaskApp
     from blimp.queue.canvas.signature import Signature, chain, chord, group, signature
     from blimp.queue.context import TaskContext
+    from blimp.queue.options import Depends
     from blimp.queue.protocol.record import State
     from blimp.queue.resources import ResourcePool
     from blimp.queue.results.handle import AsyncResult, GroupResult
@@ -30,8 +31,8 @@ if TYPE_CHECKING:
     from blimp.queue.worker.worker import Worker
 
 __all__ = [
-    "AsyncResult", "GroupResult", "ResourcePool", "Signature", "State", "Task", "TaskApp",
-    "TaskContext", "Worker", "chain", "chord", "cron", "every", "group", "signature",
+    "AsyncResult", "Depends", "GroupResult", "ResourcePool", "Signature", "State", "Task",
+    "TaskApp", "TaskContext", "Worker", "chain", "chord", "cron", "every", "group", "signature",
 ]  # fmt: skip
 
 _HOMES = {
@@ -39,6 +40,7 @@ _HOMES = {
     "worker.worker": ("Worker",),
     "task": ("Task",),
     "context": ("TaskContext",),
+    "options": ("Depends",),
     "results.handle": ("AsyncResult", "GroupResult"),
     "canvas.signature": ("Signature", "signature", "chain", "group", "chord"),
     "protocol.record": ("State",),

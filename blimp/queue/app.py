@@ -15,7 +15,7 @@ from blimp.closing import Closing
 from blimp.distribution import needing
 from blimp.errors import ConfigError, LinkError, ResultError, UnknownTask
 from blimp.queue.brokers import broker_for
-from blimp.queue.extensions import FOLLOW_UPS, SCHEDULES, SENT_EVENTS, Hooks, Middleware, load
+from blimp.queue.extensions import FOLLOW_UPS, KEPT, SCHEDULES, SENT_EVENTS, Hooks, Middleware, load
 from blimp.queue.log import stderr_logger
 from blimp.queue.options import TaskKeywords, UnboundKeywords, options_of, remote_control_mode
 from blimp.queue.protocol.embed import MAP, STARMAP
@@ -48,6 +48,7 @@ from blimp.queue.task import Task, builtin_task, map_task, name_of
 if TYPE_CHECKING:
     from blimp.queue.canvas.send import Chords
     from blimp.queue.context import RegisterBound
+    from blimp.queue.dependencies import Kept
     from blimp.queue.extensions import FollowUps
     from blimp.queue.protocol.message import TaskMessage
     from blimp.queue.resources.pool import Pools
@@ -222,6 +223,18 @@ class TaskApp(Hooks, Closing):
         return Pools(self)
 
     @cached_property
+    def kept(self) -> Kept:
+        """What was made once for tasks that depend on it."""
+        from blimp.queue.dependencies import Kept  # most tasks depend on nothing
+
+        return Kept()
+
+    def close_kept(self) -> None:
+        """Close what was made once, but for what belongs to a loop. Raises what that raises."""
+        if "kept" in vars(self):
+            self.kept.close()
+
+    @cached_property
     def awaiting(self) -> Awaiting:
         """The threads that wait for its coroutines."""
         from blimp.queue.results.awaiting import Awaiting  # without asyncio in plain programs
@@ -294,6 +307,8 @@ class TaskApp(Hooks, Closing):
                 self.pools.require(options.requires)
             if options.schedule is not None and SCHEDULES not in self.extensions:
                 self.extensions.append(SCHEDULES)
+            if task.has_dependencies and KEPT not in self.extensions:
+                self.extensions.append(KEPT)
             self.tasks[task.name] = task
             return task
 
@@ -475,3 +490,4 @@ class TaskApp(Hooks, Closing):
             self._store.close()
         if self.results is not None:
             self.results.close()
+        self.close_kept()

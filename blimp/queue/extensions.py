@@ -38,6 +38,7 @@ WORKER_EXTENSIONS = (
     "blimp.queue.events.worker_events:WorkerEvents",
 )
 SCHEDULES = "blimp.queue.scheduler:Schedules"  # of an app with a task that has one
+KEPT = "blimp.queue.dependencies:KeptCloser"  # of an app with a task that depends on something
 FOLLOW_UPS = "blimp.queue.canvas.chords:CanvasFollowUps"  # loaded by the first canvas
 SENT_EVENTS = "blimp.queue.events.event_sender:SentEvents"  # of `send_sent_event`
 

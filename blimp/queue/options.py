@@ -3,8 +3,15 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
-from typing import Any, TypedDict
+from collections.abc import (
+    AsyncIterator,
+    Callable,
+    Coroutine,
+    Iterable,
+    Iterator,
+    Mapping,
+)
+from typing import TYPE_CHECKING, Any, Literal, TypedDict, TypeVar, get_args, overload
 
 import msgspec
 
@@ -12,6 +19,12 @@ from blimp.errors import ConfigError
 from blimp.queue.protocol.message import NORMAL, check_limits, check_priority
 from blimp.queue.retry import Backoff
 from blimp.queue.timetable import Schedule
+
+if TYPE_CHECKING:
+    from contextlib import _AsyncGeneratorContextManager, _GeneratorContextManager
+
+T = TypeVar("T")
+Per = Literal["call", "worker"]
 
 RATE_UNIT_S = {"s": 1.0, "m": 60.0, "h": 3600.0}
 LEAST_PER_S, MOST_PER_S = 1e-7, 1e6
@@ -182,6 +195,62 @@ def per_second(limit: object) -> float | None:
             f"and up to {MOST_PER_S:.0f} a second"
         )
     return per_s
+
+
+# --- what a parameter depends on ----------------------------------------------------------------
+
+
+class Dependency(msgspec.Struct, frozen=True, eq=False, kw_only=True):
+    """The default of a parameter that a worker gives a value to."""
+
+    factory: Callable[..., Any]
+    per: str
+
+
+@overload
+def Depends(factory: Callable[..., _GeneratorContextManager[T]], *, per: Per = "call") -> T: ...
+
+
+@overload
+def Depends(
+    factory: Callable[..., _AsyncGeneratorContextManager[T]], *, per: Per = "call"
+) -> T: ...
+
+
+@overload
+def Depends(factory: Callable[..., AsyncIterator[T]], *, per: Per = "call") -> T: ...
+
+
+@overload
+def Depends(factory: Callable[..., Iterator[T]], *, per: Per = "call") -> T: ...
+
+
+@overload
+def Depends(factory: Callable[..., Coroutine[Any, Any, T]], *, per: Per = "call") -> T: ...
+
+
+@overload
+def Depends(factory: Callable[..., T], *, per: Per = "call") -> T: ...
+
+
+def Depends(factory: Callable[..., Any], *, per: Per = "call") -> Any:  # noqa: N802  as FastAPI's
+    """Have a parameter given what `factory()` returns or yields, in the worker, not by senders.
+
+        @app.task
+        def store(row: Row, session: Session = Depends(open_session)) -> None: ...
+
+    A generator is closed after the call; what the function raises is raised at its `yield`. So is
+    a function of `contextlib.contextmanager`; anything else is called, or awaited, and no more.
+    Its own parameters may depend on something, too: within one call each is made once.
+    per: "worker" makes it once in each process, at its first use, and closes it at the end. A
+    plain one is shared by its threads, an async one belongs to its loop.
+    Raises ConfigError for what cannot be called.
+    """
+    if not callable(factory):
+        raise ConfigError(f"Depends({factory!r:.80}): must be a function, or a class")
+    if per not in get_args(Per):
+        raise ConfigError(f"Depends(…, per={per!r:.80}): must be one of {get_args(Per)}")
+    return Dependency(factory=factory, per=per)
 
 
 def remote_control_mode(mode: str | None, *, is_signed: bool) -> str:

@@ -14,7 +14,7 @@ import msgspec
 
 from blimp.errors import ConfigError, MessageError, Retry
 from blimp.queue.canvas.signature import Signature, chord, chunks, group, mapped, signature
-from blimp.queue.options import TaskOptions
+from blimp.queue.options import Dependency, TaskOptions
 from blimp.queue.protocol.annotated import Annotations, are_plain, parameters_of
 from blimp.queue.protocol.embed import GATHER, STARMAP, check_signature, kind_of
 from blimp.queue.protocol.kombu_body import from_json
@@ -24,6 +24,7 @@ from blimp.queue.returned import P, R
 
 if TYPE_CHECKING:
     from blimp.clock import Clock
+    from blimp.queue.dependencies import Kept
     from blimp.queue.extensions import ChildExtension
     from blimp.queue.protocol.message import TaskMessage
     from blimp.queue.protocol.signing import Signer
@@ -47,6 +48,11 @@ class AppOfTask(Protocol):
     limit_bytes: int
     signer: Signer | None
     child_extension: ChildExtension | None
+
+    @property
+    def kept(self) -> Kept: ...
+
+    def close_kept(self) -> None: ...
 
     def get_task(self, name: str) -> Task: ...
 
@@ -100,10 +106,25 @@ class Task(Generic[P, R]):
             )
         self.__doc__ = function.__doc__
         self._parameters = parameters_of(function)
+        self._direct = self._by_message = function  # with what it depends on
+        self.has_dependencies = _has_dependencies(self._parameters)
+        if self._parameters is not None and self.has_dependencies:
+            from blimp.queue.dependencies import Dependencies  # most tasks have none
+
+            needs = Dependencies(
+                f"task {name!r}",
+                self._parameters,
+                is_async=self.is_async,
+                is_bound=options.bind,
+                kept=lambda: app.kept,
+            )
+            self._parameters = needs.signature
+            self._direct = needs.filled(function, is_direct=True)
+            self._by_message = needs.filled(function, is_direct=False)
         self._counts = _positional_counts(self._parameters)
 
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> Any:
-        return self.function(*args, **kwargs)
+        return self._direct(*args, **kwargs)
 
     @cached_property
     def annotations(self) -> Annotations:
@@ -113,7 +134,7 @@ class Task(Generic[P, R]):
     @cached_property
     def run(self) -> Callable[..., Any]:
         """The function, for arguments as a message has them."""
-        return self._run_made if self.annotations.has_arguments else self.function
+        return self._run_made if self.annotations.has_arguments else self._by_message
 
     def _run_made(self, *args: Any, **kwargs: Any) -> Any:
         try:
@@ -121,7 +142,7 @@ class Task(Generic[P, R]):
         except MessageError as error:
             give_up(error)  # they would be as wrong in another try
             raise
-        return self.function(*made, **named)
+        return self._by_message(*made, **named)
 
     def check_arguments(self, args: Sequence[Any], kwargs: dict[str, Any]) -> None:
         """Raise MessageError if the function cannot be called with these.
@@ -312,6 +333,11 @@ def check_returned(name: str, result: Any) -> None:
         if isinstance(result, types.CoroutineType):
             result.close()  # or Python warns of it later, and names no task
         raise TypeError(f"{name} returned {what}")
+
+
+def _has_dependencies(signature: inspect.Signature | None) -> bool:
+    defaults = () if signature is None else signature.parameters.values()
+    return any(isinstance(one.default, Dependency) for one in defaults)
 
 
 def _positional_counts(signature: inspect.Signature | None) -> range:

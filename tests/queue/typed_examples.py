@@ -5,17 +5,24 @@ Each line that must be wrong has an ignore of its own, which a checker reports i
 
 from __future__ import annotations
 
+from contextlib import asynccontextmanager, contextmanager
 from functools import partial, wraps
 from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar, assert_type
 
-from blimp.queue import AsyncResult, Task, TaskApp, TaskContext
+from blimp.queue import AsyncResult, Depends, Task, TaskApp, TaskContext
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import AsyncIterator, Callable, Iterator
 
 P = ParamSpec("P")
 R = TypeVar("R")
 app = TaskApp("typed", broker="memory://")
+
+
+class Session:
+    """What a worker opens."""
+
+    name = ""
 
 
 @app.task
@@ -55,6 +62,52 @@ def wrapped(name: str) -> bytes:
     return name.encode()
 
 
+def session() -> Iterator[Session]:
+    yield Session()
+
+
+async def asession() -> AsyncIterator[Session]:
+    yield Session()
+
+
+@contextmanager
+def transaction(session: Session = Depends(session)) -> Iterator[Session]:
+    yield session
+
+
+@asynccontextmanager
+async def atransaction(session: Session = Depends(asession)) -> AsyncIterator[Session]:
+    yield session
+
+
+async def fetched() -> bytes:
+    return b""
+
+
+@app.task(name="stored")
+def stored(
+    row: int,
+    session: Session = Depends(session, per="worker"),
+    same: Session = Depends(transaction),
+    made: Session = Depends(Session),
+) -> str:
+    return session.name
+
+
+@app.task(name="astored")
+async def astored(
+    row: int,
+    session: Session = Depends(asession),
+    same: Session = Depends(atransaction),
+    raw: bytes = Depends(fetched),
+) -> str:
+    return session.name
+
+
+def wrongly(raw: bytes = Depends(session), more: str = Depends(fetched)) -> None:  # type: ignore[assignment]
+    """What is yielded or awaited must be what the parameter is."""
+
+
 half = app.task(name="half")(partial(add.function, y=2))
 
 
@@ -66,6 +119,8 @@ def typed() -> None:
     assert_type(work.delay(3).get(), str)
     assert_type(wrapped.delay("x").get(), bytes)
     assert_type(wait.delay(3), AsyncResult[None])
+    assert_type(stored.delay(1).get(), str)
+    assert_type(astored.delay(1).get(), str)
 
 
 async def awaited() -> None:
@@ -76,6 +131,7 @@ async def awaited() -> None:
 
 def wrong() -> None:
     add.delay("x")  # type: ignore[arg-type]
+    stored.delay("x")  # type: ignore[arg-type]
     add.delay()  # type: ignore[call-arg]
     add.delay(1, z=2)  # type: ignore[call-arg]
     read.delay("pad", 2.0)  # type: ignore[call-arg]

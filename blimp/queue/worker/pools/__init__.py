@@ -8,7 +8,7 @@ message is delivered again.
 from __future__ import annotations
 
 import threading
-from collections.abc import Coroutine, Mapping
+from collections.abc import Callable, Coroutine, Mapping
 from concurrent.futures import Future
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any
@@ -95,6 +95,10 @@ class WorkerPools:
     def call(self, coroutine: Coroutine[Any, Any, Any]) -> Future[Any]:
         """Run `coroutine` in the first loop."""
         return self._loops[0].call(coroutine)
+
+    def call_each(self, function: Callable[[], Coroutine[Any, Any, Any]]) -> list[Future[Any]]:
+        """Run a coroutine of `function` in each loop."""
+        return [loop.call(function()) for loop in self._loops]
 
     def resize_threads(self, size: int) -> None:
         """Have `size` threads for plain tasks. One thread's at a time."""

@@ -42,7 +42,7 @@ from blimp.queue.protocol.record import (
     shortened,
     text_of,
 )
-from blimp.queue.task import Task, check_returned
+from blimp.queue.task import AppOfTask, Task, check_returned
 from blimp.queue.worker.completions import outcome_of
 
 MAX_FRAME_BYTES = 256_000_000
@@ -165,6 +165,7 @@ class Server:
         self._may_interrupt = False
         self._extension: ChildExtension | None = None
         self._hook: ChildHook | None = None
+        self._apps: dict[str, AppOfTask] = {}  # of the tasks that ran here, by origin
 
     def serve(self, origins: Sequence[str]) -> None:
         """Run what comes. Raises EOFError when the worker closes the channel."""
@@ -186,8 +187,11 @@ class Server:
                     raise EOFError  # the worker finds this child gone, and starts another
                 self._end(begin, self._run(begin))
         finally:
-            if self._hook is not None:
-                self._hook.close()
+            with contextlib.ExitStack() as ends:
+                if self._hook is not None:
+                    ends.callback(self._hook.close)
+                for app in self._apps.values():
+                    ends.callback(app.close_kept)
 
     def _end(self, begin: Begin, outcome: Outcome) -> None:
         """Send `outcome`, or why it cannot be sent: the worker would take silence for a kill."""
@@ -209,6 +213,7 @@ class Server:
             task = find(begin.origin, called_task(name, begin.message.kwargs))
             if task.name != name:
                 task = task.app.task_for(begin.message)
+            self._apps[begin.origin] = task.app
             args = begin.message.args
             if task.options.bind:
                 args = (ChildContext(task, begin, self._channel, self._stopping), *args)
