@@ -47,7 +47,7 @@ from blimp.queue.task import Task, builtin_task, map_task, name_of
 
 if TYPE_CHECKING:
     from blimp.queue.canvas.send import Chords
-    from blimp.queue.context import RegisterBound
+    from blimp.queue.context import RegisterBound, TaskContext
     from blimp.queue.dependencies import Kept
     from blimp.queue.extensions import FollowUps
     from blimp.queue.protocol.message import TaskMessage
@@ -313,6 +313,12 @@ class TaskApp(Hooks, Closing):
             return task
 
         return register if function is None else register(function)
+
+    def direct_context(self, task: Task, args: Any, kwargs: Any) -> TaskContext:
+        """Return what a bound task gets from `Task.call`."""
+        from blimp.queue.context import DirectContext
+
+        return DirectContext(task, args, kwargs)
 
     def get_task(self, name: str) -> Task:
         """Return the task called `name`. Raises UnknownTask naming those there are."""

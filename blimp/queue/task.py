@@ -54,6 +54,8 @@ class AppOfTask(Protocol):
 
     def close_kept(self) -> None: ...
 
+    def direct_context(self, task: Task, args: Any, kwargs: Any) -> Any: ...
+
     def get_task(self, name: str) -> Task: ...
 
     def task_for(self, message: TaskMessage) -> Task: ...
@@ -125,6 +127,15 @@ class Task(Generic[P, R]):
 
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> Any:
         return self._direct(*args, **kwargs)
+
+    def call(self, *args: P.args, **kwargs: P.kwargs) -> Any:
+        """Call the function as a worker does, with a context if it is bound, as of a first try.
+
+        For tests: it raises what the function raises, Retry and Replace too, and sends nothing.
+        Progress is reported to nobody. A coroutine is returned, to be awaited.
+        """
+        context = [self.app.direct_context(self, args, kwargs)] if self.options.bind else []
+        return self._direct(*context, *args, **kwargs)
 
     @cached_property
     def annotations(self) -> Annotations:

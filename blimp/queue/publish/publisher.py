@@ -40,7 +40,7 @@ from blimp.queue.retry import ONCE, PUBLISHING, RetryPolicy, policy_of
 from blimp.reading import ready
 
 if TYPE_CHECKING:
-    from blimp.queue.brokers.base import Found, Sender
+    from blimp.queue.brokers.base import Broker, Found, Sender
     from blimp.queue.protocol.signing import Signer
     from blimp.queue.redis.client import RedisServer
     from blimp.queue.redis.clock import BrokerClock
@@ -59,6 +59,7 @@ class Publisher:
         the repetition and put nothing more; elsewhere, and at another broker, a header makes
         the worker look whether the task is done already.
     now_s: the broker's time, for signed broadcasts; by default this machine's.
+    broker: instead of the one that takes the URL.
     """
 
     def __init__(
@@ -72,9 +73,10 @@ class Publisher:
         policy: RetryPolicy = PUBLISHING,
         clock: Clock | None = None,
         now_s: Callable[[], float] | None = None,
+        broker: Broker | None = None,
     ) -> None:
         self.brokers = url if isinstance(url, Brokers) else Brokers(url)
-        self._broker = broker_for(self.brokers.urls, name=transport)
+        self._broker = broker or broker_for(self.brokers.urls, name=transport)
         self._timeout_s = timeout_s
         self._limit_bytes = limit_bytes
         self.signer = signer

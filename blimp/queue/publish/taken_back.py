@@ -214,7 +214,7 @@ NEWEST_KEEP_S = 7 * 86_400  # what waits for longer runs, though a newer one cam
 
 # Returns a number above all before: microseconds on the server's clock, if that is one.
 # KEYS[1] the last number. ARGV[1] seconds to keep it.
-_NUMBER = Script("""
+NUMBER = Script("""
 local time = redis.call('TIME')
 local number = time[1] * 1000000 + time[2]
 local last = tonumber(redis.call('GET', KEYS[1]) or '0')
@@ -227,7 +227,7 @@ return text
 """)
 
 # KEYS[1] the newest of a key, "number id". ARGV: number, id, seconds to keep it.
-_REMEMBER = Script("""
+REMEMBER = Script("""
 local known = redis.call('GET', KEYS[1])
 if known and tonumber(string.match(known, '^%d+')) >= tonumber(ARGV[1]) then
   return 0
@@ -273,13 +273,13 @@ class Coalescing:
         """Return the next message's number. Raises MessageError for a key that is none."""
         _check_name(key, "coalescing key")
         place = number_key(queue)
-        return int(self._link.ask(lambda client: _NUMBER.run(client, [place], [NEWEST_KEEP_S])))
+        return int(self._link.ask(lambda client: NUMBER.run(client, [place], [NEWEST_KEEP_S])))
 
     def remember(self, message: TaskMessage) -> None:
         """Have older messages superseded by `message`, which is published."""
         arguments = (message.coalesce_number, message.id, NEWEST_KEEP_S)
         with contextlib.suppress(LinkError):  # older ones run as well
-            self._link.ask(lambda client: _REMEMBER.run(client, [_place(message)], arguments))
+            self._link.ask(lambda client: REMEMBER.run(client, [_place(message)], arguments))
 
     def newer(self, message: TaskMessage) -> str | None:
         """Return the id of the message that supersedes `message`, None if it is the newest."""

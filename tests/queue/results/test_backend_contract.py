@@ -1,4 +1,4 @@
-"""What every result backend does: Redis, SQLite, PostgreSQL and MariaDB."""
+"""What every result backend does: Redis, SQLite, PostgreSQL, MariaDB, and that of tests."""
 
 import threading
 from collections.abc import Iterator
@@ -14,6 +14,7 @@ from blimp.queue.redis.client import RedisServer
 from blimp.queue.results.backend import ResultBackend
 from blimp.queue.results.handle import AsyncResult
 from blimp.queue.results.redis_backend import RedisResults
+from blimp.queue.testing import in_process
 from tests.broker import EmbeddedBroker
 from tests.queue.results.conftest import database_of
 
@@ -25,6 +26,7 @@ BACKENDS = [
     "postgresql",
     "postgresql, published",
     "mariadb",
+    "in process",
 ]
 
 
@@ -36,6 +38,11 @@ def results(
     link = RedisServer(broker_server.url)
     if backend == "redis":
         yield RedisResults(server=link, clock=SystemClock())
+    elif backend == "in process":
+        app = TaskApp("tested", broker=broker_server.url, result_backend=broker_server.url)
+        with in_process(app):
+            assert app.results is not None
+            yield app.results
     else:
         request.getfixturevalue("names")  # of this test alone
         open_results = request.getfixturevalue("open_results")
