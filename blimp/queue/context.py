@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Mapping, Sequence
 
     from blimp.queue.resources.grant import Grant
+    from blimp.queue.results.backend import ResultBackend
     from blimp.queue.task import Task
 
 
@@ -103,7 +104,9 @@ class TaskContext:
             retries=self.message.retries,
             queue=self.message.queue,
         )
-        data = results.encode(record)
+        return self._publish(results, results.encode(record))
+
+    def _publish(self, results: ResultBackend, data: bytes) -> bool:
         try:
             return results.write(self.id, data)
         except (LinkError, ResultError):
@@ -183,8 +186,7 @@ class DirectContext(TaskContext):
             previous=None,
         )
 
-    def progress(self, fraction: float, **details: Any) -> bool:
-        to_json([fraction, details])
+    def _publish(self, results: ResultBackend, data: bytes) -> bool:  # noqa: ARG002
         return False
 
     def age_s(self) -> float | None:

@@ -18,6 +18,7 @@ from blimp.errors import (
     Expired,
     Refused,
     Reject,
+    ResultError,
     Retry,
     Revoked,
     Superseded,
@@ -32,6 +33,7 @@ from blimp.queue import (
     cron,
     every,
 )
+from blimp.queue.results.redis_backend import RedisResults
 from blimp.queue.testing import InProcess, in_process
 from tests.queue.canvas.sums import CANVASES, Sums
 
@@ -166,6 +168,19 @@ def test_failures_refusals_and_what_may_not_begin_are_as_with_a_worker(
     assert [one.id for one in app.results.failures(limit=1)] != []  # type: ignore[union-attr]
 
 
+def test_a_copy_of_one_that_may_not_begin_twice_does_not_begin(
+    app: TaskApp, queue: InProcess
+) -> None:
+    begun: list[int] = []
+    once = app.task(name="once", idempotent=False, ignore_result=True)(begun.append)
+    twice = app.task(name="twice", ignore_result=True)(begun.append)
+    for _ in range(2):
+        once.apply_async((1,), task_id="a")
+        twice.apply_async((2,), task_id="b")
+    assert queue.run() == 4
+    assert begun == [1, 2, 2]
+
+
 def test_one_that_is_requeued_for_ever_is_given_up(app: TaskApp, queue: InProcess) -> None:
     @app.task(name="it")
     def it() -> None:
@@ -275,11 +290,17 @@ def test_what_needs_a_server_says_so(app: TaskApp) -> None:
 # --- Task.call -----------------------------------------------------------------------------------
 
 
-def test_a_bound_task_is_called_with_a_context(app: TaskApp) -> None:
+def test_a_bound_task_is_called_with_a_context_and_no_server_is_asked(
+    app: TaskApp, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(RedisResults, "write", lambda *_: pytest.fail("a server was asked"))
+
     @app.task(name="it", bind=True, max_retries=1)
     def it(context: TaskContext, what: str, *, by: str = "") -> tuple[Any, ...]:
         if what == "retry":
             context.retry(OSError("no"), countdown=3.0)
+        if what == "wrong":
+            context.progress(0.5, of=object())
         assert not context.progress(0.5)
         assert context.age_s() is None
         return (what, by, context.message.kwargs, context.fence, context.task.name)
@@ -293,6 +314,8 @@ def test_a_bound_task_is_called_with_a_context(app: TaskApp) -> None:
     with pytest.raises(Retry) as retry:
         it.call("retry")
     assert retry.value.countdown_s == 3.0
+    with pytest.raises(ResultError, match="not JSON serializable"):
+        it.call("wrong")
     assert asyncio.run(plain.call(3)) == 3
 
 
