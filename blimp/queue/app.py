@@ -305,6 +305,8 @@ class TaskApp(Hooks, Closing):
                 raise ConfigError(f"app {self.name!r}: two tasks are named {task.name!r}")
             if options.requires is not None:
                 self.pools.require(options.requires)
+            elif options.is_limited:
+                self.pools.check_granted("its concurrency_key")
             if options.schedule is not None and SCHEDULES not in self.extensions:
                 self.extensions.append(SCHEDULES)
             if task.has_dependencies and KEPT not in self.extensions:

@@ -25,9 +25,11 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 Per = Literal["call", "worker"]
+Key = str | Callable[..., object] | None  # made of a call's arguments
 
 RATE_UNIT_S = {"s": 1.0, "m": 60.0, "h": 3600.0}
 LEAST_PER_S, MOST_PER_S = 1e-7, 1e6
+MOST_AT_ONCE, MOST_UNIQUE_S = 10_000, 30 * 86_400.0  # so long a publish may be remembered
 ALL, INSPECT, OFF = "all", "inspect", "off"  # of an app's `remote_control`
 
 
@@ -57,6 +59,12 @@ class TaskOptions(msgspec.Struct, frozen=True, kw_only=True):
         acks_on_timeout: the same for one that exceeded its time limit.
     requires: the pool of which it needs a resource while it runs; see resources/ and
         `TaskContext.grant`. It waits in its queue until one is free.
+    concurrency_key: of the tasks whose arguments give one key at most `concurrency` run at once,
+        on all workers; others wait. A text that the arguments fill in, such as "{user}", or a
+        function of some of them, by name.
+    unique_for: seconds in which the same task is sent once: a later send returns the handle of
+        the first, whatever became of that. The same is one of the same arguments, or of the same
+        `unique_key`, given as a `concurrency_key` is.
     rate_limit: how often one worker begins it, at most: "10/s", "100/m", "1000/h", or a number
         of times a second. Messages that wait for that delay no others.
     coalesce: of the waiting messages with one key only the newest runs. True: one key for
@@ -87,7 +95,16 @@ class TaskOptions(msgspec.Struct, frozen=True, kw_only=True):
     rate_limit: str | float | None = None
     coalesce: bool | str = False
     requires: str | None = None
+    concurrency_key: Key = None
+    concurrency: int = 1
+    unique_for: float | None = None
+    unique_key: Key = None
     schedule: Schedule | None = None
+
+    @property
+    def is_limited(self) -> bool:
+        """Whether it needs a grant to run."""
+        return self.requires is not None or self.concurrency_key is not None
 
     @property
     def begins_once(self) -> bool:
@@ -129,6 +146,10 @@ class UnboundKeywords(TypedDict, total=False):
     rate_limit: str | float | None
     coalesce: bool | str
     requires: str | None
+    concurrency_key: Key
+    concurrency: int
+    unique_for: float | None
+    unique_key: Key
     schedule: Schedule | None
 
 
@@ -161,6 +182,7 @@ def options_of(keywords: TaskKeywords) -> TaskOptions:
     if unknown:
         raise ConfigError(f"task options {sorted(unknown)}: there are no options of these names")
     plain["autoretry_for"] = tuple(keywords.get("autoretry_for", ()))
+    _check_keys(keywords)
     check_priority(keywords.get("priority", NORMAL))
     per_second(keywords.get("rate_limit"))
     if not isinstance(keywords.get("schedule"), Schedule | None):
@@ -169,6 +191,28 @@ def options_of(keywords: TaskKeywords) -> TaskOptions:
         )
     check_limits(soft_s=keywords.get("soft_time_limit"), hard_s=keywords.get("time_limit"))
     return TaskOptions(**plain, backoff=backoff)  # type: ignore[arg-type]
+
+
+def _check_keys(keywords: TaskKeywords) -> None:
+    """Raise ConfigError for limits by key that cannot be."""
+    at_once, unique_s = keywords.get("concurrency"), keywords.get("unique_for")
+    key = keywords.get("concurrency_key")
+    for name, one in (("concurrency_key", key), ("unique_key", keywords.get("unique_key"))):
+        if not (one is None or isinstance(one, str) or callable(one)):
+            raise ConfigError(f"{name} {one!r:.80}: must be a text or a function")
+    if at_once is not None and (type(at_once) is not int or not 1 <= at_once <= MOST_AT_ONCE):
+        raise ConfigError(f"concurrency {at_once!r:.80}: must be from 1 to {MOST_AT_ONCE}")
+    if at_once is not None and key is None:
+        raise ConfigError(f"concurrency {at_once}: of which tasks? Give a concurrency_key")
+    if key is not None and keywords.get("requires") is not None:
+        raise ConfigError("concurrency_key and requires: a task waits for one of them")
+    is_number = isinstance(unique_s, int | float) and not isinstance(unique_s, bool)
+    if unique_s is not None and not (is_number and 1e-3 <= unique_s <= MOST_UNIQUE_S):
+        raise ConfigError(f"unique_for {unique_s!r:.80}: must be 0.001 to {MOST_UNIQUE_S:.0f} s")
+    if unique_s is None and keywords.get("unique_key") is not None:
+        raise ConfigError("unique_key: for how long? Give unique_for")
+    if unique_s is not None and keywords.get("coalesce", False) is not False:
+        raise ConfigError("unique_for and coalesce: the first of the same runs, or the newest")
 
 
 def per_second(limit: object) -> float | None:

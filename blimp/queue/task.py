@@ -177,6 +177,32 @@ class Task(Generic[P, R]):
         bound.apply_defaults()
         return dict(bound.arguments)
 
+    def key_of(self, option: str, args: Sequence[Any], kwargs: dict[str, Any]) -> str:
+        """Return the key that `concurrency_key` or `unique_key` makes of arguments as sent.
+
+        Raises MessageError if it cannot be made of them.
+        """
+        key: Any = getattr(self.options, option)
+        named = self.named_arguments(args, kwargs)
+        try:
+            if key is None:
+                return to_json(sorted(named.items())).decode()
+            if isinstance(key, str):
+                return key.format_map(named)
+            wanted = inspect.signature(key).parameters
+            if self.annotations.has_arguments:
+                where = f"arguments of {self.name!r}"
+                named = self.annotations.made((), named, where=where)[1]
+            if not any(one.kind is one.VAR_KEYWORD for one in wanted.values()):
+                named = {name: named[name] for name in wanted if name in named}
+            return str(key(**named))
+        except MessageError:
+            raise
+        except Exception as error:  # the key is code of anybody
+            raise MessageError(f"{option} of {self.name!r}: {type(error).__name__}: {error}") from (
+                error
+            )
+
     def s(self, *args: Any, **kwargs: Any) -> Signature:
         """Return a signature of it with these arguments: to send, to link, or for a canvas."""
         return self.signature(args, kwargs)

@@ -45,20 +45,25 @@ from blimp.queue.worker.acker import Acker
 from blimp.queue.worker.completions import FAILED, Completions
 from blimp.queue.worker.decode import Decoder
 from blimp.queue.worker.job import Job
+from blimp.queue.worker.middleware import default_middleware
+from blimp.queue.worker.middleware.requires import Leftovers, Requires
 from blimp.queue.worker.pools.threads import drive, here
 from blimp.queue.worker.runner import Runner
 from blimp.queue.worker.time_limits import Limits
 
 if TYPE_CHECKING:
-    from collections.abc import Container
+    from collections.abc import Awaitable, Container
 
     from blimp.queue.app import TaskApp
     from blimp.queue.brokers.base import ChordPart
+    from blimp.queue.protocol.record import Outcome
+    from blimp.queue.worker.job import CallNext
 
 T = TypeVar("T")
 
 MOST = 10_000  # tasks in one call: what sends itself again without a delay never ends
 ENDLESS = "tasks ran, and more are due: does one send itself again?"
+NO_POOLS = "resource pools need a server"
 NAME = "in-process"
 CAPABILITIES = Capabilities(
     title="in process", is_shared=False, has_dead_letters=True, counts_deliveries=True,
@@ -323,6 +328,10 @@ def _take_over(app: TaskApp, queue: InProcess) -> None:
             "_store": server,
             "chords": _Chords(link=server, keep_s=0, signer=app.signer),
         }
+    if app.middleware is None:
+        layers = default_middleware(app)
+        kept = [one for one in layers if not isinstance(one, Requires | Leftovers)]
+        own["middleware"] = (*kept, _NoPools())
     if app.results is not None:
         limit_bytes = app.result_options.result_limit_bytes or app.limit_bytes
         own["results"] = _Results(queue, limit_bytes=limit_bytes)
@@ -357,6 +366,16 @@ class _Call:
 
     def cancel(self) -> bool:
         return False
+
+
+class _NoPools:
+    """In the place of Requires. Of one key never more run at once: nothing does."""
+
+    def wants(self, job: Job) -> bool:
+        return job.task.options.requires is not None
+
+    def __call__(self, job: Job, _: CallNext) -> Awaitable[Outcome]:
+        raise ConfigError(f"{job.task.name} requires {job.task.options.requires!r}: {NO_POOLS}")
 
 
 # --- the broker ----------------------------------------------------------------------------------
@@ -420,6 +439,7 @@ class _Broker:
 class _Sender:
     def __init__(self, queue: InProcess) -> None:
         self._queue = queue
+        self._stamps: set[Any] = set()
 
     def connect(self) -> None: ...
 
@@ -427,9 +447,11 @@ class _Sender:
 
     def release(self, stamp: Any) -> None: ...
 
-    def send(self, messages: Sequence[Written], stamp: Any) -> None:  # noqa: ARG002
-        for one in messages:
-            self._queue.put(*one)
+    def send(self, messages: Sequence[Written], stamp: Any) -> None:
+        if stamp is None or stamp not in self._stamps:
+            self._stamps.add(stamp)
+            for one in messages:
+                self._queue.put(*one)
 
     def broadcast(self, exchange: str, body: bytes) -> None: ...
 
@@ -450,6 +472,7 @@ class _Server:
     def __init__(self, clock: ManualClock) -> None:
         self._clock = clock
         self._kept: dict[str, Any] = {}
+        self._ends_s: dict[str, float] = {}
         self.parts: dict[str, dict[str, tuple[float, bytes]]] = {}  # of chords, by key and member
         self._scripts = {NUMBER.digest: self._number, REMEMBER.digest: self._remember}
 
@@ -464,14 +487,20 @@ class _Server:
     def close(self) -> None: ...
 
     def get(self, key: str) -> bytes | None:
+        if self._ends_s.get(key, math.inf) <= self._clock.now_s():
+            self.delete(key)
         found: bytes | None = self._kept.get(key)
         return found
 
-    def set(self, key: str, value: Any, *, nx: bool = False, **_: object) -> bool:
-        if nx and key in self._kept:
-            return False
-        self._kept[key] = value if isinstance(value, bytes) else str(value).encode()
-        return True
+    def set(
+        self, key: str, value: Any, *, nx: bool = False, px: float = math.inf, get: bool = False
+    ) -> Any:
+        last = self.get(key)
+        is_set = last is None or not nx
+        if is_set:
+            self._kept[key] = value if isinstance(value, bytes) else str(value).encode()
+            self._ends_s[key] = self._clock.now_s() + px / 1e3
+        return last if get else is_set
 
     def delete(self, key: str) -> None:
         self._kept.pop(key, None)
@@ -498,10 +527,9 @@ class _Server:
         return [(entry, place) for place, entry in found]
 
     def execute_command(self, _: str, digest: str, keys: int, *words: Any) -> Any:
-        script = self._scripts.get(digest)
-        if script is None:
-            raise ConfigError(f"{NAME}: resource pools need a server")
-        return script(words[:keys], words[keys:])
+        if digest not in self._scripts:
+            raise ConfigError(NO_POOLS)
+        return self._scripts[digest](words[:keys], words[keys:])
 
     def _number(self, keys: Sequence[str], _: object) -> bytes:
         last = int(self.get(keys[0]) or 0)

@@ -181,6 +181,18 @@ def test_a_copy_of_one_that_may_not_begin_twice_does_not_begin(
     assert begun == [1, 2, 2]
 
 
+def test_what_is_unique_is_sent_once_in_its_time(app: TaskApp, queue: InProcess) -> None:
+    it = app.task(name="it", unique_for=60.0)(lambda value: value)
+    first = it.delay(1)
+    assert it.delay(1) == first != it.delay(2)
+    assert queue.run() == 2
+    queue.advance(59.9)
+    assert it.delay(1) == first
+    queue.advance(0.1)
+    assert it.delay(1) != first
+    assert queue.run() == 1
+
+
 def test_one_that_is_requeued_for_ever_is_given_up(app: TaskApp, queue: InProcess) -> None:
     @app.task(name="it")
     def it() -> None:
@@ -283,8 +295,13 @@ def test_after_it_the_app_is_what_it_was(app: TaskApp) -> None:
 
 def test_what_needs_a_server_says_so(app: TaskApp) -> None:
     app.task(name="it", requires="battery")(print)
-    with in_process(app), pytest.raises(TaskFailed, match="resource pools need a server"):
-        app.send_task("it").get()
+    app.task(name="limited", concurrency_key="all")(lambda: "ran")
+    with in_process(app):
+        assert app.send_task("limited").get() == "ran"
+        with pytest.raises(TaskFailed, match="it requires 'battery': resource pools need a server"):
+            app.send_task("it").get()
+        with pytest.raises(ConfigError, match="resource pools need a server"):
+            app.pools["battery"].stats()
 
 
 # --- Task.call -----------------------------------------------------------------------------------

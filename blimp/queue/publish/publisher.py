@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
 import random
 import socket
@@ -20,6 +21,7 @@ from blimp.queue.brokers import broker_for
 from blimp.queue.brokers.base import Written
 from blimp.queue.options import TaskOptions
 from blimp.queue.protocol.embed import check_signature, listed
+from blimp.queue.protocol.kombu_body import from_json
 from blimp.queue.protocol.message import (
     AGAIN,
     MAX_MESSAGE_BYTES,
@@ -48,6 +50,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 # Put in one step: a Redis server serves nobody else meanwhile, some 2 ms.
 AT_ONCE, BYTES_AT_ONCE = 200, 1_000_000
+CLAIM_SLACK_MS = 3_600_000  # a sender that has read a claim sends within this time
 LATEST_S = 253_370_764_800.0  # 9999-01-01: a message has its times in ISO 8601, of four digits
 
 
@@ -113,6 +116,11 @@ class Publisher:
         for part in _parts(written, AT_ONCE if self._broker.capabilities.keeps_stamps else 1):
             self._put(part, policy)
             yield len(part)
+
+    @property
+    def keeps_stamps(self) -> bool:
+        """Whether a publish with a known stamp is not put again."""
+        return self._broker.capabilities.keeps_stamps
 
     def _written(self, message: TaskMessage) -> Written:
         signer, limit_bytes = self.signer, self._limit_bytes
@@ -272,6 +280,9 @@ def send(
         app.broker_clock.now_s, clock=app.clock, chance=app.chance
     )
     message = _message(app, name, args, kwargs or {}, options, now_s=now_s)
+    known = app.tasks.get(name)
+    if known is not None and known.options.unique_for is not None and stamp is None:
+        message, stamp = _claimed(app, known, message, policy)
     if app.tracer is None:
         message = _publish(app, message, policy, stamp)
     else:
@@ -346,6 +357,33 @@ def _publish(app: SendingApp, message: TaskMessage, policy: RetryPolicy, stamp: 
     app.publisher.publish(message, policy=policy, stamp=stamp)
     coalescing.remember(message)
     return message
+
+
+def _claimed(
+    app: SendingApp, task: KnownTask, message: TaskMessage, policy: RetryPolicy
+) -> tuple[TaskMessage, Any]:
+    """Return `message` under the id of the first of its key, and the stamp that both have.
+
+    A sender of each publishes, and the broker takes one: the first may have died before.
+    """
+    from blimp.queue.brokers.streams.envelope import Stamp
+    from blimp.queue.redis.keys import Keys
+
+    unique_s = task.options.unique_for
+    if unique_s is None or not app.publisher.keeps_stamps:
+        raise ConfigError(f"task {task.name!r}: unique_for needs a Redis or Valkey broker")
+    args, kwargs = from_json(to_json([message.args, message.kwargs]))
+    words = f"{message.queue} {task.name} {task.key_of('unique_key', args, kwargs)}"
+    digest = hashlib.sha256(words.encode(errors="surrogatepass")).hexdigest()[:32]
+    claim, keep_ms = Keys().sender(f"unique:{digest}"), round(1e3 * unique_s)
+
+    def ask(client: Any) -> Any:
+        return client.set(claim, message.id, nx=True, px=keep_ms, get=True)
+
+    first = policy.call(lambda: app.broker_link.ask(ask), clock=app.clock, chance=app.chance)
+    if first is not None:
+        message = msgspec.structs.replace(message, id=first.decode())
+    return message, Stamp(f"{claim}:{message.id}", 1, keep_ms + CLAIM_SLACK_MS)
 
 
 @cache

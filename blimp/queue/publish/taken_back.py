@@ -242,6 +242,7 @@ class KnownTask(Protocol):
     options: TaskOptions
 
     def named_arguments(self, args: Sequence[Any], kwargs: dict[str, Any]) -> dict[str, Any]: ...
+    def key_of(self, option: str, args: Sequence[Any], kwargs: dict[str, Any]) -> str: ...
 
 
 def coalescing_key(task: KnownTask, args: Sequence[Any], kwargs: dict[str, Any]) -> str | None:

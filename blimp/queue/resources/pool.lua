@@ -8,7 +8,7 @@
 -- from it if they disagree. An operation may be repeated if its answer was lost.
 local resources, free, due, holders = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
 local waiting, patience, ended, counts = KEYS[5], KEYS[6], KEYS[7], KEYS[8]
-local MOST_AT_ONCE, MOST_ENDED = 1000, 1000
+local MOST_AT_ONCE, MOST_ENDED, ENDED_OF_LIMIT = 1000, 1000, 20
 local MOST = 2 ^ 53 -- a Lua number above it is not exact
 local DAY_US = 86400000000 -- a token may be ahead of the time: one more than the last, at least
 
@@ -111,7 +111,8 @@ local function note_end(resource, grant, how, call)
     resource = resource, holder = grant.holder, how = how, call = call or '',
     first_us = text(now_us), last_us = text(now_us), times = 1,
   }))
-  redis.call('ZREMRANGEBYRANK', ended, 0, -MOST_ENDED - 1)
+  local most = counter('keep_s') > 0 and ENDED_OF_LIMIT or MOST_ENDED
+  redis.call('ZREMRANGEBYRANK', ended, 0, -most - 1)
 end
 
 local has_changed = false -- a waiting holder may be served now
@@ -249,8 +250,20 @@ end
 -- grant gets nothing.
 -- Returns {1, resource, token, '1' if it had it already}; {2, resource} if a request of a higher
 -- rank has it; or {0, how many wait before it, how many resources there are}.
-function operations.acquire(holder, ttl_us, place_us, new_token, rank)
+-- size: of a pool that is a limit, how many there are: resources called 1, 2 and so on; '0' for
+-- others. keep_s: such a pool is forgotten so long after its last use.
+function operations.acquire(holder, ttl_us, place_us, new_token, rank, size, keep_s)
   place_us = tonumber(place_us)
+  size = tonumber(size)
+  if size > 0 then
+    redis.call('HSET', counts, 'keep_s', keep_s)
+    for number = size + 1, redis.call('HLEN', resources) do
+      operations.remove(text(number), '0')
+    end
+    for number = 1, redis.call('HLEN', resources) < size and size or 0 do
+      operations.add(text(number))
+    end
+  end
   local function grant_to(resource, grant)
     grant.ttl_us = ttl_us
     redis.call('HSET', resources, resource, cjson.encode(grant))
@@ -420,4 +433,10 @@ end
 expire()
 local answer = operations[ARGV[2]](unpack(ARGV, 4))
 wake()
+local keep_s = counter('keep_s')
+if keep_s > 0 then
+  for _, key in ipairs(KEYS) do
+    redis.call('EXPIRE', key, keep_s)
+  end
+end
 return answer

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import hashlib
 import logging
 import threading
 import uuid
@@ -42,6 +43,8 @@ MIN_TTL_S = 0.01
 DEFAULT_TTL_S = 600.0
 PLACE_S = 3.0  # a waiting holder's place lasts so long after it last asked: it may be dead
 LOOK_S = 1.0  # how often a waiting holder asks, should its wake-up be lost; renews its place
+LIMIT_KEEP_S = 86_400
+MOST_LIMITS = 1000  # whose objects a worker keeps
 DOUBLE_S = 1.0  # two releases within it are a sign that link and link_error both fire
 
 RELEASE_TASK = "blimp.release"
@@ -54,6 +57,8 @@ class ResourcePool:
 
     client: a redis-py client, or a TaskApp's `broker_link`. ttl_s: how long a grant lasts
     unless it is renewed; then the resource returns by itself. The server's clock decides.
+    size: of a pool that is only a limit: it has so many resources, "1" and on, without `add`, and
+    is forgotten a day after its last use.
     A holder is a name: two programs with one name are one holder. It has one resource of a pool
     at most.
 
@@ -68,8 +73,10 @@ class ResourcePool:
         ttl_s: float = DEFAULT_TTL_S,
         *,
         clock: Clock | None = None,
+        size: int = 0,
     ) -> None:
         self.name = check_pool(name)
+        self._size = size
         self.ttl_s = _seconds("ttl_s", ttl_s, least_s=MIN_TTL_S, most_s=MAX_TTL_S)
         self.keys = pool_keys(name)
         self._channels = pool_channels(name)
@@ -115,7 +122,7 @@ class ResourcePool:
         of a lower rank than that of the grant raises LeaseLost.
         """
         asked_s = self._clock.now_s()
-        answer = self._run("acquire", holder, _us(self.ttl_s), _us(place_s), int(new_token), rank)
+        answer = self._acquire(holder, _us(place_s), int(new_token), rank)
         if answer[0] == 2:
             what = f"{answer[1]} of pool {self.name!r}"
             raise LeaseLost(f"{what} is held by a later {holder}: this is number {rank}")
@@ -126,7 +133,7 @@ class ResourcePool:
 
     def leave(self, holder: str) -> None:
         """Give up the place of `holder`. What it holds is not touched."""
-        self._run("acquire", check_name("holder", holder), _us(self.ttl_s), -1, 0, 0)
+        self._acquire(check_name("holder", holder), -1, 0, 0)
 
     def renew(self, grant: Grant) -> bool:
         """Extend `grant` by its time to live from now; False, and `grant.lost`, if it ended."""
@@ -273,6 +280,10 @@ class ResourcePool:
                 raise
         return found
 
+    def _acquire(self, holder: str, place_us: int, new_token: int, rank: int) -> Any:
+        words = (holder, _us(self.ttl_s), place_us, new_token, rank, self._size, LIMIT_KEEP_S)
+        return self._run("acquire", *words)
+
     def _end(self, grant: Grant) -> Release:
         return grant.end_by(lambda: self._release(grant.ticket))
 
@@ -324,6 +335,7 @@ class Pools:
         self._app = app
         self._ttl_s: dict[str, float] = {}
         self._pools: dict[str, ResourcePool] = {}
+        self._limits: dict[tuple[str, int], ResourcePool] = {}
         self._lock = threading.Lock()
 
     def declare(self, name: str, *, ttl_s: float = DEFAULT_TTL_S) -> None:
@@ -344,18 +356,35 @@ class Pools:
     def require(self, name: str) -> None:
         """Make pool `name` known. Raises ConfigError for what cannot be a name."""
         check_pool(name)
-        layers = self._app.middleware  # None: the worker's default
-        if layers is not None and not any(getattr(one, "grants", False) for one in layers):
-            raise ConfigError(
-                f"app {self._app.name!r}: its middleware has no Requires, so that a task would "
-                f"run without the resource of {name!r} that it requires"
-            )
+        self.check_granted(f"the resource of {name!r} that it requires")
         with self._lock:
             self._ttl_s.setdefault(name, DEFAULT_TTL_S)
             is_new = RELEASE_TASK not in self._app.tasks
         if is_new:
             retried = {"autoretry_for": (LinkError,), "max_retries": None}
             self._app.task(name=RELEASE_TASK, **retried)(self._release)
+
+    def check_granted(self, what: str) -> None:
+        """Raise ConfigError if no middleware of the app grants anything."""
+        layers = self._app.middleware  # None: the worker's default
+        if layers is not None and not any(getattr(one, "grants", False) for one in layers):
+            raise ConfigError(
+                f"app {self._app.name!r}: its middleware has no Requires, so that a task would "
+                f"run without {what}"
+            )
+
+    def limit(self, name: str, size: int) -> ResourcePool:
+        """Return the pool that limits how many hold `name` at once; any text is one."""
+        digest = hashlib.sha256(name.encode(errors="surrogatepass")).hexdigest()[:32]
+        with self._lock:
+            pool = self._limits.pop((digest, size), None)
+            if pool is None:
+                link, clock = self._app.broker_link, self._app.clock
+                pool = ResourcePool(link, f"limit:{digest}", clock=clock, size=size)
+            self._limits[digest, size] = pool  # the newest is the last
+            if len(self._limits) > MOST_LIMITS:
+                del self._limits[next(iter(self._limits))]
+            return pool
 
     def __getitem__(self, name: str) -> ResourcePool:
         """Raises ConfigError if the app has no Redis server, or `name` cannot be a name."""

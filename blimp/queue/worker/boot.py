@@ -23,6 +23,7 @@ NEEDS_STORE: dict[str, Callable[[TaskOptions], bool]] = {
     "reject_on_worker_lost=True": lambda options: options.reject_on_worker_lost,
     "coalesce": lambda options: options.coalesce is not False,
     "requires": lambda options: options.requires is not None,
+    "concurrency_key": lambda options: options.concurrency_key is not None,
 }
 
 

@@ -2,20 +2,22 @@
 
 import threading
 import time
+from collections import Counter
 from collections.abc import Sequence
 from typing import Any
 
 import pytest
+import redis
 
 from blimp.clock import ManualClock
 from blimp.errors import ConfigError, LinkError, MessageError
-from blimp.queue import TaskApp
+from blimp.queue import AsyncResult, Task, TaskApp
 from blimp.queue.brokers.base import Completion
 from blimp.queue.protocol.message import HIGH
 from blimp.queue.redis.keys import Keys
 from blimp.queue.retry import ONCE, PUBLISHING, RetryPolicy, policy_of
 from blimp.queue.worker.acker import Acker
-from tests.queue.conftest import DEADLINE_S, working
+from tests.queue.conftest import DEADLINE_S, wait_until, working
 from tests.queue.server_view import Look
 
 
@@ -173,3 +175,105 @@ def test_a_priority_that_there_is_not_is_refused(app: TaskApp, look: Look, prior
         with pytest.raises(ConfigError, match=r"priority .*: must be from 0 \(first\) to 9"):
             send((), priority=priority)
     assert look.left_behind() == []
+
+
+# --- unique_for ----------------------------------------------------------------------------------
+
+
+def test_of_many_senders_of_the_same_one_sends_it(url: str) -> None:
+    ran: list[tuple[Any, ...]] = []
+    begin = threading.Barrier(8)
+    sent: list[AsyncResult] = []
+
+    def define(app: TaskApp) -> Task:
+        return app.task(name="it", unique_for=60.0)(lambda *args, by=1: ran.append((*args, by)))
+
+    def send(number: int) -> None:
+        with TaskApp("tests", broker=url, result_backend=url) as app:
+            it = define(app)
+            begin.wait(DEADLINE_S)
+            sent.append(it.delay(1, by=2))
+            sent.append(it.apply_async((1,), {"by": 2}, countdown=0.01))
+
+    threads = [threading.Thread(target=send, args=(number,)) for number in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(DEADLINE_S)
+    assert len(sent) == 16
+    assert len({one.id for one in sent}) == 1
+    with TaskApp("tests", broker=url, result_backend=url) as app:
+        it = define(app)
+        others = [it.delay(), it.delay(1), it.delay(1, by=3), it.delay("1", by=2)]
+        assert len({one.id for one in (*others, sent[0])}) == 5
+        with working(app):
+            app.result(sent[0].id).get(DEADLINE_S)
+            assert it.delay(1, by=2) == sent[0]  # it has ended, and is not sent again
+            for one in others:
+                one.get(DEADLINE_S)
+            it.delay("last").get(DEADLINE_S)
+    assert Counter(ran) == Counter([(1,), (1, 1), (1, 2), (1, 3), ("1", 2), ("last", 1)])
+
+
+def test_the_next_sends_for_one_that_died_after_it_had_claimed(
+    app: TaskApp, server: redis.Redis, look: Look
+) -> None:
+    it = app.task(name="it", unique_for=60.0)(lambda value: value)
+    first = it.delay("known")
+    claims: Any = [key for key in server.keys("*unique*") if b":" + first.id.encode() not in key]
+    assert len(claims) == 1
+    server.set(claims[0], "claimed-only", px=60_000)
+    assert it.delay("known").id == it.delay("known").id == "claimed-only"
+    assert look.waiting() == 2
+    with working(app):
+        assert app.result("claimed-only").get(DEADLINE_S) == "known"
+
+
+def test_what_is_the_same_is_the_key_and_later_it_is_another(app: TaskApp) -> None:
+    ran: list[int] = []
+
+    @app.task(name="it", unique_for=0.2, unique_key=lambda user: user)
+    def it(user: str, number: int) -> int:
+        ran.append(number)
+        return number
+
+    @app.task(name="template", unique_for=60.0, unique_key="{number}")
+    def template(number: int, other: int = 0) -> None: ...
+
+    first = it.delay("ada", 1)
+    assert it.delay("ada", 2) == first
+    assert it.delay("bob", 3) != first
+    wait_until(lambda: it.delay("ada", 4) != first, "it is the same for ever")
+    assert template.delay(1, 2) == template.delay(1, 3) != template.delay(2, 2)
+    with working(app):
+        assert first.get(DEADLINE_S) == 1
+        it.delay("last", 5).get(DEADLINE_S)
+    assert ran == [1, 3, 4, 5]
+
+
+@pytest.mark.parametrize(
+    ("options", "why"),
+    [
+        ({"unique_for": 0}, "unique_for 0: must be"),
+        ({"unique_for": True}, "unique_for True: must be"),
+        ({"unique_for": 1e9}, "unique_for 1000000000.0: must be"),
+        ({"unique_key": "a"}, "unique_key: for how long"),
+        ({"unique_for": 1.0, "unique_key": 1}, "unique_key 1: must be a text or a function"),
+        ({"unique_for": 1.0, "coalesce": True}, "unique_for and coalesce"),
+    ],
+)
+def test_what_cannot_be_unique_is_refused(app: TaskApp, options: dict[str, Any], why: str) -> None:
+    with pytest.raises(ConfigError, match=why):
+        app.task(name="it", **options)(print)
+
+
+def test_where_it_cannot_be_known_sending_is_refused(app: TaskApp) -> None:
+    it = app.task(name="it", unique_for=60.0, unique_key=lambda size: 1 // size)(lambda size: size)
+    with pytest.raises(MessageError, match="unique_key of 'it': ZeroDivisionError"):
+        it.delay(0)
+    with pytest.raises(MessageError, match=r"signatures\[0\]: 'it' is unique: it is sent alone"):
+        app.send_many([it.s(1)])
+    with TaskApp("tests", broker="memory://") as other:
+        it = other.task(name="it", unique_for=60.0)(lambda size: size)
+        with pytest.raises(ConfigError, match="unique_for needs a Redis or Valkey broker"):
+            it.delay(1)

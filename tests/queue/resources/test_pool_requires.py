@@ -2,7 +2,9 @@
 
 import asyncio
 import threading
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +18,7 @@ from blimp.queue.protocol.record import Record, State
 from blimp.queue.resources import Grant, ResourcePool
 from blimp.queue.worker.boot import check_tasks
 from tests.broker import EmbeddedBroker
-from tests.queue.conftest import DEADLINE_S, WorkerProcess, working
+from tests.queue.conftest import DEADLINE_S, WorkerProcess, wait_until, working
 from tests.queue.server_view import Look
 
 
@@ -349,3 +351,180 @@ def test_a_pool_in_use_keeps_its_time(streams: TaskApp, ships: ResourcePool) -> 
 def test_apps_without_pools_have_no_task_for_them(streams: TaskApp) -> None:
     assert "blimp.release" not in streams.tasks
     assert streams.pools["ship"].add("twin")
+
+
+# --- limits by key -------------------------------------------------------------------------------
+
+
+class Running:
+    """How many ran at once of each user, at most."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._now: Counter[str] = Counter()
+        self.most: Counter[str] = Counter()
+
+    def begin(self, user: str) -> None:
+        with self._lock:
+            self._now[user] += 1
+            self.most[user] = max(self.most[user], self._now[user])
+
+    def end(self, user: str) -> None:
+        with self._lock:
+            self._now[user] -= 1
+
+
+def test_of_one_key_so_many_run_at_once_on_all_workers(url: str) -> None:
+    running, full = Running(), threading.Event()
+
+    def define(app: TaskApp) -> Any:
+        @app.task(name="plain", concurrency_key=lambda user: f"{user}!", concurrency=2)
+        def plain(user: str, number: int = 0) -> int:
+            running.begin(user)
+            if running.most["a"] == 2:
+                full.set()
+            full.wait(DEADLINE_S)  # so both places of the key are taken at some time
+            running.end(user)
+            return number
+
+        @app.task(name="loop", concurrency_key="{user}")
+        async def loop(user: str, number: int = 0) -> int:
+            running.begin(user)
+            await asyncio.sleep(0.001)
+            running.end(user)
+            return number
+
+        return plain, loop
+
+    with (
+        TaskApp("tests", broker=url, result_backend=url) as app,
+        TaskApp("tests", broker=url, result_backend=url) as other,
+    ):
+        plain, loop = define(app)
+        define(other)
+        with working(app, name="one"), working(other, name="two"):
+            handles = [plain.delay("ab"[n % 2], n) for n in range(12)]
+            handles += [loop.delay(user="c", number=n) for n in range(12, 16)]
+            assert [handle.get(timeout=DEADLINE_S) for handle in handles] == list(range(16))
+    assert running.most == {"a": 2, "b": running.most["b"], "c": 1}
+    assert running.most["b"] <= 2
+
+
+def test_a_limit_is_raised_and_lowered_and_forgotten_a_day_after_its_last_use(
+    server: redis.Redis,
+) -> None:
+    def held(pool: ResourcePool, *holders: str) -> list[bool]:
+        return [isinstance(pool.ask(one, place_s=30.0), Grant) for one in holders]
+
+    two, three = (ResourcePool(server, "limit:x", size=size) for size in (2, 3))
+    assert held(two, "a", "b", "c") == [True, True, False]
+    assert held(three, "c", "d") == [True, False]
+    assert held(two, "d") == [False]
+    grants = [one for one in (two.ask(holder) for holder in "abc") if isinstance(one, Grant)]
+    assert sorted(grant.resource for grant in grants) == ["1", "2", "3"]
+    three_th = next(grant for grant in grants if grant.resource == "3")
+    two.release(three_th)
+    assert held(two, "d") == [False]  # it has left
+    assert two.stats().free == ()
+    for grant in grants:
+        two.release(grant)
+    assert held(two, "d", "e", "f") == [True, True, False]
+    keys: Any = server.keys("blimp:pool:*")
+    assert len(keys) > 3
+    assert all(0 < server.ttl(key) <= 86_400 for key in keys)
+    assert not any("limit" in name for name in ResourcePool(server, "ship").keys.all())
+
+
+@dataclass
+class User:
+    name: str
+
+
+def test_a_key_is_made_of_what_the_function_gets(app: TaskApp) -> None:
+    seen: list[Any] = []
+
+    def key(user: User, **more: Any) -> str:
+        seen.append((user, more))
+        return user.name
+
+    @app.task(name="model", concurrency_key=key)
+    def model(user: User, size: int = 3) -> str:
+        return user.name
+
+    @app.task(name="wrong", concurrency_key=lambda size: 1 // size)
+    def wrong(size: int) -> None: ...
+
+    @app.task(name="blank", concurrency_key="{nothing}")
+    def blank(size: int) -> None: ...
+
+    with working(app):
+        assert model.delay(User("ada")).get(DEADLINE_S) == "ada"
+        for task, why in ((wrong, "ZeroDivisionError"), (blank, "KeyError: 'nothing'")):
+            with pytest.raises(TaskFailed, match=f"concurrency_key of '{task.name}': {why}"):
+                task.delay(0).get(DEADLINE_S)
+    assert seen
+    assert all(one == (User("ada"), {"size": 3}) for one in seen)
+
+
+def test_a_place_that_is_lost_ends_no_task(streams: TaskApp, quick: None) -> None:
+    lost = threading.Event()
+
+    @streams.task(name="it", concurrency_key="one", bind=True)
+    def it(context: TaskContext) -> str:
+        assert context.grant is not None
+        context.grant.on_lost(lambda _: lost.set())
+        streams.pools.limit("tests it one", 1).take_away(context.grant.resource)
+        assert lost.wait(DEADLINE_S)
+        return "done"
+
+    with working(streams):
+        assert it.delay().get(DEADLINE_S) == "done"
+
+
+def test_a_killed_workers_task_has_its_place_again(
+    broker_server: EmbeddedBroker,
+    server: redis.Redis,
+    tmp_path: Path,
+    start_worker: Callable[..., WorkerProcess],
+) -> None:
+    url = broker_server.url
+    with TaskApp("killed", broker=url, result_backend=url) as app:
+        first = start_worker(url, name="first")
+        held, waits = app.send_task("limited"), app.send_task("limited")
+        began = tmp_path / f"{held.id}.began"
+        wait_until(began.exists, "it does not begin")
+        first.kill()
+        start_worker(url, name="second")
+        wait_until(lambda: len(began.read_text().splitlines()) == 2, "it does not come again")
+        assert not (tmp_path / f"{waits.id}.began").exists()
+        (tmp_path / f"{held.id}.go").touch()
+        assert held.get(DEADLINE_S)["fence"] == 2
+        (tmp_path / f"{waits.id}.go").touch()
+        assert waits.get(DEADLINE_S)
+
+
+@pytest.mark.parametrize(
+    ("options", "why"),
+    [
+        ({"concurrency_key": 3}, "concurrency_key 3: must be a text or a function"),
+        ({"concurrency_key": "a", "concurrency": 0}, "concurrency 0: must be from 1 to 10000"),
+        ({"concurrency_key": "a", "concurrency": True}, "concurrency True: must be from 1"),
+        ({"concurrency": 2}, "concurrency 2: of which tasks"),
+        ({"concurrency_key": "a", "requires": "ship"}, "a task waits for one of them"),
+    ],
+)
+def test_a_limit_that_cannot_be_is_refused(
+    streams: TaskApp, options: dict[str, Any], why: str
+) -> None:
+    with pytest.raises(ConfigError, match=why):
+        streams.task(name="it", **options)(print)
+
+
+def test_a_limit_needs_a_server_and_the_middleware(broker_server: EmbeddedBroker) -> None:
+    with TaskApp("tests", broker="memory://") as app:
+        app.task(name="it", concurrency_key="a")(print)
+        with pytest.raises(ConfigError, match="'it' for concurrency_key"):
+            check_tasks(app)
+    register = TaskApp("tests", broker=broker_server.url, middleware=[]).task
+    with pytest.raises(ConfigError, match="run without its concurrency_key"):
+        register(name="it", concurrency_key="a")(print)

@@ -1,4 +1,7 @@
-"""Requires: a task that needs a resource has one while it runs, or does not begin."""
+"""Requires: a task that needs a resource has one while it runs, or does not begin.
+
+A `concurrency_key` is one of these, too: a pool of so many resources for each key.
+"""
 
 from __future__ import annotations
 
@@ -19,6 +22,7 @@ if TYPE_CHECKING:
 
 FIRST_S = 0.1  # after which the first that waits is delivered again; those behind it later
 LONGEST_S = 2.0
+LONGEST_OF_LIMIT_S = 10.0  # thousands may wait for one key: each delivery costs
 SLACK_S = 5.0  # how long a place is kept for a message that is late
 
 
@@ -40,18 +44,20 @@ class Requires:
     def __init__(self, *, app: TaskApp) -> None:
         self._app = app
 
-    wants = staticmethod(attrgetter("task.options.requires"))
+    wants = staticmethod(attrgetter("task.options.is_limited"))
 
     async def __call__(self, job: Job, call_next: CallNext) -> Outcome:
-        pool = self._app.pools[job.task.options.requires or ""]
+        pool = pool_of(self._app, job)
         assert job.in_thread is not None
         found: Grant | Outcome = await job.in_thread(self._take, job, pool)
         if isinstance(found, Outcome):
             return found
         is_running = True
 
+        requires = job.task.options.requires is not None
+
         def lose(_: Grant) -> None:
-            if is_running:
+            if is_running and requires:  # what only exceeds a limit goes on
                 job.lose_grant()
 
         job.grant = found
@@ -65,7 +71,7 @@ class Requires:
         finally:
             is_running = False
         await job.in_thread(pool.release_or_later, found)
-        if not found.lost.is_set() or outcome.state is State.RETRY:
+        if not (requires and found.lost.is_set()) or outcome.state is State.RETRY:
             return outcome
         if job.is_revoked or job.timed_out_s is not None:
             return outcome
@@ -77,9 +83,11 @@ class Requires:
         from blimp.queue.resources.grant import Grant
 
         holder = job.message.id
+        requires = job.task.options.requires is not None
+        longest_s = LONGEST_S if requires else LONGEST_OF_LIMIT_S
         try:
             found = pool.ask(
-                holder, place_s=LONGEST_S + SLACK_S, new_token=True, rank=job.message.delivery
+                holder, place_s=longest_s + SLACK_S, new_token=True, rank=job.message.delivery
             )
             if isinstance(found, Grant):
                 return found
@@ -87,10 +95,10 @@ class Requires:
                 pool.leave(holder)
                 raise NoneFree(f"{job.task.name} requires one of pool {pool.name!r}: it is empty")
         except LeaseLost:  # if it is another worker's now, this outcome is refused
-            return Outcome(state=State.PENDING, again_in_s=LONGEST_S)
+            return Outcome(state=State.PENDING, again_in_s=longest_s)
         except LeaseError as error:
             return self._outcome_of(error, job)
-        wait_s = min(LONGEST_S, FIRST_S * (1 + found.before // found.resources))
+        wait_s = min(longest_s, FIRST_S * (1 + found.before // found.resources))
         return Outcome(state=State.PENDING, again_in_s=wait_s)
 
     def _outcome_of(self, error: LeaseError, job: Job) -> Outcome:
@@ -106,10 +114,10 @@ class Leftovers:
     def __init__(self, *, app: TaskApp) -> None:
         self._app = app
 
-    wants = staticmethod(attrgetter("task.options.requires"))
+    wants = staticmethod(attrgetter("task.options.is_limited"))
 
     async def __call__(self, job: Job, call_next: CallNext) -> Outcome:
-        pool = self._app.pools[job.task.options.requires or ""]
+        pool = pool_of(self._app, job)
         assert job.in_thread is not None
         outcome = await call_next(job)
         comes_again = outcome.requeue or outcome.again_in_s is not None
@@ -119,3 +127,12 @@ class Leftovers:
                     partial(pool.dismiss, job.message.id, rank=job.message.delivery)
                 )
         return outcome
+
+
+def pool_of(app: TaskApp, job: Job) -> ResourcePool:
+    """Return the pool of which `job` needs a resource. Raises MessageError."""
+    options, message = job.task.options, job.message
+    if options.requires is not None:
+        return app.pools[options.requires]
+    key = job.task.key_of("concurrency_key", message.args, message.kwargs)
+    return app.pools.limit(f"{app.name} {job.task.name} {key}", options.concurrency)
