@@ -21,7 +21,7 @@ from blimp.queue.options import TaskKeywords, UnboundKeywords, options_of, remot
 from blimp.queue.protocol.embed import MAP, STARMAP
 from blimp.queue.protocol.message import MAX_MESSAGE_BYTES
 from blimp.queue.protocol.signing import Key, Signer
-from blimp.queue.publish.publisher import Publisher, SendOptions, send
+from blimp.queue.publish.publisher import Publisher, SendOptions, make_message, send
 from blimp.queue.publish.taken_back import BROADCAST, Revocation, Revocations
 from blimp.queue.redis.client import RedisServer
 from blimp.queue.redis.clock import BrokerClock
@@ -320,7 +320,17 @@ class TaskApp(Hooks, Closing):
         """Return what a bound task gets from `Task.call`."""
         from blimp.queue.context import DirectContext
 
-        return DirectContext(task, args, kwargs)
+        message = make_message(
+            task.name,
+            tuple(args),
+            dict(kwargs),
+            {},
+            defaults=task.options,
+            queue=self.queue,
+            now_s=None,
+            origin="",
+        )
+        return DirectContext(task, message)
 
     def get_task(self, name: str) -> Task:
         """Return the task called `name`. Raises UnknownTask naming those there are."""

@@ -10,7 +10,7 @@ import msgspec
 
 from blimp.errors import LinkError, MaxRetriesExceeded, MessageError, Replace, ResultError, Retry
 from blimp.queue.protocol.embed import CHORD, check_signature, options_of
-from blimp.queue.protocol.message import TaskMessage, epoch_s, new_id, to_json
+from blimp.queue.protocol.message import epoch_s, to_json
 from blimp.queue.protocol.record import Record, State, repr_of
 from blimp.queue.retry import give_up
 from blimp.queue.returned import P, R
@@ -18,6 +18,7 @@ from blimp.queue.returned import P, R
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Mapping, Sequence
 
+    from blimp.queue.protocol.message import TaskMessage
     from blimp.queue.resources.grant import Grant
     from blimp.queue.results.backend import ResultBackend
     from blimp.queue.task import Task
@@ -172,10 +173,7 @@ class TaskContext:
 class DirectContext(TaskContext):
     """That of a direct call: no worker, and no server is asked."""
 
-    def __init__(self, task: Task, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-        message = TaskMessage(
-            id=new_id(), task=task.name, args=args, kwargs=kwargs, queue=task.options.queue or ""
-        )
+    def __init__(self, task: Task, message: TaskMessage) -> None:
         super().__init__(
             task=task,
             message=message,

@@ -10,10 +10,11 @@ import asyncio
 import contextlib
 import inspect
 import threading
-from collections.abc import Callable, Coroutine, Hashable
+from collections.abc import Callable, Coroutine
 from concurrent.futures import Future, wait
 from contextlib import AsyncExitStack
 from functools import wraps
+from types import AsyncGeneratorType, CoroutineType, GeneratorType
 from typing import TYPE_CHECKING, Any
 
 from blimp.errors import ConfigError
@@ -24,6 +25,9 @@ from blimp.queue.protocol.annotated import parameters_of
 if TYPE_CHECKING:
     from asyncio import AbstractEventLoop
 
+NOT_RUN = (
+    GeneratorType, CoroutineType, AsyncGeneratorType, contextlib._AsyncGeneratorContextManager,
+)  # fmt: skip
 CLOSED_BY_S = 10.0  # as long as running tasks have by default when a worker stops
 
 
@@ -76,23 +80,25 @@ class Dependencies:
     async def _call(
         self, function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]
     ) -> Any:
-        raised: BaseException | None = None
+        raised: list[BaseException] = []
         stack: AsyncExitStack[bool] = AsyncExitStack()
-        async with stack:
-            opened: dict[Any, Any] = {}
-            values = {
-                name: await source.value(stack, opened, self._kept())
-                for name, source in self._sources.items()
-                if name not in kwargs
-            }
-            try:
-                result = function(*args, **kwargs, **values)
-                return await result if self._is_async else result
-            except BaseException as error:
-                raised = error
-                raise
-        assert raised is not None
-        raise raised  # one that it depends on took the error for itself: the task failed
+        try:
+            async with stack:
+                try:
+                    opened: dict[Any, Any] = {}
+                    values = {
+                        name: await source.value(stack, opened, self._kept())
+                        for name, source in self._sources.items()
+                        if name not in kwargs
+                    }
+                    result = function(*args, **kwargs, **values)
+                    return await result if self._is_async else result
+                except BaseException as error:
+                    raised.append(error)
+                    raise
+            raise raised.pop()  # a dependency took the error for itself: the task failed
+        finally:
+            raised.clear()  # the error has this frame: only the collector would find the pair
 
 
 class _Source:
@@ -102,19 +108,18 @@ class _Source:
         factory = dependency.factory
         self.is_kept = dependency.per == "worker"
         self._factory = factory
-        self._opens = self._opens_async = self._awaits = False
+        self._opens_async = self._awaits = False
         inner = getattr(factory, "__wrapped__", None)
         if inner is not None and getattr(factory, "__globals__", None) is vars(contextlib):
-            self._opens = inspect.isgeneratorfunction(inner)
-            self._opens_async = not self._opens
+            self._opens_async = inspect.isasyncgenfunction(inner)
         elif _is(inspect.isgeneratorfunction, factory):
-            self._opens, self._factory = True, contextlib.contextmanager(factory)
+            self._factory = contextlib.contextmanager(factory)
         elif _is(inspect.isasyncgenfunction, factory):
             self._opens_async, self._factory = True, contextlib.asynccontextmanager(factory)
         else:
             self._awaits = _is(inspect.iscoroutinefunction, factory)
-        self.key = (factory if isinstance(factory, Hashable) else id(factory), dependency.per)
-        where = f"{where}, {getattr(factory, '__qualname__', repr(factory))}()"
+        self.key = (_hashable(factory), dependency.per)
+        self._where = where = f"{where}, {getattr(factory, '__qualname__', repr(factory))}()"
         signature = parameters_of(factory)
         self._needs = {} if signature is None else _sources_of(where, signature)
         for name, one in {} if signature is None else signature.parameters.items():
@@ -151,11 +156,20 @@ class _Source:
             name: await source.value(stack, opened, kept) for name, source in self._needs.items()
         }
         made = self._factory(**needs)
-        if self._opens:
+        if self._awaits:
+            made = await made
+        # What is made may be a context although its factory does not look like it: of a partial,
+        # or of a wrapper.
+        if isinstance(made, contextlib._GeneratorContextManager):
             return stack.enter_context(made)
         if self._opens_async:
             return await stack.enter_async_context(made)
-        return await made if self._awaits else made
+        if isinstance(made, NOT_RUN):
+            what = type(made).__name__.lstrip("_")
+            if isinstance(made, CoroutineType):
+                made.close()  # or Python warns of it later, and names no task
+            raise TypeError(f"{self._where}: made a {what}, which nothing would run or open")
+        return made
 
 
 class Kept:
@@ -166,6 +180,7 @@ class Kept:
     """
 
     def __init__(self) -> None:
+        self.workers = 0  # of this process, that use it
         self._lock = threading.Lock()
         self._making: dict[Any, threading.Lock] = {}
         self._values: dict[Any, Any] = {}
@@ -186,8 +201,8 @@ class Kept:
 
     async def in_loop(self, source: _Source) -> Any:
         held = self._of_loop()
-        if source.key not in held or held[source.key].has_failed:
-            held[source.key] = _Held(source, self)
+        if source.key not in held or held[source.key].is_over:
+            held[source.key] = _Held(source, self, held)
         return await asyncio.shield(held[source.key].made)
 
     def close(self) -> None:
@@ -222,15 +237,18 @@ class _Held:
     must end where it began, and the job that is the first to ask may be cancelled.
     """
 
-    def __init__(self, source: _Source, kept: Kept) -> None:
+    def __init__(self, source: _Source, kept: Kept, held: dict[Any, _Held]) -> None:
+        self._held = held
         self.made = asyncio.get_running_loop().create_future()
         self.made.add_done_callback(lambda made: made.cancelled() or made.exception())
         self._ends = asyncio.Event()
         self._task = asyncio.create_task(self._hold(source, kept))
 
     @property
-    def has_failed(self) -> bool:
-        return self.made.done() and (self.made.cancelled() or self.made.exception() is not None)
+    def is_over(self) -> bool:
+        """Whether it could not be made, or has ended by itself: what it made is of no use."""
+        failed = self.made.done() and (self.made.cancelled() or self.made.exception() is not None)
+        return failed or self._task.done()
 
     async def end(self) -> None:
         self._ends.set()
@@ -241,7 +259,10 @@ class _Held:
     async def _hold(self, source: _Source, kept: Kept) -> None:
         try:
             async with AsyncExitStack() as stack:
-                self.made.set_result(await source.open(stack, {}, kept))
+                value = await source.open(stack, {}, kept)
+                if self._held.get(source.key) is self:  # now what it needs is there, before it
+                    self._held[source.key] = self._held.pop(source.key)
+                self.made.set_result(value)
                 await self._ends.wait()
         except BaseException as error:
             if self.made.done():
@@ -254,22 +275,27 @@ class _Held:
 
 
 class KeptCloser(Extension):
-    """Closes at the end of a worker what was made once in it, each loop's in that loop."""
+    """Closes at the end of a worker what was made once in it, each loop's in that loop.
+
+    First what belongs to a loop, once its jobs have ended: that may need what is the process's.
+    """
 
     def __init__(self, worker: Any) -> None:
         self._worker = worker
+        self._kept: Kept = worker.app.kept
+        self._kept.workers += 1
+        worker.pools.loop_ends.append((self._kept.aclose, CLOSED_BY_S))
 
-    def stopping(self) -> None:
-        kept: Kept = self._worker.app.kept
-        ends = [*self._worker.pools.call_each(kept.aclose), _in_thread(kept.close)]
-        wait(ends, timeout=CLOSED_BY_S)
-        for end in ends:
-            try:
-                end.result(timeout=0.0)
-            except TimeoutError:
-                self._worker.log.error("dependencies do not close", after_s=CLOSED_BY_S)
-            except Exception:
-                self._worker.log.exception("dependency does not close")
+    def stopped(self) -> None:
+        self._kept.workers -= 1
+        if self._kept.workers:  # another of this process has them still
+            return
+        end = _in_thread(self._kept.close)
+        wait([end], timeout=CLOSED_BY_S)
+        if not end.done():
+            self._worker.log.error("dependencies do not close", after_s=CLOSED_BY_S)
+        elif (error := end.exception()) is not None:
+            self._worker.log.error("dependency does not close", exc_info=error)
 
 
 def _in_thread(function: Callable[[], None]) -> Future[None]:
@@ -298,7 +324,17 @@ def _at_once(coroutine: Coroutine[Any, Any, Any]) -> Any:
 
 
 def _is(kind: Callable[[Any], bool], factory: Any) -> bool:
-    return kind(factory) or kind(getattr(factory, "__call__", None))  # noqa: B004
+    if inspect.isclass(factory):
+        return False  # calling it makes an instance
+    return kind(factory) or kind(getattr(type(factory), "__call__", None))  # noqa: B004
+
+
+def _hashable(factory: Any) -> Any:
+    try:
+        hash(factory)
+    except TypeError:
+        return id(factory)
+    return factory
 
 
 def _sources_of(where: str, signature: inspect.Signature) -> dict[str, _Source]:

@@ -20,9 +20,11 @@ import heapq
 import itertools
 import math
 import threading
+import time
 from collections import Counter, deque
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from contextlib import AbstractContextManager
+from contextvars import ContextVar
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
@@ -61,8 +63,9 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
+LOOK_S = 0.001  # between looks at what runs elsewhere
 MOST = 10_000  # tasks in one call: what sends itself again without a delay never ends
-ENDLESS = "tasks ran, and more are due: does one send itself again?"
+ENDLESS = "tasks ran, and more are due: raise `most`, or does one send itself again?"
 NO_POOLS = "resource pools need a server"
 NAME = "in-process"
 CAPABILITIES = Capabilities(
@@ -79,16 +82,16 @@ def in_process(app: TaskApp, *, start: datetime | None = None) -> Iterator[InPro
     """
     if isinstance(app.clock, _Clock):
         raise ConfigError(f"app {app.name!r} is in process already")
-    saved = dict(vars(app))
-    queue = InProcess(app, start_s=(start or datetime.now(UTC)).timestamp())
-    try:
+    with contextlib.ExitStack() as ends:
+        ends.callback(_put_back, app, dict(vars(app)))
+        queue = InProcess(app, start_s=(start or datetime.now(UTC)).timestamp())
+        ends.callback(queue.close)
         yield queue
-    finally:
-        try:
-            queue.close()
-        finally:
-            vars(app).clear()
-            vars(app).update(saved)
+
+
+def _put_back(app: TaskApp, saved: dict[str, Any]) -> None:
+    vars(app).clear()
+    vars(app).update(saved)
 
 
 class InProcess:
@@ -106,6 +109,9 @@ class InProcess:
         self._ready: list[_Waiting] = []
         self._later: list[_Waiting] = []
         self._loop: asyncio.AbstractEventLoop | None = None
+        self._running: set[int] = set()
+        self._tasks: set[asyncio.Task[None]] = set()  # the loop keeps only weak references
+        self.interruption: BaseException | None = None
         _take_over(app, self)
         self._log = app.make_log(level=app.log_level, worker=NAME)
         never = threading.Event()
@@ -188,28 +194,76 @@ class InProcess:
 
     def step(self) -> bool:
         """Run the first that is due; return False if none is."""
-        job = self._next()
-        if isinstance(job, Job):
+        one = self._take()
+        if one is None:
+            return False
+        job = self._job(one)
+        if job is None:
+            return True
+        if job.task.is_async and asyncio._get_running_loop() is not None:
+            with self._lock:
+                heapq.heappush(self._ready, one)
+            raise RuntimeError(
+                f"{job.task.name} is a coroutine, and a loop runs here: await arun(), aadvance() "
+                "or aget()"
+            )
+        with self._within(one.number):
             if not job.task.is_async:
                 drive(self._runner.run(job))
-            elif asyncio._get_running_loop() is None:
-                self._own_loop().run_until_complete(self._runner.run(job))
             else:
-                job.delivery.requeue(seen=False)
-                raise RuntimeError(
-                    f"{job.task.name} is a coroutine, and a loop runs here: await arun(), "
-                    "aadvance() or aget()"
-                )
+                self._loop = self._loop or asyncio.new_event_loop()
+                self._loop.run_until_complete(self._runner.run(job))
             self._acker.wait_written()
-        return job is not None
+        self._raise_interruption()
+        return True
 
     async def astep(self) -> bool:
-        """Do what `step` does; a coroutine runs in the loop of the caller."""
-        job = self._next()
-        if isinstance(job, Job):
+        """Do what `step` does; a coroutine runs in the loop of the caller, as a task of its own.
+
+        One that is cancelled while it waits for that leaves it running.
+        """
+        one = self._take()
+        if one is None:
+            return False
+        job = self._job(one)
+        if job is None:
+            return True
+        if job.task.is_async:
+            task = asyncio.ensure_future(self._run_here(job, one.number))
+            self._tasks.add(task)
+            task.add_done_callback(self._tasks.discard)
+            await asyncio.shield(task)
+        else:
+            with self._within(one.number), _without_loop():
+                drive(self._runner.run(job))
+                self._acker.wait_written()
+        self._raise_interruption()
+        return True
+
+    async def _run_here(self, job: Job, number: int) -> None:
+        with self._within(number):
             await self._runner.run(job)
             self._acker.wait_written()
-        return job is not None
+
+    @contextlib.contextmanager
+    def _within(self, number: int) -> Iterator[None]:
+        before = _inside.set(_inside.get() | {number})
+        self._running.add(number)
+        try:
+            yield
+        finally:
+            self._running.discard(number)
+            _inside.reset(before)
+
+    @property
+    def runs_elsewhere(self) -> bool:
+        """Whether something runs that the caller is not a part of."""
+        return not self._running <= _inside.get()
+
+    def _raise_interruption(self) -> None:
+        error, self.interruption = self.interruption, None
+        if error is not None:
+            raise error
 
     def put(self, message: TaskMessage, headers: dict[str, Any], body: bytes) -> None:
         """Have it wait for its turn."""
@@ -220,40 +274,50 @@ class InProcess:
             else:
                 heapq.heappush(self._later, one._replace(order=message.eta_s))
 
-    def take_out(self, id: str) -> bool:
-        """Return whether it waited: it never runs."""
+    def waits(self, id: str) -> bool:
         with self._lock:
-            for heap in (self._ready, self._later):
-                found = [one for one in heap if one.message.id == id]
-                if found:
-                    heap.remove(found[0])
-                    heapq.heapify(heap)
-                    return True
-        return False
+            return any(one.message.id == id for one in (*self._ready, *self._later))
 
-    def close(self) -> None:
-        self._acker.close()
-        if self._loop is not None:
-            if "kept" in vars(self.app):
-                self._loop.run_until_complete(self.app.kept.aclose())
-            self._loop.close()
-        self.app.close_kept()
-
-    def _next(self) -> Job | str | None:
-        """Return the first that is due; the reason of one that no worker would run."""
+    @property
+    def is_due(self) -> bool:
+        """Whether a message is."""
         with self._lock:
             self._move_due()
-            if not self._ready:
-                return None
-            one = heapq.heappop(self._ready)
+            return bool(self._ready)
+
+    @property
+    def has_later(self) -> bool:
+        return bool(self._later)
+
+    def close(self) -> None:
+        with contextlib.ExitStack() as ends:
+            ends.callback(self.app.close_kept)
+            if self._loop is not None:
+                ends.callback(self._loop.close)
+                ends.callback(self._loop.run_until_complete, _end_tasks())
+                ends.callback(self._loop.run_until_complete, self.aclose())
+            ends.callback(self._acker.close)
+
+    async def aclose(self) -> None:
+        """Close what was made once in this loop, by a dependency with per="worker"."""
+        if "kept" in vars(self.app):
+            await self.app.kept.aclose()
+
+    def _take(self) -> _Waiting | None:
+        with self._lock:
+            self._move_due()
+            return heapq.heappop(self._ready) if self._ready else None
+
+    def _job(self, one: _Waiting) -> Job | None:
+        """Return the job of a message; None if no worker would run it."""
         found = self._decoder.read(_Arrived(one), queue=one.message.queue)
         if isinstance(found, str):
             self.dead.append((one.message, found))
-            return found
+            return None
         message, task = found
         job = Job(message=message, task=task, delivery=_Delivery(self, message))
         job.in_thread = here
-        job.call = _Call()
+        job.call = _Call(self)
         return job
 
     def _move_due(self) -> None:
@@ -279,7 +343,7 @@ class InProcess:
                 self.clock.sleep_until(end_s)
             return False
         self.clock.sleep_until(due_s - offset_s)
-        self._send_ticks(due_s)
+        self._send_ticks(max(due_s, self.clock.wall_s()))  # of those missed the newest
         return True
 
     def _ticks_s(self) -> Iterator[float]:
@@ -288,16 +352,34 @@ class InProcess:
 
     def _send_ticks(self, now_s: float) -> None:
         for task, schedule in self._timetable.tasks():
-            tick_s = schedule.next_s(self._ticked_s[task.name])
-            if tick_s <= now_s:
+            tick_s = schedule.last_s(now_s)
+            if tick_s > self._ticked_s[task.name]:
                 self._ticked_s[task.name] = tick_s
                 if not self._timetable.is_paused(task.name):
                     self._timetable.send(task, schedule, tick_s=tick_s, now_s=now_s)
 
-    def _own_loop(self) -> asyncio.AbstractEventLoop:
-        if self._loop is None:
-            self._loop = asyncio.new_event_loop()
-        return self._loop
+
+_inside: ContextVar[frozenset[int]] = ContextVar("blimp_inside", default=frozenset())
+
+
+@contextlib.contextmanager
+def _without_loop() -> Iterator[None]:
+    """Have plain code see no running loop: in a worker it would be in a thread of its own."""
+    loop = asyncio._get_running_loop()
+    asyncio._set_running_loop(None)
+    try:
+        yield
+    finally:
+        asyncio._set_running_loop(loop)
+
+
+async def _end_tasks() -> None:
+    """Cancel what tasks have left running in this loop, and wait for its end."""
+    left = asyncio.all_tasks() - {asyncio.current_task()}
+    for task in left:
+        task.cancel()
+    await asyncio.gather(*left, return_exceptions=True)
+    await asyncio.get_running_loop().shutdown_asyncgens()
 
 
 def _take_over(app: TaskApp, queue: InProcess) -> None:
@@ -358,9 +440,18 @@ class _NoLimits(Limits):
 
 
 class _Call:
+    def __init__(self, queue: InProcess) -> None:
+        self._queue = queue
+
     async def run(self, job: Job, arguments: Sequence[Any], *, interruptible: bool) -> Any:  # noqa: ARG002
-        result = job.task.run(*arguments, **job.message.kwargs)
-        return await result if job.task.is_async else result
+        try:
+            result = job.task.run(*arguments, **job.message.kwargs)
+            return await result if job.task.is_async else result
+        except (Exception, SystemExit, GeneratorExit, asyncio.CancelledError):
+            raise
+        except BaseException as error:  # Ctrl-C, or pytest's: it is not for the task
+            self._queue.interruption = error
+            raise
 
     def interrupt(self) -> None: ...
 
@@ -458,7 +549,7 @@ class _Sender:
     def notify(self, *_: object, **__: object) -> None: ...
 
     def revoke(self, queue: str, id: str, mark: bytes) -> Found:  # noqa: ARG002
-        return Found.MARKED if self._queue.take_out(id) else Found.ABSENT
+        return Found.MARKED if self._queue.waits(id) else Found.ABSENT  # its turn ends it
 
     def close(self) -> None: ...
 
@@ -655,26 +746,31 @@ class _Watch(GrowingWatch):
     def next(self, *, timeout_s: float) -> Record | None:
         end_s = self._queue.clock.now_s() + timeout_s
         for _ in range(MOST):
+            while not self._news and not self._queue.step() and self._queue.runs_elsewhere:
+                time.sleep(LOOK_S)
             if self._news:
                 return decode(self._news.popleft())
-            if not self._queue.step() and not self._goes_on(end_s):
+            if not self._goes_on(end_s):
                 return None
         raise RuntimeError(f"{MOST} {ENDLESS}")
 
     async def anext(self, end_s: float) -> Record | None:
         for _ in range(MOST):
+            while not self._news and not await self._queue.astep() and self._queue.runs_elsewhere:
+                await asyncio.sleep(LOOK_S)
             if self._news:
                 return decode(self._news.popleft())
-            if not await self._queue.astep() and not self._goes_on(end_s):
+            if not self._goes_on(end_s):
                 return None
         raise RuntimeError(f"{MOST} {ENDLESS}")
 
     def _goes_on(self, end_s: float) -> bool:
         """Let time pass; False if nothing comes until then. Raises TimeoutError if never."""
-        goes_on = self._queue.pass_time(end_s)
-        if not goes_on and math.isinf(end_s):
+        if self._queue.is_due:
+            return True
+        if math.isinf(end_s) and not self._queue.has_later:
             raise TimeoutError("there is no result, and nothing waits in the queue")
-        return goes_on
+        return self._queue.pass_time(end_s)
 
     def close(self) -> None:
         self._ids.clear()

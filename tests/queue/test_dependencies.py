@@ -2,9 +2,14 @@
 
 import asyncio
 import contextlib
+import functools
+import gc
+import itertools
 import threading
+import weakref
 from collections import Counter
 from collections.abc import AsyncIterator, Callable, Iterator
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -319,6 +324,252 @@ def test_one_that_does_not_close_keeps_no_worker_from_its_end(
                 assert task.delay().get(DEADLINE_S) in ("hangs", "fails")
             assert log.events(says)
     may_end.set()
+
+
+def test_what_is_needed_is_closed_last_and_the_process_s_own_after_the_loops(url: str) -> None:
+    log: list[str] = []
+
+    def client() -> Iterator[int]:
+        yield 1
+        log.append("client")
+
+    async def engine(_: int = Depends(client, per="worker")) -> AsyncIterator[int]:
+        yield 2
+        await asyncio.sleep(0.01)
+        log.append("engine")
+
+    async def pool(_: int = Depends(engine, per="worker")) -> AsyncIterator[int]:
+        yield 3
+        log.append("pool")
+
+    with TaskApp("ordered", broker=url, result_backend=url) as app:
+
+        @app.task(name="it")
+        async def it(_: int = Depends(pool, per="worker")) -> None:
+            await asyncio.sleep(0)
+
+        with working(app):
+            it.delay().get(DEADLINE_S)
+        assert log == ["pool", "engine", "client"]
+
+
+def test_what_a_call_is_cut_off_in_is_closed_before_what_the_worker_keeps(url: str) -> None:
+    log: list[str] = []
+    began = threading.Event()
+
+    async def pool() -> AsyncIterator[int]:
+        yield 1
+        log.append("pool")
+
+    async def session(_: int = Depends(pool, per="worker")) -> AsyncIterator[int]:
+        try:
+            yield 2
+        finally:
+            log.append("session")
+
+    with TaskApp("cut", broker=url, result_backend=url) as app:
+
+        @app.task(name="it")
+        async def it(_: int = Depends(session)) -> None:
+            began.set()
+            await asyncio.sleep(DEADLINE_S)
+
+        with working(app) as worker:
+            it.delay()
+            assert began.wait(DEADLINE_S)
+            worker.stop_cold()
+        assert log == ["session", "pool"]
+
+
+def test_of_two_workers_in_one_process_the_last_closes(url: str) -> None:
+    log: list[str] = []
+
+    def client() -> Iterator[int]:
+        yield 1
+        log.append("closed")
+
+    with TaskApp("two", broker=url, result_backend=url) as app:
+
+        @app.task(name="it")
+        def it(one: int = Depends(client, per="worker")) -> int:
+            return one
+
+        with working(app, name="one"):
+            with working(app, name="two"):
+                it.delay().get(DEADLINE_S)
+            assert log == []
+        assert log == ["closed"]
+
+
+def test_one_that_swallows_hides_nothing_that_another_raised(url: str) -> None:
+    tries: list[int] = []
+
+    def takes_it() -> Iterator[int]:
+        with contextlib.suppress(OSError):
+            yield 1
+
+    def fails() -> int:
+        tries.append(1)
+        raise OSError("no database")
+
+    with TaskApp("taken", broker=url, result_backend=url) as app:
+
+        @app.task(name="it", autoretry_for=(OSError,), retry_backoff=False, max_retries=2)
+        def it(one: int = Depends(takes_it), two: int = Depends(fails)) -> None: ...
+
+        with working(app), pytest.raises(TaskFailed, match="OSError: no database"):
+            it.delay().get(DEADLINE_S)
+    assert len(tries) == 3
+
+
+def test_what_a_loop_kept_and_has_ended_by_itself_is_made_again(alone: TaskApp) -> None:
+    made: list[asyncio.Event] = []
+
+    async def client() -> AsyncIterator[int]:
+        breaks = asyncio.Event()
+        made.append(breaks)
+
+        async def reader() -> None:
+            await breaks.wait()
+            raise OSError("connection lost")
+
+        async with asyncio.TaskGroup() as group:
+            reading = group.create_task(reader())
+            yield len(made)
+            reading.cancel()
+
+    @alone.task(name="it")
+    async def it(one: int = Depends(client, per="worker")) -> int:
+        await asyncio.sleep(0)
+        return one
+
+    async def main() -> None:
+        assert await it() == await it() == 1
+        made[0].set()
+        while await it() == 1:
+            await asyncio.sleep(0)
+        assert await it() == 2
+        await alone.kept.aclose()
+
+    with contextlib.redirect_stderr(None):
+        asyncio.run(main())
+
+
+def test_a_failed_call_keeps_nothing_alive(alone: TaskApp) -> None:
+    class Session: ...
+
+    seen: list[weakref.ref[Session]] = []
+
+    def session() -> Session:
+        one = Session()
+        seen.append(weakref.ref(one))
+        return one
+
+    @alone.task(name="it")
+    def it(one: Session = Depends(session)) -> None:
+        raise ValueError("as asked")
+
+    gc.disable()
+    try:
+        with contextlib.suppress(ValueError):
+            it()
+        assert seen[0]() is None
+    finally:
+        gc.enable()
+
+
+def logged(function: Callable[..., Any]) -> Callable[..., Any]:
+    @functools.wraps(function)
+    def inner(*args: Any, **kwargs: Any) -> Any:
+        return function(*args, **kwargs)
+
+    return inner
+
+
+class Client:
+    """Its instances can be called; that makes none of it a coroutine function."""
+
+    async def __call__(self, query: str) -> str:
+        return query
+
+
+@dataclass(frozen=True)
+class Configured:
+    """What cannot be hashed."""
+
+    options: dict[str, int]
+
+    def __call__(self) -> Iterator[dict[str, int]]:
+        yield self.options
+
+
+@contextlib.contextmanager
+def numbered(number: int = 1) -> Iterator[int]:
+    yield number
+
+
+def a_generator() -> Iterator[int]:
+    yield 1
+
+
+def test_wrappers_partials_classes_and_objects(alone: TaskApp) -> None:
+    for name, factory, expected in (
+        ("partial", functools.partial(numbered, 5), 5),
+        ("wrapper", logged(numbered), 1),
+        ("object", Configured({"a": 1}), {"a": 1}),
+        ("class", Client, Client),
+    ):
+        one = Depends(factory)
+
+        def it(one: Any = one) -> Any:
+            return one
+
+        found = alone.task(name=name)(it)()
+        assert found == expected or isinstance(found, Client)
+    for name, factory in (("generator", a_generator), ("coroutine", a_coroutine)):
+        wrapped = Depends(logged(factory))
+
+        def wrong(one: Any = wrapped) -> None: ...
+
+        with pytest.raises(TypeError, match=f"made a {name}, which nothing would run or open"):
+            alone.task(name=name)(wrong)()
+
+
+def test_once_and_each_time_are_two_and_what_is_closed_is_made_again(alone: TaskApp) -> None:
+    numbers = itertools.count()
+
+    def number() -> int:
+        return next(numbers)
+
+    @alone.task(name="it")
+    def it(once: int = Depends(number, per="worker"), each: int = Depends(number)) -> Any:
+        return (once, each)
+
+    assert [it(), it()] == [(0, 1), (0, 2)]
+    alone.close_kept()
+    assert it() == (3, 4)
+
+
+@pytest.mark.parametrize("error", [TimeoutError("no answer"), SystemExit(3)])
+def test_whatever_closing_raises_is_logged_and_ends_nothing_else(
+    url: str, error: BaseException
+) -> None:
+    def raises() -> Iterator[int]:
+        yield 1
+        raise error
+
+    log = Silence()
+    with TaskApp("raising", broker=url, result_backend=url) as app:
+
+        @app.task(name="it")
+        def it(one: int = Depends(raises, per="worker")) -> int:
+            return one
+
+        with working(app, log=log):
+            assert it.delay().get(DEADLINE_S) == 1
+    (logged_fields,) = log.events("dependency does not close")
+    assert logged_fields["exc_info"] is error
+    assert log.events("stopped")
 
 
 def test_what_is_mapped_has_it_with_each_item(url: str) -> None:

@@ -34,8 +34,11 @@ from blimp.queue import (
     every,
 )
 from blimp.queue.results.redis_backend import RedisResults
+from blimp.queue.scheduler import Timetable
 from blimp.queue.testing import InProcess, in_process
+from tests.broker import EmbeddedBroker
 from tests.queue.canvas.sums import CANVASES, Sums
+from tests.queue.conftest import DEADLINE_S, working
 
 NOWHERE = "redis://nowhere.invalid/0"
 START = datetime(2026, 11, 28, 6, 59, tzinfo=UTC)
@@ -304,6 +307,235 @@ def test_what_needs_a_server_says_so(app: TaskApp) -> None:
             app.pools["battery"].stats()
 
 
+# --- as with a worker, also where that is not easy -------------------------------------------
+
+
+def test_one_that_is_revoked_while_it_waits_calls_its_errbacks_and_fails_its_chord(
+    app: TaskApp, queue: InProcess
+) -> None:
+    sums = Sums(app)
+    alone = sums.add.apply_async((1, 2), link_error=sums.bad.s())
+    assert alone.revoke() == "revoked: it had not begun, and never runs"
+    queue.run()
+    assert len(sums.heard) == 1
+    whole = chord([sums.same.s(1), sums.same.s(2)])(sums.total.s())
+    assert whole.parent is not None
+    whole.parent.children[0].revoke()
+    with pytest.raises(TaskFailed, match="revoked before it began"):
+        whole.get()
+
+
+def test_several_wait_at_once_and_time_stands_while_one_runs(
+    app: TaskApp, queue: InProcess
+) -> None:
+    may_end = asyncio.Event()
+
+    @app.task(name="slow")
+    async def slow() -> str:
+        await may_end.wait()
+        return "slow"
+
+    @app.task(name="quick")
+    async def quick() -> str:
+        may_end.set()
+        await asyncio.sleep(0)
+        return "quick"
+
+    async def main() -> None:
+        first, second = await slow.adelay(), await quick.adelay()
+        waits = asyncio.gather(first.aget(timeout=5.0), second.aget(timeout=5.0))
+        assert [*await waits] == ["slow", "quick"]
+
+    asyncio.run(main())
+    assert queue.clock.now_s() == 0.0
+
+
+def test_a_thread_that_waits_lets_no_time_pass_while_another_runs(
+    app: TaskApp, queue: InProcess
+) -> None:
+    found: list[str] = []
+
+    @app.task(name="it")
+    def it() -> str:
+        waits.start()
+        while not waiting():
+            time.sleep(0.001)
+        return "done"
+
+    def waiting() -> bool:
+        return bool(queue.app.results.watches)  # type: ignore[union-attr]
+
+    sent = it.delay()
+    waits = threading.Thread(target=lambda: found.append(sent.get(timeout=60.0)))
+    assert queue.run() == 1
+    waits.join()
+    assert found == ["done"]
+    assert queue.clock.now_s() == 0.0
+
+
+def test_who_gives_up_waiting_leaves_the_task_alone(app: TaskApp, queue: InProcess) -> None:
+    ended: list[str] = []
+    may_end = asyncio.Event()
+
+    @app.task(name="it")
+    async def it(name: str) -> None:
+        await may_end.wait()
+        ended.append(name)
+
+    async def main() -> None:
+        first, second = await it.adelay("a"), await it.adelay("b")
+        with pytest.raises(TimeoutError):
+            async with asyncio.timeout(0.01):
+                await queue.arun()
+        assert not first.ready()
+        assert [one.id for one in queue.waiting] == [second.id]
+        may_end.set()
+        await first.aget()
+        await second.aget()
+        with pytest.raises(TimeoutError, match="nothing waits in the queue"):
+            await app.result("unknown").aget()
+
+    asyncio.run(main())
+    assert ended == ["a", "b"]
+
+
+@pytest.mark.parametrize("error", [KeyboardInterrupt, pytest.fail.Exception])
+def test_what_is_not_for_the_task_ends_the_test(
+    app: TaskApp, queue: InProcess, error: type[BaseException]
+) -> None:
+    @app.task(name="plain")
+    def plain() -> None:
+        raise error
+
+    @app.task(name="async")
+    async def awaited() -> None:
+        await asyncio.sleep(0)
+        raise error
+
+    for task in (plain, awaited):
+        task.delay()
+        with pytest.raises(error):
+            queue.run()
+        assert queue.run() == 0
+
+    async def main() -> None:
+        await plain.adelay()
+        await queue.arun()
+
+    with pytest.raises(error):
+        asyncio.run(main())
+
+
+def test_a_plain_task_sees_no_loop_of_the_test(
+    app: TaskApp, queue: InProcess, recwarn: pytest.WarningsRecorder
+) -> None:
+    @app.task(name="child")
+    def child() -> None: ...
+
+    @app.task(name="it")
+    def it() -> None:
+        child.delay()
+        with pytest.raises(RuntimeError, match="no running event loop"):
+            asyncio.get_running_loop()
+
+    async def main() -> int:
+        loop = asyncio.get_running_loop()
+        sent = await it.adelay()
+        count = await queue.arun()
+        assert asyncio.get_running_loop() is loop
+        assert sent.state is State.SUCCESS
+        return count
+
+    assert asyncio.run(main()) == 2
+    assert not recwarn.list
+
+
+def test_what_cannot_begin_leaves_the_app_as_it_was(
+    app: TaskApp, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def no_log(**_: object) -> None:
+        raise OSError("no log")
+
+    monkeypatch.setattr(app, "make_log", no_log)
+    before = dict(vars(app))
+    with pytest.raises(OSError, match="no log"), in_process(app):
+        pass
+    assert vars(app) == before
+
+
+def test_at_its_end_each_is_closed_whatever_another_does(app: TaskApp) -> None:
+    closed: list[str] = []
+
+    def plain() -> Iterator[int]:
+        yield 1
+        closed.append("plain")
+
+    async def raises(_: int = Depends(plain, per="worker")) -> AsyncIterator[int]:
+        yield 2
+        raise OSError("does not close")
+
+    async def forever() -> None:
+        try:
+            await asyncio.Event().wait()
+        finally:
+            closed.append("background")
+
+    tasks: list[asyncio.Task[None]] = []
+
+    @app.task(name="it")
+    async def it(_: int = Depends(raises, per="worker")) -> None:
+        tasks.append(asyncio.ensure_future(forever()))
+        await asyncio.sleep(0)
+
+    with pytest.raises(OSError, match="does not close"), in_process(app):
+        it.delay().get()
+    assert closed == ["background", "plain"]
+
+    async def main() -> None:
+        with in_process(app) as queue:
+            await (await it.adelay()).aget()
+            with pytest.raises(OSError, match="does not close"):
+                await queue.aclose()
+
+    asyncio.run(main())
+    assert closed == ["background", "plain", "plain", "background"]
+
+
+def test_a_schedule_that_is_paused_or_late(app: TaskApp, queue: InProcess) -> None:
+    ran: list[datetime] = []
+
+    @app.task(name="it", schedule=every("1m"))
+    def it() -> None:
+        ran.append(queue.time)
+
+    with pytest.raises(TimeoutError, match="nothing waits in the queue"):
+        app.result("unknown").get()
+    Timetable(app).pause("it")
+    assert queue.advance(120.0) == 0
+    Timetable(app).resume("it")
+    assert queue.advance(60.0) == 1
+    queue.clock.advance(300.0)  # past its ticks
+    queue.advance(0.0)
+    assert len(ran) == 2
+    with pytest.raises(RuntimeError, match="50 tasks ran, and more are due"):
+        queue.advance(timedelta(hours=1), most=50)
+
+
+def test_what_was_made_before_is_not_used_in_it_nor_after(broker_server: EmbeddedBroker) -> None:
+    url = broker_server.url
+    with TaskApp("used", broker=url, result_backend=url, send_sent_event=True) as app:
+        sums = Sums(app)
+        before = chord([sums.same.s(1)])(sums.total.s())
+        held = {name: vars(app)[name] for name in ("chords",)}
+        with in_process(app) as queue:
+            assert chord([sums.same.s(1), sums.same.s(2)])(sums.total.s()).get() == 3
+            assert before.state is State.PENDING
+            assert queue.waiting == []
+        assert {name: vars(app)[name] for name in held} == held
+        with working(app):
+            assert before.get(DEADLINE_S) == 1
+
+
 # --- Task.call -----------------------------------------------------------------------------------
 
 
@@ -316,6 +548,8 @@ def test_a_bound_task_is_called_with_a_context_and_no_server_is_asked(
     def it(context: TaskContext, what: str, *, by: str = "") -> tuple[Any, ...]:
         if what == "retry":
             context.retry(OSError("no"), countdown=3.0)
+        if what == "again":
+            context.retry(queue=context.message.queue)
         if what == "wrong":
             context.progress(0.5, of=object())
         assert not context.progress(0.5)
@@ -331,6 +565,8 @@ def test_a_bound_task_is_called_with_a_context_and_no_server_is_asked(
     with pytest.raises(Retry) as retry:
         it.call("retry")
     assert retry.value.countdown_s == 3.0
+    with pytest.raises(Retry):
+        it.call("again")
     with pytest.raises(ResultError, match="not JSON serializable"):
         it.call("wrong")
     assert asyncio.run(plain.call(3)) == 3

@@ -219,6 +219,8 @@ class AsyncResult(Generic[R]):
             async for record in self.app.awaiting.records(ids, timeout):
                 yield record
         except TimeoutError:
+            if timeout is None:
+                raise
             raise TimeoutError(
                 f"{self.kind} {self.id}: not all of {len(ids)} have ended after {timeout:g} s"
             ) from None

@@ -8,7 +8,7 @@ message is delivered again.
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Coroutine, Mapping
+from collections.abc import Coroutine, Mapping
 from concurrent.futures import Future
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any
@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from blimp.queue.worker.job import Place
-from blimp.queue.worker.pools.loops import LoopThread
+from blimp.queue.worker.pools.loops import LoopEnd, LoopThread
 from blimp.queue.worker.pools.threads import ThreadPool
 
 if TYPE_CHECKING:
@@ -64,6 +64,7 @@ class WorkerPools:
         self._max_memory_mb = max_memory_mb
         self._log = log
         self._loops: list[LoopThread] = []
+        self.loop_ends: list[LoopEnd] = []  # of each loop, once its jobs have ended
         self._threads: ThreadPool
         self._processes: ProcessPool | None = None
         self._lock = threading.Lock()
@@ -78,6 +79,7 @@ class WorkerPools:
                     run=self._run,
                     concurrency=sizes.loop_concurrency,
                     number=number,
+                    ends=self.loop_ends,
                     log=self._log,
                 )
             )
@@ -95,10 +97,6 @@ class WorkerPools:
     def call(self, coroutine: Coroutine[Any, Any, Any]) -> Future[Any]:
         """Run `coroutine` in the first loop."""
         return self._loops[0].call(coroutine)
-
-    def call_each(self, function: Callable[[], Coroutine[Any, Any, Any]]) -> list[Future[Any]]:
-        """Run a coroutine of `function` in each loop."""
-        return [loop.call(function()) for loop in self._loops]
 
     def resize_threads(self, size: int) -> None:
         """Have `size` threads for plain tasks. One thread's at a time."""

@@ -18,6 +18,7 @@ import socket
 import struct
 import threading
 import time
+import traceback
 from _thread import start_new_thread
 from collections.abc import Sequence
 from contextlib import AbstractContextManager
@@ -191,7 +192,7 @@ class Server:
                 if self._hook is not None:
                     ends.callback(self._hook.close)
                 for app in self._apps.values():
-                    ends.callback(app.close_kept)
+                    ends.callback(_close_kept, app)
 
     def _end(self, begin: Begin, outcome: Outcome) -> None:
         """Send `outcome`, or why it cannot be sent: the worker would take silence for a kill."""
@@ -248,6 +249,13 @@ class Server:
         if self._may_interrupt:
             self._may_interrupt = False
             raise SoftTimeLimitExceeded
+
+
+def _close_kept(app: AppOfTask) -> None:
+    try:
+        app.close_kept()
+    except Exception:  # not for `main`, which takes some for the end of its worker
+        traceback.print_exc()
 
 
 class ChildContext(TaskContext):

@@ -16,6 +16,8 @@ from blimp import errors
 if TYPE_CHECKING:
     from blimp.queue.worker.job import Job, Run
 
+LoopEnd = tuple[Callable[[], Coroutine[Any, Any, None]], float]  # and how long it may take
+CLOSED_BY_S = 1.0  # of a loop with nothing to close
 WAITERS = 4  # threads in which a loop's jobs wait for the broker
 
 
@@ -53,10 +55,16 @@ def guarded(
 
 
 class LoopThread:
-    """One thread with an asyncio loop, running up to `concurrency` jobs at once."""
+    """One thread with an asyncio loop, running up to `concurrency` jobs at once.
 
-    def __init__(self, *, run: Run, concurrency: int, number: int, log: Any) -> None:
+    ends: run in the loop when it is closed, after its jobs.
+    """
+
+    def __init__(
+        self, *, run: Run, concurrency: int, number: int, ends: Sequence[LoopEnd], log: Any
+    ) -> None:
         self._run = run
+        self._ends = ends
         self._log = log
         self._loop = asyncio.new_event_loop()
         self._slots = asyncio.Semaphore(concurrency)
@@ -85,7 +93,7 @@ class LoopThread:
         if not self._closed:
             self._closed = True
             self._loop.call_soon_threadsafe(self._loop.stop)
-            self._thread.join(timeout=1.0)
+            self._thread.join(timeout=CLOSED_BY_S + sum(limit_s for _, limit_s in self._ends))
             self._waiters.shutdown(wait=False, cancel_futures=True)
 
     def _begin(self, job: Job) -> None:
@@ -117,8 +125,20 @@ class LoopThread:
             while self._tasks:
                 ended = asyncio.gather(*self._tasks, return_exceptions=True)
                 self._turn(partial(self._loop.run_until_complete, ended))
+            for end, limit_s in self._ends:
+                self._turn(partial(self._loop.run_until_complete, self._limited_end(end, limit_s)))
         finally:
             self._loop.close()
+
+    async def _limited_end(
+        self, end: Callable[[], Coroutine[Any, Any, None]], limit_s: float
+    ) -> None:
+        ended = asyncio.ensure_future(end())
+        await asyncio.wait([ended], timeout=limit_s)
+        if not ended.done():
+            self._log.error("dependencies do not close", after_s=limit_s)
+        elif not ended.cancelled() and (error := ended.exception()) is not None:
+            self._log.error("dependency does not close", exc_info=error)
 
     def _turn(self, run: Callable[[], object]) -> None:
         """Run the loop. An exit in a part of one task, or in a callback, ends no other task."""
