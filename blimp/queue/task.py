@@ -24,7 +24,7 @@ from blimp.queue.returned import P, R
 
 if TYPE_CHECKING:
     from blimp.clock import Clock
-    from blimp.queue.dependencies import Kept
+    from blimp.queue.dependencies import Dependencies, Kept
     from blimp.queue.extensions import ChildExtension
     from blimp.queue.protocol.message import TaskMessage
     from blimp.queue.protocol.signing import Signer
@@ -108,25 +108,32 @@ class Task(Generic[P, R]):
             )
         self.__doc__ = function.__doc__
         self._parameters = parameters_of(function)
-        self._direct = self._by_message = function  # with what it depends on
-        self.has_dependencies = _has_dependencies(self._parameters)
-        if self._parameters is not None and self.has_dependencies:
+        self._needs: Dependencies | None = None
+        if self._parameters is not None and _has_dependencies(self._parameters):
             from blimp.queue.dependencies import Dependencies  # most tasks have none
 
-            needs = Dependencies(
+            self._needs = Dependencies(
                 f"task {name!r}",
                 self._parameters,
                 is_async=self.is_async,
                 is_bound=options.bind,
                 kept=lambda: app.kept,
             )
-            self._parameters = needs.signature
-            self._direct = needs.filled(function, is_direct=True)
-            self._by_message = needs.filled(function, is_direct=False)
+            self._parameters = self._needs.signature
         self._counts = _positional_counts(self._parameters)
 
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> Any:
-        return self._direct(*args, **kwargs)
+        return self._filled(is_direct=True)(*args, **kwargs)
+
+    @property
+    def has_dependencies(self) -> bool:
+        return self._needs is not None
+
+    def _filled(self, *, is_direct: bool) -> Callable[..., Any]:
+        """Return the function with what it depends on."""
+        if self._needs is None:
+            return self.function
+        return self._needs.filled(self.function, is_direct=is_direct)
 
     def call(self, *args: P.args, **kwargs: P.kwargs) -> Any:
         """Call the function as a worker does, with a context if it is bound, as of a first try.
@@ -135,7 +142,7 @@ class Task(Generic[P, R]):
         Progress is reported to nobody. A coroutine is returned, to be awaited.
         """
         context = [self.app.direct_context(self, args, kwargs)] if self.options.bind else []
-        return self._direct(*context, *args, **kwargs)
+        return self._filled(is_direct=True)(*context, *args, **kwargs)
 
     @cached_property
     def annotations(self) -> Annotations:
@@ -145,7 +152,7 @@ class Task(Generic[P, R]):
     @cached_property
     def run(self) -> Callable[..., Any]:
         """The function, for arguments as a message has them."""
-        return self._run_made if self.annotations.has_arguments else self._by_message
+        return self._run_made if self.annotations.has_arguments else self._filled(is_direct=False)
 
     def _run_made(self, *args: Any, **kwargs: Any) -> Any:
         try:
@@ -153,7 +160,7 @@ class Task(Generic[P, R]):
         except MessageError as error:
             give_up(error)  # they would be as wrong in another try
             raise
-        return self._by_message(*made, **named)
+        return self._filled(is_direct=False)(*made, **named)
 
     def check_arguments(self, args: Sequence[Any], kwargs: dict[str, Any]) -> None:
         """Raise MessageError if the function cannot be called with these.
@@ -372,9 +379,8 @@ def check_returned(name: str, result: Any) -> None:
         raise TypeError(f"{name} returned {what}")
 
 
-def _has_dependencies(signature: inspect.Signature | None) -> bool:
-    defaults = () if signature is None else signature.parameters.values()
-    return any(isinstance(one.default, Dependency) for one in defaults)
+def _has_dependencies(signature: inspect.Signature) -> bool:
+    return any(isinstance(one.default, Dependency) for one in signature.parameters.values())
 
 
 def _positional_counts(signature: inspect.Signature | None) -> range:
