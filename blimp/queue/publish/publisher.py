@@ -50,7 +50,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 # Put in one step: a Redis server serves nobody else meanwhile, some 2 ms.
 AT_ONCE, BYTES_AT_ONCE = 200, 1_000_000
-CLAIM_SLACK_MS = 3_600_000  # a sender that has read a claim sends within this time
+CLAIM_SLACK_MS = 600_000  # who has read a claim sends within this time: that of any stamp
 LATEST_S = 253_370_764_800.0  # 9999-01-01: a message has its times in ISO 8601, of four digits
 
 

@@ -209,7 +209,7 @@ class Runner:
         if options.bind:
             args = (self._context(job), *args)
         try:
-            if job.grant is not None:
+            if job.grant is not None and options.requires is not None:
                 job.grant.check()
             job.is_called = True
             job.started_s = self._app.clock.now_s()

@@ -17,6 +17,7 @@ from blimp.queue.context import TaskContext
 from blimp.queue.protocol.record import Record, State
 from blimp.queue.resources import Grant, ResourcePool
 from blimp.queue.worker.boot import check_tasks
+from blimp.queue.worker.middleware import default_middleware
 from tests.broker import EmbeddedBroker
 from tests.queue.conftest import DEADLINE_S, WorkerProcess, wait_until, working
 from tests.queue.server_view import Look
@@ -472,13 +473,24 @@ def test_a_place_that_is_lost_ends_no_task(streams: TaskApp, quick: None) -> Non
     @streams.task(name="it", concurrency_key="one", bind=True)
     def it(context: TaskContext) -> str:
         assert context.grant is not None
+        if context.grant.lost.is_set():  # before it began
+            return "done"
         context.grant.on_lost(lambda _: lost.set())
         streams.pools.limit("tests it one", 1).take_away(context.grant.resource)
         assert lost.wait(DEADLINE_S)
         return "done"
 
+    async def take_away(job: Any, call_next: Any) -> Any:
+        await job.in_thread(streams.pools.limit("tests it one", 1).take_away, "1")
+        assert await job.in_thread(job.grant.lost.wait, DEADLINE_S)
+        return await call_next(job)
+
     with working(streams):
         assert it.delay().get(DEADLINE_S) == "done"
+    lost.clear()
+    streams.middleware = (*default_middleware(streams), take_away)
+    with working(streams):
+        assert streams.send_task("it").get(DEADLINE_S) == "done"
 
 
 def test_a_killed_workers_task_has_its_place_again(
