@@ -4,6 +4,7 @@ from typing import Any
 import msgspec
 import pytest
 
+from blimp.ability import brakes
 from blimp.control.modes.descend import Descend
 from blimp.control.modes.driven import DrivenDown
 from blimp.control.modes.hold import Hold
@@ -514,6 +515,23 @@ def test_the_last_stage_idles_and_pushes_only_what_rises_without_thrust() -> Non
     for _ in range(100):
         assert sunk.update(at(0.0, 0.0, 0.0), dt_s=0.1).idle
     assert sunk.landed
+
+
+@pytest.mark.parametrize("drag_scale", [0.5, 1.0, 2.0])
+def test_the_last_stage_pushes_soon_what_rises_faster_than_drag_lets_it(drag_scale: float) -> None:
+    """A height that is wrong: the climb began 1.2 m/s fast, and does not end with the thrust."""
+    ship = a_ship()
+    linear, quadratic = (drag_scale * one for one in brakes(ship.airframe, 2))
+    mass_kg = 1.2 * ship.airframe.hull.volume_m3 + ship.airframe.aero.added_mass_kg[2]
+    driven, wrong, rises_mps, idle_s = Idle(ship=ship), Idle(ship=ship), 1.2, 0.0
+    for _ in range(int(20.0 / DT_S)):
+        assert driven.update(at(0.0, 0.0, 5.0, velocity_ned_mps=(0, 0, -rises_mps)), dt_s=DT_S).idle
+        rises_mps -= DT_S * rises_mps * (linear + quadratic * rises_mps) / mass_kg
+        idle_s += (
+            DT_S * wrong.update(at(0.0, 0.0, 5.0, velocity_ned_mps=(0, 0, -1.2)), dt_s=DT_S).idle
+        )
+    assert idle_s < 10.0
+    assert "it is light: pushed down" in wrong.note
 
 
 @pytest.mark.parametrize(("rises", "held"), [(True, True), (False, False)])

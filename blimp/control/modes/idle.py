@@ -5,6 +5,8 @@ Not a mode one can ask for: the failsafe flies it, and telemetry shows LAND.
 
 from typing import Any
 
+from blimp.ability import brakes
+from blimp.control.constants import AIR_DENSITY_KGM3, GRAVITY_MPS2
 from blimp.control.modes.mode import Ship
 from blimp.types import Mode, Setpoint, VehicleState
 
@@ -13,12 +15,17 @@ _DOWN_M = 0.3  # see above
 _STILL_MPS = 0.1  # see above
 _RISING_MPS = 0.05  # a light ship rises faster
 _RISING_S = 25.0  # what drag leaves of the worst climb is less by then
+_LIFT = 0.02  # of the displaced mass, more than it is believed to lift: as in EffectCheck.float_mps
+_DRAG = 0.5  # of the airframe's: the least that is reckoned with
+_BEYOND_M = 0.5  # above what it could have risen by: a climb as estimated lags by a second
 
 
 class Idle:
     """Drives nothing; `landed` once the ship is seen to lie on the ground.
 
-    One that rises on all the same has become light: it is pushed down with what there is.
+    One that rises on all the same has become light: it is pushed down with what there is. So is
+    one that seems to rise by more than a ship of its drag can without thrust: then it was no
+    thrust that drove it up, but a height that is wrong, and a light one would be gone by 25 s.
     """
 
     number = Mode.LAND
@@ -30,6 +37,8 @@ class Idle:
         self._down_s = 0.0
         self._rising_s = 0.0
         self._light = False
+        self._could_mps: float | None = None  # the fastest that it can rise by now
+        self._beyond_m = 0.0
         self.landed = False
 
     @property
@@ -56,8 +65,24 @@ class Idle:
         self.landed = self._down_s >= _DOWN_S and not self._light
         rising = state.height_valid and -state.velocity_ned_mps[2] > _RISING_MPS
         self._rising_s = max(0.0, self._rising_s + (dt_s if rising else -dt_s))
-        self._light = self._light or self._rising_s > _RISING_S
+        self._note_climb(state, dt_s)
+        self._light = self._light or self._rising_s > _RISING_S or self._beyond_m > _BEYOND_M
         if self._light:
             sink_mps = self._ship.airframe.limits.touchdown_mps
             return Setpoint(velocity_ned_mps=(0.0, 0.0, sink_mps))
         return Setpoint(idle=True)
+
+    def _note_climb(self, state: VehicleState, dt_s: float) -> None:
+        """Note by how much more it has risen than it can have, if it began as fast as it seemed."""
+        if not state.height_valid:
+            return
+        airframe, rises_mps = self._ship.airframe, -state.velocity_ned_mps[2]
+        displaced_kg = AIR_DENSITY_KGM3 * airframe.hull.volume_m3
+        lift_n = GRAVITY_MPS2 * (_LIFT * displaced_kg + max(0.0, -self._ship.heaviness_kg()))
+        linear, quadratic = (_DRAG * one for one in brakes(airframe, 2))
+        if self._could_mps is None:
+            self._could_mps = max(0.0, rises_mps)
+        drag_n = self._could_mps * (linear + quadratic * self._could_mps)
+        mass_kg = displaced_kg + airframe.aero.added_mass_kg[2]
+        self._could_mps = max(0.0, self._could_mps + dt_s * (lift_n - drag_n) / mass_kg)
+        self._beyond_m = max(0.0, self._beyond_m + dt_s * (rises_mps - self._could_mps))
