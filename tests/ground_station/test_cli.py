@@ -563,9 +563,12 @@ def test_watch_elsewhere_prints_every_snapshot_as_json(operator: Ground, twin: F
     speaker = threading.Thread(target=keep_publishing)
     speaker.start()
     try:
-        assert operator("--json", "--timeout", "0.3", "watch") == 0
-        lines = [json.loads(line) for line in operator.out.splitlines()]
-        assert len(lines) >= 3
+        for seconds in ("0.3", "3", "20"):  # on a busy machine few are published
+            assert operator("--json", "--timeout", seconds, "watch") == 0
+            lines = [json.loads(line) for line in operator.out.splitlines()]
+            if len(lines) >= max(3.0, 2.0 * float(seconds)):  # more than a line a second
+                break
+        assert len(lines) >= max(3.0, 2.0 * float(seconds))
         assert all(list(line) == STATUS_KEYS for line in lines)
         assert operator("--timeout", "0.3", "watch") == 0
         assert operator.out.count("\n") == 1  # a line a second
