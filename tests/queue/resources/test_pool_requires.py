@@ -502,9 +502,10 @@ def test_a_killed_workers_task_has_its_place_again(
     url = broker_server.url
     with TaskApp("killed", broker=url, result_backend=url) as app:
         first = start_worker(url, name="first")
-        held, waits = app.send_task("limited"), app.send_task("limited")
+        held = app.send_task("limited")
         began = tmp_path / f"{held.id}.began"
         wait_until(began.exists, "it does not begin")
+        waits = app.send_task("limited")
         first.kill()
         start_worker(url, name="second")
         wait_until(lambda: len(began.read_text().splitlines()) == 2, "it does not come again")
