@@ -9,6 +9,7 @@ import contextlib
 import shlex
 import shutil
 import sys
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
@@ -227,6 +228,7 @@ class _Flight:
             "succeeded": states.count("SUCCESS"),
             "failed": len(replies) - states.count("SUCCESS") - states.count("REFUSED"),
             "refused": states.count("REFUSED"),
+            "others": dict(Counter(state for state in states if state != "SUCCESS")),
             "latency_ms": {
                 "p50": _rounded(percentile(self._link.accepted_ms, 0.50)),
                 "p99": _rounded(percentile(self._link.accepted_ms, 0.99)),
@@ -296,6 +298,14 @@ def _view(
         yield screen.hear
 
 
+def _ends(tasks: dict[str, Any]) -> str:
+    """Return how the tasks ended, as "195 of 198 succeeded, 1 EXPIRED, 2 not sent"."""
+    others = dict(tasks["others"])
+    others["not sent"] = tasks["sent"] - tasks["succeeded"] - sum(others.values())
+    words = (f", {count} {end}" for end, count in others.items() if count)
+    return f"{tasks['succeeded']} of {tasks['sent']} succeeded{''.join(words)}"
+
+
 def _summary(report: dict[str, Any]) -> str:
     mission, tasks, loop = report["mission"], report["tasks"], report["loop"]
     outcome = "flown" if report["ok"] else "NOT flown"
@@ -304,7 +314,7 @@ def _summary(report: dict[str, Any]) -> str:
         f"{mission['completed']} of {mission['legs']} legs in {mission['duration_s']:.1f} s, "
         f"at most {_words(mission['max_cross_track_m'], 2)} m off its track, "
         f"{_words(mission['final_error_m'], 2)} m from its end\n"
-        f"tasks: {tasks['succeeded']} of {tasks['sent']} succeeded, pings included; "
+        f"tasks, pings included: {_ends(tasks)}; "
         f"ping to flight process p50 {_words(tasks['latency_ms']['p50'], 1)} ms, "
         f"p99 {_words(tasks['latency_ms']['p99'], 1)} ms\n"
         f"flight loop: {loop.get('rate_hz', 0):.0f} Hz, {loop.get('overruns', 0)} overruns in "

@@ -14,6 +14,8 @@ from pathlib import Path
 
 import pytest
 
+from blimp.service.demo import _ends
+
 pytestmark = pytest.mark.flight
 
 DEADLINE_S = 60.0
@@ -54,3 +56,9 @@ def test_a_killed_demo_leaves_no_file() -> None:
         if demo.stderr is not None:
             demo.stderr.close()
         shutil.rmtree(home, ignore_errors=True)
+
+
+def test_its_summary_names_the_ends_of_tasks_that_did_not_succeed() -> None:
+    tasks = {"sent": 198, "succeeded": 195, "others": {"EXPIRED": 1}}
+    assert _ends(tasks) == "195 of 198 succeeded, 1 EXPIRED, 2 not sent"
+    assert _ends({"sent": 2, "succeeded": 2, "others": {}}) == "2 of 2 succeeded"
