@@ -24,6 +24,7 @@ import msgspec
 
 from blimp.ability import drag_speed
 from blimp.airframe import Airframe
+from blimp.control.bounds import most_lift_n
 from blimp.control.constants import AIR_DENSITY_KGM3, GRAVITY_MPS2
 from blimp.control.ground import AIRBORNE_M
 from blimp.control.vector import minus
@@ -57,7 +58,6 @@ _RATE_NOISE_RADPS = 0.005  # of the rates between two windows, at first
 _LEAST_NOISE = 0.3  # of that noise, however quiet a flight is
 _NOISE_S = 10.0  # time constant in which a flight's own noise is learnt
 
-_LIGHT = 0.02  # of the displaced mass: see `float_mps`
 _STILL_MPS = 0.06  # slower and straighter than this, drag explains nothing
 _STILL_RADPS = 0.02  # see above
 _TILTS = 13  # angles at which a servo may have stuck
@@ -136,6 +136,7 @@ class EffectCheck:
     """
 
     def __init__(self, *, airframe: Airframe) -> None:
+        self._airframe = airframe
         self._aero = aero = airframe.aero
         self._thrusters = airframe.thruster
         arms = [minus(t.position_m, airframe.mass.center_of_gravity_m) for t in airframe.thruster]
@@ -461,7 +462,7 @@ class EffectCheck:
     def float_mps(self, weight_n: float) -> float:
         """Return the speed at which no ship of about this weight rises without thrust."""
         return drag_speed(
-            _LIGHT * self._weight_n - min(0.0, weight_n),
+            most_lift_n(self._airframe, weight_n),
             self._aero.linear_drag[2],
             self._aero.quadratic_drag[2],
         )

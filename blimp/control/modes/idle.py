@@ -6,6 +6,7 @@ Not a mode one can ask for: the failsafe flies it, and telemetry shows LAND.
 from typing import Any
 
 from blimp.ability import brakes
+from blimp.control.bounds import most_lift_n
 from blimp.control.constants import AIR_DENSITY_KGM3, GRAVITY_MPS2
 from blimp.control.modes.mode import Ship
 from blimp.types import Mode, Setpoint, VehicleState
@@ -15,7 +16,6 @@ _DOWN_M = 0.3  # see above
 _STILL_MPS = 0.1  # see above
 _RISING_MPS = 0.05  # a light ship rises faster
 _RISING_S = 25.0  # what drag leaves of the worst climb is less by then
-_LIFT = 0.02  # of the displaced mass, more than it is believed to lift: as in EffectCheck.float_mps
 _DRAG = 0.5  # of the airframe's: the least that is reckoned with
 _BEYOND_M = 0.5  # above what it could have risen by: a climb as estimated lags by a second
 
@@ -34,6 +34,9 @@ class Idle:
 
     def __init__(self, *, ship: Ship) -> None:
         self._ship = ship
+        hull, aero = ship.airframe.hull, ship.airframe.aero
+        self._mass_kg = AIR_DENSITY_KGM3 * hull.volume_m3 + aero.added_mass_kg[2]
+        self._linear, self._quadratic = (_DRAG * one for one in brakes(ship.airframe, 2))
         self._down_s = 0.0
         self._rising_s = 0.0
         self._light = False
@@ -76,13 +79,10 @@ class Idle:
         """Note by how much more it has risen than it can have, if it began as fast as it seemed."""
         if not state.height_valid:
             return
-        airframe, rises_mps = self._ship.airframe, -state.velocity_ned_mps[2]
-        displaced_kg = AIR_DENSITY_KGM3 * airframe.hull.volume_m3
-        lift_n = GRAVITY_MPS2 * (_LIFT * displaced_kg + max(0.0, -self._ship.heaviness_kg()))
-        linear, quadratic = (_DRAG * one for one in brakes(airframe, 2))
+        rises_mps = -state.velocity_ned_mps[2]
+        lift_n = most_lift_n(self._ship.airframe, GRAVITY_MPS2 * self._ship.heaviness_kg())
         if self._could_mps is None:
             self._could_mps = max(0.0, rises_mps)
-        drag_n = self._could_mps * (linear + quadratic * self._could_mps)
-        mass_kg = displaced_kg + airframe.aero.added_mass_kg[2]
-        self._could_mps = max(0.0, self._could_mps + dt_s * (lift_n - drag_n) / mass_kg)
+        drag_n = self._could_mps * (self._linear + self._quadratic * self._could_mps)
+        self._could_mps = max(0.0, self._could_mps + dt_s * (lift_n - drag_n) / self._mass_kg)
         self._beyond_m = max(0.0, self._beyond_m + dt_s * (rises_mps - self._could_mps))
