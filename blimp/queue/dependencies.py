@@ -10,10 +10,9 @@ import asyncio
 import contextlib
 import inspect
 import threading
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Sequence
 from concurrent.futures import Future, wait
 from contextlib import AsyncExitStack
-from functools import wraps
 from types import AsyncGeneratorType, CoroutineType, GeneratorType
 from typing import TYPE_CHECKING, Any
 
@@ -54,31 +53,26 @@ class Dependencies:
                     "function does not await: make one of them as the other is"
                 )
 
-    def filled(self, function: Callable[..., Any], *, is_direct: bool) -> Callable[..., Any]:
-        """Return `function` as it is called without what it depends on.
+    def call(
+        self,
+        function: Callable[..., Any],
+        args: Sequence[Any],
+        kwargs: dict[str, Any],
+        *,
+        is_direct: bool,
+    ) -> Any:
+        """Call `function`, or return its coroutine, with what it depends on.
 
         is_direct: a caller may give that all the same, as a test does; a message may not.
         """
-
-        def check(kwargs: dict[str, Any]) -> None:
-            if not is_direct and (given := next(filter(self._sources.__contains__, kwargs), None)):
-                name = getattr(function, "__qualname__", "the task")
-                raise TypeError(f"{name}() got an unexpected keyword argument {given!r}")
-
-        @wraps(function)
-        def plain(*args: Any, **kwargs: Any) -> Any:
-            check(kwargs)
-            return _at_once(self._call(function, args, kwargs))
-
-        @wraps(function)
-        async def awaited(*args: Any, **kwargs: Any) -> Any:
-            check(kwargs)
-            return await self._call(function, args, kwargs)
-
-        return awaited if self._is_async else plain
+        if not is_direct and (given := next(filter(self._sources.__contains__, kwargs), None)):
+            name = getattr(function, "__qualname__", "the task")
+            raise TypeError(f"{name}() got an unexpected keyword argument {given!r}")
+        called = self._call(function, args, kwargs)
+        return called if self._is_async else _at_once(called)
 
     async def _call(
-        self, function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]
+        self, function: Callable[..., Any], args: Sequence[Any], kwargs: dict[str, Any]
     ) -> Any:
         raised: list[BaseException] = []
         stack: AsyncExitStack[bool] = AsyncExitStack()

@@ -102,6 +102,13 @@ class TaskOptions(msgspec.Struct, frozen=True, kw_only=True):
     schedule: Schedule | None = None
 
     @property
+    def sent_alone(self) -> str:
+        """Why it is not sent as one of many, "" if it may be."""
+        if self.unique_for is not None:
+            return "is unique"
+        return "" if self.coalesce is False else "coalesces"
+
+    @property
     def is_limited(self) -> bool:
         """Whether it needs a grant to run."""
         return self.requires is not None or self.concurrency_key is not None

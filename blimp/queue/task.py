@@ -123,17 +123,17 @@ class Task(Generic[P, R]):
         self._counts = _positional_counts(self._parameters)
 
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> Any:
-        return self._filled(is_direct=True)(*args, **kwargs)
+        return self._call(args, kwargs, is_direct=True)
 
     @property
     def has_dependencies(self) -> bool:
         return self._needs is not None
 
-    def _filled(self, *, is_direct: bool) -> Callable[..., Any]:
-        """Return the function with what it depends on."""
+    def _call(self, args: Sequence[Any], kwargs: dict[str, Any], *, is_direct: bool) -> Any:
+        """Call the function, with what it depends on."""
         if self._needs is None:
-            return self.function
-        return self._needs.filled(self.function, is_direct=is_direct)
+            return self.function(*args, **kwargs)
+        return self._needs.call(self.function, args, kwargs, is_direct=is_direct)
 
     def call(self, *args: P.args, **kwargs: P.kwargs) -> Any:
         """Call the function as a worker does, with a context if it is bound, as of a first try.
@@ -142,7 +142,7 @@ class Task(Generic[P, R]):
         Progress is reported to nobody. A coroutine is returned, to be awaited.
         """
         context = [self.app.direct_context(self, args, kwargs)] if self.options.bind else []
-        return self._filled(is_direct=True)(*context, *args, **kwargs)
+        return self._call((*context, *args), kwargs, is_direct=True)
 
     @cached_property
     def annotations(self) -> Annotations:
@@ -152,7 +152,12 @@ class Task(Generic[P, R]):
     @cached_property
     def run(self) -> Callable[..., Any]:
         """The function, for arguments as a message has them."""
-        return self._run_made if self.annotations.has_arguments else self._filled(is_direct=False)
+        if self.annotations.has_arguments:
+            return self._run_made
+        return self.function if self._needs is None else self._run_filled
+
+    def _run_filled(self, *args: Any, **kwargs: Any) -> Any:
+        return self._call(args, kwargs, is_direct=False)
 
     def _run_made(self, *args: Any, **kwargs: Any) -> Any:
         try:
@@ -160,7 +165,7 @@ class Task(Generic[P, R]):
         except MessageError as error:
             give_up(error)  # they would be as wrong in another try
             raise
-        return self._filled(is_direct=False)(*made, **named)
+        return self._call(made, named, is_direct=False)
 
     def check_arguments(self, args: Sequence[Any], kwargs: dict[str, Any]) -> None:
         """Raise MessageError if the function cannot be called with these.

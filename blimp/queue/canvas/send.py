@@ -146,10 +146,7 @@ def _send_some(
     for number, one in some:
         check_signature(one, where=f"signatures[{number}]")
         task = app.tasks.get(one["task"])
-        if task is not None and (
-            task.options.coalesce is not False or task.options.unique_for is not None
-        ):
-            what = "coalesces" if task.options.unique_for is None else "is unique"
+        if task is not None and (what := task.options.sent_alone):
             where = f"signatures[{number}]: {one['task']!r}"
             raise MessageError(f"{where} {what}: it is sent alone, as by delay()")
         merged = {**one, "options": _merged(one, options)} if options else one

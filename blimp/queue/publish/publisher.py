@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import os
 import random
 import socket
@@ -279,10 +278,10 @@ def send(
     now_s = app.broker_clock.known_s() or policy.call(
         app.broker_clock.now_s, clock=app.clock, chance=app.chance
     )
-    message = _message(app, name, args, kwargs or {}, options, now_s=now_s)
-    known = app.tasks.get(name)
-    if known is not None and known.options.unique_for is not None and stamp is None:
-        message, stamp = _claimed(app, known, message, policy)
+    task = app.tasks.get(name)
+    message = _message(app, name, task, args, kwargs or {}, options, now_s=now_s)
+    if task is not None and task.options.unique_for is not None and stamp is None:
+        message, stamp = _claimed(app, task, message, policy)
     if app.tracer is None:
         message = _publish(app, message, policy, stamp)
     else:
@@ -312,13 +311,13 @@ def policy_for(app: SendingApp, options: Mapping[str, Any]) -> RetryPolicy:
 def _message(
     app: SendingApp,
     name: str,
+    task: KnownTask | None,
     args: Sequence[Any],
     kwargs: dict[str, Any],
     options: SendOptions,
     *,
     now_s: float,
 ) -> TaskMessage:
-    task = app.tasks.get(name)
     fields: dict[str, Any] = {}
     if options:
         if options.get("coalesce") is not None:
@@ -367,15 +366,14 @@ def _claimed(
     A sender of each publishes, and the broker takes one: the first may have died before.
     """
     from blimp.queue.brokers.streams.envelope import Stamp
-    from blimp.queue.redis.keys import Keys
+    from blimp.queue.redis.keys import Keys, digest_of
 
     unique_s = task.options.unique_for
     if unique_s is None or not app.publisher.keeps_stamps:
         raise ConfigError(f"task {task.name!r}: unique_for needs a Redis or Valkey broker")
     args, kwargs = from_json(to_json([message.args, message.kwargs]))
     words = f"{message.queue} {task.name} {task.key_of('unique_key', args, kwargs)}"
-    digest = hashlib.sha256(words.encode(errors="surrogatepass")).hexdigest()[:32]
-    claim, keep_ms = Keys().sender(f"unique:{digest}"), round(1e3 * unique_s)
+    claim, keep_ms = Keys().sender(f"unique:{digest_of(words)}"), round(1e3 * unique_s)
 
     def ask(client: Any) -> Any:
         return client.set(claim, message.id, nx=True, px=keep_ms, get=True)

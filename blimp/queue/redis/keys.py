@@ -5,6 +5,8 @@ Results and chords have the keys that Celery uses.
 
 from __future__ import annotations
 
+import hashlib
+
 import msgspec
 
 RESULT_PREFIX = "celery-task-meta-"
@@ -113,6 +115,11 @@ class PoolKeys(msgspec.Struct, frozen=True, kw_only=True):
 
     def all(self) -> list[str]:
         return list(msgspec.structs.astuple(self))
+
+
+def digest_of(text: str) -> str:
+    """Return what stands for any text in a key."""
+    return hashlib.sha256(text.encode(errors="surrogatepass")).hexdigest()[:32]
 
 
 def pool_keys(name: str) -> PoolKeys:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import hashlib
 import logging
 import threading
 import uuid
@@ -12,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from blimp.clock import Clock, SystemClock
 from blimp.errors import ConfigError, LeaseError, LeaseLost, LinkError, NoneFree
-from blimp.queue.redis.keys import pool_channels, pool_keys
+from blimp.queue.redis.keys import digest_of, pool_channels, pool_keys
 from blimp.queue.resources.grant import (
     AGAIN_S,
     MAX_TOKEN,
@@ -375,7 +374,7 @@ class Pools:
 
     def limit(self, name: str, size: int) -> ResourcePool:
         """Return the pool that limits how many hold `name` at once; any text is one."""
-        digest = hashlib.sha256(name.encode(errors="surrogatepass")).hexdigest()[:32]
+        digest = digest_of(name)
         with self._lock:
             pool = self._limits.pop((digest, size), None)
             if pool is None:
