@@ -4,6 +4,7 @@ From thrust, drag, mass and balance of the airframe. Wind carries a ship as fast
 speed over ground is bounded by twice the airspeed at full thrust: in more wind it cannot fly.
 """
 
+from collections.abc import Iterable
 from math import asin
 
 import msgspec
@@ -67,6 +68,13 @@ def bounds(airframe: Airframe) -> Bounds:
 def sure_kg(airframe: Airframe) -> float:
     """Return how heavy a ship must have weighed itself to be heavy beyond doubt."""
     return _SURE * AIR_DENSITY_KGM3 * airframe.hull.volume_m3
+
+
+def lifts(airframe: Airframe, names: Iterable[str]) -> bool:
+    """Return whether one of these outputs pushes the ship up or down, or turns what does."""
+    lifters = {t.name for t in airframe.thruster if t.tilted_by or t.axis[2]}
+    lifters |= {t.tilted_by for t in airframe.thruster}
+    return not lifters.isdisjoint(names)
 
 
 def most_lift_n(airframe: Airframe, weight_n: float) -> float:

@@ -179,17 +179,23 @@ class Controller:
         self._weighed_s = 0.0
         self._kept_kg.clear()
 
-    def correct(self) -> None:
-        """What was learnt in the last seconds came from thrusts that were not given."""
+    def correct(self, *, lifts: bool = True) -> None:
+        """Forget what was learnt in the last seconds: it came from thrusts that were not given.
+
+        lifts: an output that pushes up or down is among them. Else the weight stays as felt: a
+        heavy ship whose side motor was named in its take-off fell, its weight forgotten.
+        """
         for axis in (self._north, self._east, self._turn):
             axis.reset()
+        self.wind.go_back()
+        if not lifts:
+            return
         if self.weighed_kg is None:
             self._weighed_s = 0.0
         elif self._kept_kg:
             self._heaviness_kg = self._mean_kg = self._kept_kg[0]
         heavier_n = self._nominal_n - GRAVITY_MPS2 * self._heaviness_kg
         self._down.integral = heavier_n / self._mass_kg[2]
-        self.wind.go_back()
 
     def update(
         self,
@@ -343,7 +349,7 @@ class Controller:
         dt_s: float,
         saturated: int,
     ) -> float:
-        fresh = state.health.height.age_s < _UNSEEN_S
+        fresh, integral = state.health.height.age_s < _UNSEEN_S, self._down.integral
         # The accelerometer carries the climb on for two seconds; without it nothing does.
         if state.height_valid and (fresh or state.attitude_valid):
             if fresh:
@@ -358,7 +364,9 @@ class Controller:
             fz = self._drag(2, down_mps) - GRAVITY_MPS2 * self.least_kg
         if sink_mps is not None:
             weight_n = GRAVITY_MPS2 * min(self._heaviness_kg, self.felt_kg)
-            fz = min(fz, self._drag(2, sink_mps) - weight_n)
+            most_n = self._drag(2, sink_mps) - weight_n
+            if fz > most_n:  # the mixer reports no saturation here, so the integral would wind up
+                fz, self._down.integral = most_n, min(integral, self._down.integral)
         return _one_way(fz, self._heave_n)
 
     def _weigh(self, state: VehicleState, demand_mps: float, dt_s: float) -> None:

@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Protocol
 
 from blimp.control.battery import BatteryFilter
+from blimp.control.bounds import lifts
 from blimp.control.commander import Commander
 from blimp.control.constants import GRAVITY_MPS2
 from blimp.control.controller import Controller
@@ -349,7 +350,7 @@ class FlightLoop:
             if fault in known:
                 continue
             self._supervisor.say(f"{' and '.join(fault.names)}: {fault.what}")
-            self._controller.correct()
+            self._controller.correct(lifts=lifts(self._pilot.ship.airframe, fault.names))
         for fault in known:
             if not set(fault.names) & set(self._effect.broken):
                 self._supervisor.say(f"{' and '.join(fault.names)}: follows its commands again")
@@ -472,10 +473,22 @@ class FlightLoop:
             unmoved_s=self._unmoved_s,
             driven_up=self._driven_up,
             heavy=self._controller.heavy,
+            unattended=self._is_unattended(now_s),
             battery_v=self._battery_v,
             unhealthy=readings.unhealthy,
             gyro_settled=self._estimator.gyro_settled,
             since_stall_s=now_s - self._stalled_s,
+        )
+
+    def _is_unattended(self, now_s: float) -> bool:
+        """Whether nobody drives a ship in MANUAL that rises or sinks faster than it is to."""
+        pilot, state, limits = self._pilot, self.state, self._pilot.ship.airframe.limits
+        return (
+            pilot.flying is pilot.manual
+            and not pilot.manual.active(now_s)
+            and state.height_valid
+            and not state.on_ground
+            and not -limits.climb_mps < state.velocity_ned_mps[2] < limits.descent_mps
         )
 
     def _pilot_age_s(self, now_s: float) -> float | None:

@@ -168,14 +168,14 @@ class Supervisor:
         setpoint = self._pilot.update(state, dt_s=dt_s)
         self._note_landing(state, dt_s)
         # Both may have disarmed; a resting pilot's setpoint is idle, so it needs no test.
-        return IDLE if self._pilot.resting or self._is_driven(state, setpoint) else setpoint
+        return IDLE if self._pilot.resting or self._is_driven(state, setpoint, dt_s) else setpoint
 
-    def _is_driven(self, state: VehicleState, setpoint: Setpoint) -> bool:
+    def _is_driven(self, state: VehicleState, setpoint: Setpoint, dt_s: float) -> bool:
         by_hand = setpoint.actuators is not None or setpoint.thrust_body[2] is not None
         if setpoint.idle or by_hand or isinstance(self._pilot.flying, Land):  # that asks itself
             return False
         descent_mps = self._pilot.ship.airframe.limits.descent_mps
-        return self._driven.update(state, max(descent_mps, setpoint.velocity_ned_mps[2]))
+        return self._driven.update(state, max(descent_mps, setpoint.velocity_ned_mps[2]), dt_s)
 
     def gate(self, actuators: ActuatorCommand, *, now_s: float) -> str:
         """Return why these outputs must not be driven, or "": asked just before they are."""

@@ -3,7 +3,7 @@ from math import cos, pi, sin
 import pytest
 from msgspec import structs
 
-from blimp.control.bounds import FELT
+from blimp.control.bounds import FELT, lifts
 from blimp.control.constants import AIR_DENSITY_KGM3
 from blimp.control.controller import Controller
 from blimp.control.swing import SwingDamper
@@ -241,6 +241,45 @@ def test_a_fault_that_is_named_takes_back_what_was_weighed_under_it() -> None:
             at(0.0, 0.0, 3.0), level, dt_s=DT_S, achieved=Wrench(), saturated=FREE, weighs=False
         )
     assert control.heaviness_kg == pytest.approx(0.01, abs=2e-4)
+
+
+def test_a_fault_of_an_output_that_does_not_lift_leaves_the_weight_as_felt() -> None:
+    """A ship 5 g heavy whose side motor was named in its take-off fell at 0.68 m/s."""
+    control = controller()
+    level = Setpoint(position_ned_m=(0.0, 0.0, -3.0))
+    sinks = at(0.0, 0.0, 3.0, velocity_ned_mps=(0.0, 0.0, 0.1))
+    for _ in range(100):
+        before_n = ask(control, sinks, level).force_body_n[2]
+    control.correct(lifts=False)
+    assert ask(control, sinks, level).force_body_n[2] == pytest.approx(before_n, abs=0.01)
+    control.correct(lifts=True)
+    assert ask(control, sinks, level).force_body_n[2] > before_n + 0.05
+
+
+def test_the_bound_on_sinking_does_not_wind_the_integral_up() -> None:
+    """A heavy ship that climbs is asked to sink: its weight, learnt on the way up, was lost."""
+    control = controller()
+    climbs = at(0.0, 0.0, 2.0, velocity_ned_mps=(0.0, 0.0, -0.3))
+    level = at(0.0, 0.0, 2.0, velocity_ned_mps=(0.0, 0.0, 0.25))
+    sink = Setpoint(velocity_ned_mps=(0.0, 0.0, 0.25), sink_mps=0.3)
+    before_n = ask(control, level, sink).force_body_n[2]
+    for _ in range(300):
+        ask(control, climbs, sink)
+    assert ask(control, level, sink).force_body_n[2] == pytest.approx(before_n, abs=0.01)
+
+
+@pytest.mark.parametrize(
+    ("ship", "names", "lifting"),
+    [
+        ("gtmab", ("left", "right"), False),
+        ("gtmab", ("left", "lift"), True),
+        ("twin", ("tail",), False),
+        ("twin", ("left",), True),  # turned by a servo
+        ("twin", ("tilt",), True),
+    ],
+)
+def test_which_outputs_lift(ship: str, names: tuple[str, ...], lifting: bool) -> None:
+    assert lifts(gtmab() if ship == "gtmab" else SHIP, names) is lifting
 
 
 def test_thrust_and_weight_sink_no_faster_than_asked_whatever_the_estimate_says() -> None:

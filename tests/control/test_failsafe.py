@@ -54,6 +54,14 @@ def outcome(state: VehicleState, *, seconds: float = 0.0, **flags: Any) -> tuple
         (at(115.0, 0.0, 3.0), 1.0, {}, Action.RETURN, "outside the fence: returning"),
         (at(0.0, 0.0, 34.0), 1.0, {}, Action.RETURN, "outside the fence: returning"),
         (at(105.0, 0.0, 3.0), 9.0, {}, Action.NONE, ""),
+        (FLYING, 0.4, {"unattended": True}, Action.NONE, ""),  # between two orders
+        (
+            FLYING,
+            0.5,
+            {"unattended": True},
+            Action.LAND,
+            "MANUAL without an order in force: landing",
+        ),
         (FLYING, 0.9, {"unhealthy": ("servos",)}, Action.NONE, ""),
         (FLYING, 1.0, {"unhealthy": ("servos",)}, Action.LAND, "servos lost: landing"),
         (FLYING, 9.0, {"unhealthy": ("sonar",)}, Action.NONE, ""),

@@ -415,6 +415,18 @@ def test_a_ship_that_comes_off_the_ground_is_pressed_harder() -> None:
     assert after_n == pytest.approx(1.5 * before_n)
 
 
+def test_a_ship_that_came_off_the_ground_is_not_pressed_before_it_lies_still() -> None:
+    """Pressed with all its thrust at 0.2 m, one touched down at 0.56 m/s."""
+    land = held()
+    stand(land, 1.0, altitude_m=0.4)
+    for altitude_m, mps in ((0.19, -0.05), (0.15, 0.2), (0.05, 0.3)):
+        sinks = at(1.0, 1.0, altitude_m, velocity_ned_mps=(0.0, 0.0, mps))
+        setpoint = land.update(sinks, dt_s=DT_S)
+        assert setpoint.press_n is None
+        assert 0.0 < setpoint.velocity_ned_mps[2] <= twin().limits.touchdown_mps
+    assert stand(land, 1.0).press_n is not None
+
+
 def test_a_height_that_wanders_with_the_weather_is_no_rise() -> None:
     """Pressed with all there is after two minutes, a ship emptied its battery for nothing."""
     land = held()
@@ -515,6 +527,32 @@ def test_the_last_stage_idles_and_pushes_only_what_rises_without_thrust() -> Non
     for _ in range(100):
         assert sunk.update(at(0.0, 0.0, 0.0), dt_s=0.1).idle
     assert sunk.landed
+
+
+def falling(altitude_m: float, mps: float) -> VehicleState:
+    return at(0.0, 0.0, altitude_m, velocity_ned_mps=(0.0, 0.0, mps))
+
+
+def test_the_last_stage_brakes_a_ship_that_its_weight_would_have_touch_down_hard() -> None:
+    """Of a heavy `gtmab` whose side motor runs by itself all slept, and it fell at 0.7 m/s."""
+    astray = msgspec.structs.replace(a_ship(), astray=lambda: True)
+    mode = Idle(ship=astray)
+    assert mode.update(falling(1.5, 0.7), dt_s=DT_S).idle  # awake, what runs by itself drives it
+    assert mode.update(falling(0.9, 0.25), dt_s=DT_S).idle
+    brakes_so = mode.update(falling(0.9, 0.7), dt_s=DT_S)
+    assert not brakes_so.idle
+    assert brakes_so.velocity_ned_mps[2] == twin().limits.touchdown_mps
+    assert not mode.update(falling(0.8, 0.25), dt_s=DT_S).idle  # on to what it may touch down at
+    assert mode.update(falling(0.7, 0.19), dt_s=DT_S).idle
+    nameless = Idle(ship=a_ship())  # anything may be wrong: thrust might push it down
+    assert nameless.update(falling(0.9, 0.7), dt_s=DT_S).idle
+
+
+def test_the_last_stage_ends_a_brake_that_makes_it_faster() -> None:
+    mode = Idle(ship=msgspec.structs.replace(a_ship(), astray=lambda: True))
+    assert not mode.update(falling(0.9, 0.5), dt_s=DT_S).idle
+    mode.update(falling(0.8, 0.61), dt_s=DT_S)
+    assert mode.update(falling(0.7, 0.61), dt_s=DT_S).idle
 
 
 @pytest.mark.parametrize("drag_scale", [0.5, 1.0, 2.0])
@@ -696,15 +734,25 @@ def test_a_ship_that_sinks_faster_than_its_weight_explains_is_driven(
     sinking = [
         at(0.0, 0.0, 2.0, velocity_ned_mps=(0.0, 0.0, mps)) for mps in (0.4, 0.47, 0.4, 0.3, 0.4)
     ]
-    said = [check.update(state, 0.3) for state in sinking]
+    said = [check.update(state, 0.3, 0.02) for state in sinking]
     assert said == [False, driven, driven, False, driven]  # sooner, the second time
+
+
+def test_a_ship_that_idle_makes_no_slower_is_not_driven_but_heavy() -> None:
+    """Motors that have stopped drive nothing: idle to the ground, it touched down at 0.68 m/s."""
+    check = DrivenDown(ship=a_ship())
+    assert all(check.update(falling(2.0, 0.5), 0.3, 0.1) for _ in range(8))
+    assert not [check.update(falling(1.6, 0.55), 0.3, 0.1) for _ in range(4)][-1]
+    check.update(falling(1.0, 0.2), 0.3, 0.1)  # slow again
+    slows = [check.update(falling(1.0, 0.6 - 0.01 * k), 0.3, 0.1) for k in range(20)]
+    assert all(slows)
 
 
 def test_a_ship_that_lost_its_ballast_is_not_driven_but_pushed() -> None:
     """It is still taken for heavy, and idling in turns had a good output named as broken."""
     ship = msgspec.structs.replace(a_ship(heaviness_kg=0.005), felt_kg=lambda: -0.02)
     sinking = at(0.0, 0.0, 2.0, velocity_ned_mps=(0.0, 0.0, 0.5))
-    assert not DrivenDown(ship=ship).update(sinking, 0.3)
+    assert not DrivenDown(ship=ship).update(sinking, 0.3, 0.02)
     astray = msgspec.structs.replace(ship, astray=lambda: True)  # what goes astray drives any ship
-    assert DrivenDown(ship=astray).update(sinking, 0.3)
-    assert DrivenDown(ship=a_ship(heaviness_kg=0.005)).update(sinking, 0.3)
+    assert DrivenDown(ship=astray).update(sinking, 0.3, 0.02)
+    assert DrivenDown(ship=a_ship(heaviness_kg=0.005)).update(sinking, 0.3, 0.02)

@@ -12,7 +12,7 @@ from blimp.rotation import euler
 from blimp.types import OutcomeState
 from tests.sim.branch import branching
 from tests.sim.rig import Rig
-from tests.sim.ships import twin, weighing
+from tests.sim.ships import gtmab, twin, weighing
 
 pytestmark = pytest.mark.flight  # seconds of computing each
 
@@ -193,6 +193,26 @@ def test_a_ship_that_is_lighter_than_its_file_says_is_found_out() -> None:
     assert landed.result["held_down"]
     assert landed.result["heaviness_g"] == pytest.approx(-6.0, abs=2.0)
     assert rig.loop.armed
+
+
+@pytest.mark.parametrize("heaviness_kg", [-0.006, 0.006])
+def test_a_ship_in_manual_that_nobody_drives_lands(heaviness_kg: float) -> None:
+    """One of 5 g fell from 2 m to the ground at 0.6 m/s; a light one rose to the fence."""
+    rig = Rig(airframe=weighing(gtmab(), heaviness_kg))
+    assert rig.command("arm").state is OutcomeState.DONE
+    assert rig.complete("takeoff", within_s=60.0, altitude_m=3.0).state is OutcomeState.DONE
+    rig.step(12.0)
+    assert rig.command("mode", name="MANUAL").state is OutcomeState.DONE
+    for _ in range(2):  # somebody drives, with a pause between two orders
+        assert rig.command("motor", name="lift", percent=1.0, seconds=0.8).reason == ""
+        rig.step(1.0)
+        assert rig.loop.snapshot(rig.now_s).mode == "MANUAL"
+    rig.step(4.0)
+    assert "MANUAL without an order in force: landing" in rig.loop.snapshot(rig.now_s).messages
+    rig.step(30.0)
+    assert rig.physics.state.on_ground
+    assert rig.physics.touchdown_speed_mps <= 0.5
+    assert rig.loop.armed is (heaviness_kg < 0.0)  # a light one is held
 
 
 @branching

@@ -8,6 +8,7 @@ from blimp.types import VehicleState
 
 _FAST = 1.5  # times what it is asked to sink at
 _AGAIN = 1.2  # the same, once it has been driven: motors and servos take a while to give way
+_IDLE_S = 0.5  # idle and faster all the same: motors have stopped by then, so its weight does it
 _OWN = 1.1  # times what it sinks at by its weight alone
 
 
@@ -23,15 +24,20 @@ class DrivenDown:
         self._sure_kg = sure_kg(ship.airframe)
         self._driven = False
         self._fast = _FAST
+        self._idle_mps: float | None = None  # what it sank at once its motors had stopped
+        self._idle_s = 0.0
+        self._falls = False
 
-    def update(self, state: VehicleState, wish_mps: float) -> bool:
+    def update(self, state: VehicleState, wish_mps: float, dt_s: float) -> bool:
         """wish_mps: what it is asked to sink at, at the most."""
         sink_mps, heaviness_kg = state.velocity_ned_mps[2], self._ship.heaviness_kg()
         # One that lost its ballast feels light, and one that is driven down heavy.
         felt_kg = self._ship.felt_kg() if self._ship.felt_kg is not None else heaviness_kg
         heavy = min(heaviness_kg, felt_kg) > self._sure_kg
-        if not state.height_valid or sink_mps <= wish_mps or not (heavy or self._ship.astray()):
-            self._driven = False
+        suspect = heavy or self._ship.astray()
+        if not state.height_valid or sink_mps <= wish_mps or not suspect or self._falls:
+            self._driven, self._idle_s = False, 0.0
+            self._falls = self._falls and sink_mps > wish_mps
             return False
         weight_n = GRAVITY_MPS2 * max(0.0, heaviness_kg)
         own_mps = terminal_mps(self._ship.airframe, 2, weight_n)
@@ -39,4 +45,13 @@ class DrivenDown:
         slow = own_mps < _FAST * wish_mps
         self._driven = slow and sink_mps > max(limit_mps, _OWN * own_mps)
         self._fast = _AGAIN if self._driven else self._fast
+        self._note_fall(sink_mps, dt_s)
         return self._driven
+
+    def _note_fall(self, sink_mps: float, dt_s: float) -> None:
+        """Note that idle made it no slower: its weight is not what it is believed to be."""
+        before_s, self._idle_s = self._idle_s, self._idle_s + dt_s if self._driven else 0.0
+        if before_s < _IDLE_S <= self._idle_s:
+            self._idle_mps = sink_mps
+        elif self._idle_s >= 2.0 * _IDLE_S and self._idle_mps is not None:
+            self._falls = sink_mps > self._idle_mps

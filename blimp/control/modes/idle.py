@@ -17,6 +17,8 @@ _STILL_MPS = 0.1  # see above
 _RISING_MPS = 0.05  # a light ship rises faster
 _RISING_S = 25.0  # what drag leaves of the worst climb is less by then
 _DRAG = 0.5  # of the airframe's: the least that is reckoned with
+_BRAKE_M = 1.0  # below this height it brakes: gtmab stops 0.7 m/s within 0.5 m of it
+_WORSE_MPS = 0.1  # faster than when it began to brake: what drives it does the reverse
 _BEYOND_M = 0.5  # above what it could have risen by: a climb as estimated lags by a second
 
 
@@ -42,6 +44,8 @@ class Idle:
         self._light = False
         self._could_mps: float | None = None  # the fastest that it can rise by now
         self._beyond_m = 0.0
+        self._braked_mps: float | None = None  # what it sank at when it began to brake
+        self._brakes = True  # until that makes it faster
         self.landed = False
 
     @property
@@ -73,7 +77,25 @@ class Idle:
         if self._light:
             sink_mps = self._ship.airframe.limits.touchdown_mps
             return Setpoint(velocity_ned_mps=(0.0, 0.0, sink_mps))
-        return Setpoint(idle=True)
+        return self._brake(state)
+
+    def _brake(self, state: VehicleState) -> Setpoint:
+        """Return what slows down a ship that its weight would have touch down too fast, or idle.
+
+        Low only, and if what is wrong has a name: an awake driver lets that run, too.
+        """
+        limits, sink_mps = self._ship.airframe.limits, state.velocity_ned_mps[2]
+        known = state.height_valid and state.attitude_valid and self._ship.astray()
+        bound_mps = limits.descent_mps if self._braked_mps is None else limits.touchdown_mps
+        if not (known and self._brakes and state.altitude_m < _BRAKE_M and sink_mps > bound_mps):
+            self._braked_mps = None
+            return Setpoint(idle=True)
+        if self._braked_mps is None:
+            self._braked_mps = sink_mps
+        self._brakes = sink_mps < self._braked_mps + _WORSE_MPS
+        return Setpoint(
+            velocity_ned_mps=(0.0, 0.0, limits.touchdown_mps), thrust_body=(0.0, 0.0, None)
+        )
 
     def _note_climb(self, state: VehicleState, dt_s: float) -> None:
         """Note by how much more it has risen than it can have, if it began as fast as it seemed."""

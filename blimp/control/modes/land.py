@@ -88,6 +88,7 @@ class Land:
         self._grips_n = inf  # with which it stays in its place
         self._short = False  # it lifts more than what can be had
         self._loose = False  # it has come off it
+        self._still_s = 0.0
         self._idle_m: tuple[float, float] | None = None  # where it was let go, not known to be down
         self._reported_s = 0.0
         self._reported: tuple[float | None, float | None] = (
@@ -180,11 +181,7 @@ class Land:
         if self.held:
             return self._press(state, dt_s)
         self._height_m = state.altitude_m
-        limits = self._ship.airframe.limits
-        wish = max(
-            limits.touchdown_mps * 0.6,
-            min(limits.descent_mps, limits.column_mps, _FLARE_PER_S * self._height_m),
-        )
+        limits, wish = self._ship.airframe.limits, self._flare_mps()
         self._weigh_s = self._weigh_s - dt_s if self._must_weigh(state) else 0.0
         if self._weigh_s > 0.0:
             wish = 0.0
@@ -195,7 +192,7 @@ class Land:
         if wish > 0.0:
             self._compare(dt_s)
             self._feel(state, dt_s)
-        if self._driven.update(state, wish):
+        if self._driven.update(state, wish, dt_s):
             return Setpoint(idle=True)
         return Setpoint(
             position_ned_m=(n, e, self._down_m),
@@ -203,6 +200,12 @@ class Land:
             sink_mps=_SINK * limits.descent_mps,
             yaw_rad=self._nose.follow(0.0, 0.0, dt_s),
         )
+
+    def _flare_mps(self) -> float:
+        """Return what it is to sink at in this height: slower near the ground."""
+        limits = self._ship.airframe.limits
+        flare_mps = min(limits.descent_mps, limits.column_mps, _FLARE_PER_S * self._height_m)
+        return max(limits.touchdown_mps * 0.6, flare_mps)
 
     @property
     def _lift_n(self) -> float:
@@ -227,11 +230,16 @@ class Land:
         """Press the ship onto the ground with a margin over its lift.
 
         No height pushes it up: it may have wandered. One that says that the ship has come off has
-        it flown down again, and pressed harder.
+        it flown down again, until it lies still, and pressed harder: by the press alone one that
+        was 0.2 m up touched down at 0.56 m/s.
         """
-        was_loose, self._loose = self._loose, self._lifts(state, dt_s)
+        still = abs(state.velocity_ned_mps[2]) < _STILL_MPS or not state.height_valid
+        self._still_s = self._still_s + dt_s if still else 0.0
+        lifts, was_loose = self._lifts(state, dt_s), self._loose
+        self._loose = lifts or (was_loose and self._still_s < _TOUCH_S)
         if self._loose:
-            return Setpoint(position_ned_m=(None, None, _PRESS_M), yaw_rad=None)
+            self._height_m = state.altitude_m
+            return Setpoint(velocity_ned_mps=(0.0, 0.0, self._flare_mps()), yaw_rad=None)
         if was_loose:
             self._press_n = max(self._press_n, min(_HARDER * self._press_n, self._most_n))
         self._report(dt_s)
