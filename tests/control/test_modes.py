@@ -529,6 +529,37 @@ def test_the_last_stage_idles_and_pushes_only_what_rises_without_thrust() -> Non
     assert sunk.landed
 
 
+def climbs(mode: Idle, mps: float, seconds: float) -> Setpoint:
+    for _ in range(round(seconds / DT_S)):
+        setpoint = mode.update(falling(6.0, -mps), dt_s=DT_S)
+    return setpoint
+
+
+def test_thrust_that_drove_a_ship_up_is_turned_round_until_it_is_named() -> None:
+    """Main motors stuck in reverse: "down" drove a light ship up, and idle let it rise past 15 m."""
+    named = [False]
+    mode = Idle(ship=msgspec.structs.replace(a_ship(), astray=lambda: named[0], push_n=lambda: 1.1))
+    assert climbs(mode, 1.1, 0.5).idle
+    assert climbs(mode, 0.8, 3.9).idle
+    assert climbs(mode, 0.8, 0.5).press_n == -1.1  # it slows without thrust, and rises on
+    assert mode.update(falling(6.0, 0.3), dt_s=DT_S).idle  # fast enough
+    assert mode.update(falling(6.0, 0.1), dt_s=DT_S).press_n == -1.1
+    named[0] = True  # the mixer knows now how each output pushes
+    after = mode.update(falling(6.0, 0.1), dt_s=DT_S)
+    assert (after.press_n, after.idle) == (None, False)
+    assert after.velocity_ned_mps[2] > 0.0
+
+
+def test_thrust_is_not_turned_round_for_long_if_that_is_worse() -> None:
+    mode = Idle(ship=a_ship())
+    climbs(mode, 1.1, 0.5)
+    assert climbs(mode, 0.8, 4.5).press_n is not None
+    worse = climbs(mode, 1.2, 0.1)
+    assert (worse.press_n, worse.idle) == (None, False)
+    light = Idle(ship=a_ship())  # idle made it no slower: its own lift
+    assert climbs(light, 0.8, 6.0).idle
+
+
 def falling(altitude_m: float, mps: float) -> VehicleState:
     return at(0.0, 0.0, altitude_m, velocity_ned_mps=(0.0, 0.0, mps))
 

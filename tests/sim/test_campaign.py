@@ -11,6 +11,7 @@ from benchmarks.campaign import (
     Draw,
     draw_cell,
     draw_healthy,
+    fly_cell,
     fly_healthy,
     load_ship,
     main,
@@ -90,6 +91,28 @@ def test_a_ship_without_side_force_flies_in_a_wind_near_what_it_can_hold() -> No
     assert wind_limit_mps(load_ship("hobby")) < draw.wind_mps
     flown = fly_healthy(draw)
     assert (flown.bad, flown.accused) == ((), ())
+
+
+@pytest.mark.flight
+@pytest.mark.parametrize(
+    "draw",
+    [
+        # Fell at 0.68 m/s: its weight was forgotten when its side motor was named.
+        Draw(
+            airframe="gtmab", seed=123957, load=0.038407, wind_mps=0.28119, mode="takeoff",
+            failures=("left-full",),
+        ),
+        # Rose past 15 m: idle, nothing pushed down a light ship whose motors had driven it up.
+        Draw(
+            airframe="twin", seed=335362, load=-0.0498, wind_mps=0.19, mode="takeoff",
+            failures=("mains-reverse", "ranger-frozen"),
+        ),
+    ],
+    ids=lambda draw: draw.airframe,
+)  # fmt: skip
+def test_what_ended_unsafe_once_ends_safe(draw: Draw) -> None:
+    flown = fly_cell(draw)
+    assert flown.bad == (), flown
 
 
 @pytest.mark.flight

@@ -19,15 +19,22 @@ _RISING_S = 25.0  # what drag leaves of the worst climb is less by then
 _DRAG = 0.5  # of the airframe's: the least that is reckoned with
 _BRAKE_M = 1.0  # below this height it brakes: gtmab stops 0.7 m/s within 0.5 m of it
 _WORSE_MPS = 0.1  # faster than when it began to brake: what drives it does the reverse
+_STOPPED_S = 2.5  # motors and servos stand by then
+_LOOK_S = 2.0  # more than the noise of a climb
+_KEPT = 0.5  # of what half of its drag takes from its climb then: slower than that, it is lift
+_SLOWED_MPS = 0.1  # more than the noise of a climb
+_FASTER_MPS = 0.3  # pushed the other way it rises by so much faster: that was wrong
 _BEYOND_M = 0.5  # above what it could have risen by: a climb as estimated lags by a second
 
 
 class Idle:
     """Drives nothing; `landed` once the ship is seen to lie on the ground.
 
-    One that rises on all the same has become light: it is pushed down with what there is. So is
-    one that seems to rise by more than a ship of its drag can without thrust: then it was no
-    thrust that drove it up, but a height that is wrong, and a light one would be gone by 25 s.
+    One that rises on all the same has become light: it is pushed down with what there is. If idle
+    slowed its climb, its thrust had driven it up: it is pushed the other way, until that makes it
+    faster, or the output at fault is named. So is pushed down one that seems to rise by more than a
+    ship of its drag can without thrust: then it was no thrust that drove it up, but a height that
+    is wrong, and a light one would be gone by 25 s.
     """
 
     number = Mode.LAND
@@ -44,6 +51,11 @@ class Idle:
         self._light = False
         self._could_mps: float | None = None  # the fastest that it can rise by now
         self._beyond_m = 0.0
+        self._idle_s = 0.0
+        self._began_mps: float | None = None  # what it rose at when its motors began to idle
+        self._looked_mps = self._coasts_mps = 0.0  # a climb, and what drag leaves of it
+        self._backwards = False  # its thrust goes the other way
+        self._pushed_mps = 0.0  # what it rose at when it was first pushed so
         self._braked_mps: float | None = None  # what it sank at when it began to brake
         self._brakes = True  # until that makes it faster
         self.landed = False
@@ -74,8 +86,14 @@ class Idle:
         self._rising_s = max(0.0, self._rising_s + (dt_s if rising else -dt_s))
         self._note_climb(state, dt_s)
         self._light = self._light or self._rising_s > _RISING_S or self._beyond_m > _BEYOND_M
+        if state.height_valid:
+            self._note_direction(-state.velocity_ned_mps[2], dt_s)
+        sink_mps = self._ship.airframe.limits.touchdown_mps
+        if self._backwards and not self._ship.astray():
+            if state.velocity_ned_mps[2] > sink_mps:
+                return Setpoint(idle=True)
+            return Setpoint(press_n=-self._ship.push_n())
         if self._light:
-            sink_mps = self._ship.airframe.limits.touchdown_mps
             return Setpoint(velocity_ned_mps=(0.0, 0.0, sink_mps))
         return self._brake(state)
 
@@ -97,6 +115,26 @@ class Idle:
             velocity_ned_mps=(0.0, 0.0, limits.touchdown_mps), thrust_body=(0.0, 0.0, None)
         )
 
+    def _note_direction(self, rises_mps: float, dt_s: float) -> None:
+        """Note whether thrust that was to push it down had pushed it up."""
+        if self._backwards and rises_mps > self._pushed_mps + _FASTER_MPS:
+            self._backwards = False
+        if self._began_mps is None:
+            self._began_mps = rises_mps
+        self._idle_s += dt_s
+        if self._idle_s < _STOPPED_S or self._light:
+            self._looked_mps = self._coasts_mps = rises_mps
+            return
+        self._coasts_mps -= dt_s * self._drag_n(self._coasts_mps) / self._mass_kg
+        if self._idle_s < _STOPPED_S + _LOOK_S:
+            return
+        lost_mps = self._looked_mps - rises_mps
+        lifts = lost_mps < _KEPT * (self._looked_mps - self._coasts_mps) and rises_mps > _SLOWED_MPS
+        self._backwards = self._light = lifts and self._began_mps > rises_mps + _SLOWED_MPS
+        self._pushed_mps = rises_mps
+        self._idle_s = _STOPPED_S  # and look again
+        self._looked_mps = self._coasts_mps = rises_mps
+
     def _note_climb(self, state: VehicleState, dt_s: float) -> None:
         """Note by how much more it has risen than it can have, if it began as fast as it seemed."""
         if not state.height_valid:
@@ -105,6 +143,10 @@ class Idle:
         lift_n = most_lift_n(self._ship.airframe, GRAVITY_MPS2 * self._ship.heaviness_kg())
         if self._could_mps is None:
             self._could_mps = max(0.0, rises_mps)
-        drag_n = self._could_mps * (self._linear + self._quadratic * self._could_mps)
-        self._could_mps = max(0.0, self._could_mps + dt_s * (lift_n - drag_n) / self._mass_kg)
+        gains_mps = dt_s * (lift_n - self._drag_n(self._could_mps)) / self._mass_kg
+        self._could_mps = max(0.0, self._could_mps + gains_mps)
         self._beyond_m = max(0.0, self._beyond_m + dt_s * (rises_mps - self._could_mps))
+
+    def _drag_n(self, mps: float) -> float:
+        """Return the least drag that is reckoned with, upwards."""
+        return mps * (self._linear + self._quadratic * abs(mps))
