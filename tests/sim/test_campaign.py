@@ -94,25 +94,13 @@ def test_a_ship_without_side_force_flies_in_a_wind_near_what_it_can_hold() -> No
 
 
 @pytest.mark.flight
-@pytest.mark.parametrize(
-    "draw",
-    [
-        # Fell at 0.68 m/s: its weight was forgotten when its side motor was named.
-        Draw(
-            airframe="gtmab", seed=123957, load=0.038407, wind_mps=0.28119, mode="takeoff",
-            failures=("left-full",),
-        ),
-        # Rose past 15 m: idle, nothing pushed down a light ship whose motors had driven it up.
-        Draw(
-            airframe="twin", seed=335362, load=-0.0498, wind_mps=0.19, mode="takeoff",
-            failures=("mains-reverse", "ranger-frozen"),
-        ),
-    ],
-    ids=lambda draw: draw.airframe,
-)  # fmt: skip
-def test_what_ended_unsafe_once_ends_safe(draw: Draw) -> None:
-    flown = fly_cell(draw)
-    assert flown.bad == (), flown
+def test_a_heavy_ship_whose_side_motor_is_named_in_its_take_off_lands_gently() -> None:
+    """It fell at 0.68 m/s: what it weighs had been forgotten."""
+    draw = Draw(
+        airframe="gtmab", seed=123957, load=0.038407, wind_mps=0.28119, mode="takeoff",
+        failures=("left-full",),
+    )  # fmt: skip
+    assert fly_cell(draw).bad == ()
 
 
 @pytest.mark.flight
