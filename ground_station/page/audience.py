@@ -29,8 +29,8 @@ from blimp.clock import Clock, SystemClock
 from blimp.closing import Closing
 from blimp.errors import LinkError
 from blimp.reading import ready
-from ground_station.page.access import Tokens
-from ground_station.page.answers import failed_answer, refused_command
+from blimp.web.access import Tokens
+from blimp.web.answers import failed_answer, refused_command
 from ground_station.page.source import Hear, Source
 
 NICE = 10  # of 19: beside a busy operator's page it has a tenth of a processor (sched(7))

@@ -21,7 +21,7 @@ from blimp.errors import BlimpError, ConfigError
 from blimp.queue.redis.client import open_redis
 from blimp.queue.redis.urls import link_errors
 from blimp.reading import ready
-from ground_station.page.answers import arguments_of, failed_answer, json_answer, refused_command
+from blimp.web.answers import arguments_of, failed_answer, json_answer, refused_command
 from ground_station.page.journey import Recorded
 from ground_station.page.program import here, run_blimp
 from ground_station.report import Outcome

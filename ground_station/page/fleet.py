@@ -13,9 +13,9 @@ from starlette.routing import Route
 
 from blimp.errors import BlimpError, LinkError
 from blimp.tasks.authority import CONTROL_TTL_S, pilot_of
+from blimp.web.answers import arguments_of, failed_answer, json_answer, refused_command
 from ground_station import control_command
 from ground_station.discover import Ship
-from ground_station.page.answers import arguments_of, failed_answer, json_answer, refused_command
 from ground_station.report import Outcome, Report
 from ground_station.session import Session
 

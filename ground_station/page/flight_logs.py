@@ -14,7 +14,7 @@ from blimp.config import log_directory
 from blimp.errors import BlimpError, LogError
 from blimp.recording.directory import log_sizes, newest_log
 from blimp.recording.recording import Recording, open_recording
-from ground_station.page.answers import json_answer, refused_command
+from blimp.web.answers import json_answer, refused_command
 from ground_station.page.program import here
 from ground_station.page.recorded import RecordedShip
 from ground_station.page.server import Page

@@ -28,25 +28,26 @@ from blimp.clock import Clock
 from blimp.closing import Closing
 from blimp.errors import BlimpError, ConfigError, LinkError
 from blimp.reading import ready
-from ground_station import report
-from ground_station.page.access import PROTOCOL, Access, Tokens
-from ground_station.page.admission import OPERATORS, ROOMS, Rate
-from ground_station.page.answers import (
+from blimp.web.access import PROTOCOL, Access, Tokens
+from blimp.web.admission import OPERATORS, ROOMS, Rate
+from blimp.web.answers import (
     arguments_of,
     failed_answer,
     json_answer,
     refused_command,
 )
+from blimp.web.listening import listening_socket, shown_address
+from blimp.web.serving import Server
+from ground_station import report
 from ground_station.page.audience import Audience, Upstream
 from ground_station.page.command_line import command_names, no_command
-from ground_station.page.listening import listening_socket, shown_address
 from ground_station.page.room import Room, Viewer
-from ground_station.page.serving import Server
 from ground_station.page.sign_in import SignIn
 from ground_station.page.source import Source
 from ground_station.page.stops import Stops
 
 STATIC = Path(__file__).parent / "static"
+SHARED = (("blimp.web", "static"), ("blimp.queue.page", "static"))
 MAX_VIEWERS = 48  # of each role: viewers must not keep an operator out
 MAX_ROOMS = 16
 COMMAND_THREADS = 8
@@ -246,7 +247,7 @@ class Page(Closing):
                 WebSocketRoute("/api/stop", self._stop_socket),
                 *(route for part in self._parts for route in part.routes()),
                 Route("/api/{path:path}", _nothing, methods=["GET", "POST"]),
-                Mount("/static", StaticFiles(directory=STATIC)),
+                Mount("/static", StaticFiles(directory=STATIC, packages=[*SHARED])),
             ],
             middleware=[Middleware(Access, tokens=self.tokens, is_open=self._is_open, rate=rate)],
         )

@@ -15,7 +15,7 @@ from blimp.airframe import Airframe
 from blimp.errors import BlimpError
 from blimp.link.paths import RuntimePaths
 from blimp.parameters import parameters
-from ground_station.page.answers import failed_answer, json_answer, refused_command
+from blimp.web.answers import failed_answer, json_answer, refused_command
 from ground_station.page.program import here, run_blimp
 from ground_station.report import Outcome
 from ground_station.session import Session

@@ -23,7 +23,7 @@ from ground_station.page.flight_logs import FlightLogs
 from ground_station.page.journey import QUESTIONS, Journeys, Recorded
 from ground_station.page.joystick import Joystick
 from ground_station.page.program import here
-from ground_station.page.queue_room import QueueRoom
+from ground_station.page.queue_room import queue_room
 from ground_station.page.server import Part
 from ground_station.page.setup import Setup
 from ground_station.page.source import LiveShip, Source
@@ -210,7 +210,7 @@ class BrokerShips(Closing):
             self._logs,
             Setup(self._session, airframe=self.airframe),
             ChaosRoom(self._harm, session=self._session, recorded=self._last_command),
-            QueueRoom(self._session, vehicles=self.vehicles),
+            queue_room(self._session, vehicles=self.vehicles),
             Fleet(self._session, vehicles=self.vehicles),
         )
 

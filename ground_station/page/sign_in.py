@@ -19,7 +19,7 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from blimp.clock import Clock
-from ground_station.page.answers import arguments_of, failed_answer, json_answer
+from blimp.web.answers import arguments_of, failed_answer, json_answer
 
 WITHIN_S = 60.0  # a browser starts in seconds, on a slow disk in some ten
 TABLES = {socket.AF_INET: Path("/proc/net/tcp"), socket.AF_INET6: Path("/proc/net/tcp6")}  # proc(5)

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from blimp.errors import ConfigError, ResultError
 from blimp.queue.cli import A_TASK, add_command, add_json, positive, say, say_error, say_json
+from blimp.queue.operations import send_again
 
 if TYPE_CHECKING:
     from blimp.queue.app import TaskApp
@@ -85,25 +86,11 @@ def retry_tasks(app: TaskApp, options: argparse.Namespace) -> int:
         backend = _backend(app)
         for id in options.id:
             try:
-                say(f"{id}  sent again as {_retry(app, backend.get(id))}")
+                say(f"{id}  sent again as {send_again(app, backend.get(id))}")
             except ResultError as error:
                 say_error(f"task {id}: {error}")
                 status = 1
     return status
-
-
-def _retry(app: TaskApp, record: Record) -> str:
-    """Send the task of `record` again; return its new id. Raises ResultError, LinkError."""
-    if not record.final:
-        raise ResultError(f"is {record.state}: only a task that has ended can be sent again")
-    if record.name is None or record.args is None:
-        missing = "name" if record.name is None else "arguments"
-        raise ResultError(
-            f"its {missing} are not stored: give the app result_extended=True, "
-            "for tasks that end from then on"
-        )
-    options: Any = {} if record.queue is None else {"queue": record.queue}
-    return app.send_task(record.name, record.args, record.kwargs, **options).id
 
 
 def forget_results(app: TaskApp, options: argparse.Namespace) -> int:

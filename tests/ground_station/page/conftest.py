@@ -5,7 +5,6 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
-from playwright.sync_api import Browser, sync_playwright
 
 from blimp.clock import SystemClock
 from blimp.config import GroundConfig
@@ -14,31 +13,11 @@ from ground_station.page.server import Page
 from ground_station.page.ships import BrokerShips
 from ground_station.report import Report
 from ground_station.session import Options, Session
+from tests.browser import chromium
 from tests.ground_station.page.client import Served
 from tests.ground_station.ship import FlyingShip
-from tests.needs import not_run
 
-CHROMIUM = Path("/usr/bin/chromium")
-# Without a network and without a graphics card: WebGL 2 in software.
-OPTIONS = [
-    "--headless", "--no-sandbox", "--disable-quic", "--no-first-run",
-    "--disable-background-networking", "--disable-component-update", "--disable-sync",
-    "--use-angle=swiftshader", "--enable-unsafe-swiftshader", "--ignore-gpu-blocklist",
-]  # fmt: skip
-
-
-@pytest.fixture
-def chromium() -> Iterator[Browser]:
-    """A real browser. Under CI it must be there.
-
-    For one test: while Playwright's own event loop runs, no other test can run one.
-    """
-    if not CHROMIUM.exists():
-        raise not_run(f"no {CHROMIUM} here: apt-get install chromium")
-    with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=CHROMIUM, args=OPTIONS)
-        yield browser
-        browser.close()
+__all__ = ["chromium"]
 
 
 @pytest.fixture

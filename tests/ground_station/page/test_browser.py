@@ -1,14 +1,12 @@
 """The page in a real browser: what it shows, what it sends, and what it does without a link."""
 
 import re
-from pathlib import Path
 
-from playwright.sync_api import Browser, ConsoleMessage, Locator, Page, expect
+from playwright.sync_api import Browser, Locator, expect
 
+from tests.browser import WITHIN_MS, errors_of, serious_findings, too_wide_px
 from tests.ground_station.page.client import Served
 
-WITHIN_MS = 30_000
-AXE = Path(__file__).parent / "axe.min.js"  # axe-core 4.14.1 of npm, MPL 2.0
 MISSION = {
     "name": "hop", "legs": 3, "completed": 3, "max_cross_track_m": 0.2, "final_error_m": 0.1,
     "duration_s": 30.0,
@@ -138,35 +136,6 @@ def test_the_room_looks_from_a_phone_and_cannot_command(served: Served, chromium
     assert serious_findings(page) == []
     context.close()
     assert wrong == []
-
-
-def serious_findings(page: Page) -> list[str]:
-    """Return what axe finds that keeps people from using the page."""
-    page.evaluate(AXE.read_text("utf-8"))
-    found = page.evaluate("() => window.axe.run(document, {resultTypes: ['violations']})")
-    return [
-        f"{one['id']}: {one['nodes'][0]['html'][:120]}"
-        for one in found["violations"]
-        if one["impact"] in ("serious", "critical")
-    ]
-
-
-def too_wide_px(page: Page) -> int:
-    """Return how far the page is wider than its window: above 0 it scrolls sideways."""
-    return int(page.evaluate("() => document.documentElement.scrollWidth - window.innerWidth"))
-
-
-def errors_of(page: Page) -> list[str]:
-    """Return a list that grows with each error that the page reports."""
-    found: list[str] = []
-
-    def note(message: ConsoleMessage) -> None:
-        if message.type == "error":
-            found.append(message.text)
-
-    page.on("console", note)
-    page.on("pageerror", lambda error: found.append(str(error)))
-    return found
 
 
 def age_s(value: Locator) -> float:

@@ -16,9 +16,9 @@ from blimp.service.chaos_offers import offers
 from blimp.service.reaction import Seen
 from blimp.sim.wire import Truth
 from blimp.types import VehicleState
+from tests.browser import WITHIN_MS, errors_of, serious_findings
 from tests.ground_station.page.client import WITHIN_S, Served
 from tests.ground_station.page.conftest import serving
-from tests.ground_station.page.test_browser import WITHIN_MS, errors_of, serious_findings
 from tests.ground_station.ship import FlyingShip
 
 BUTTONS = (

@@ -13,8 +13,8 @@ from websockets.sync.client import ClientConnection
 
 from blimp.types import Snapshot
 from ground_station.page import joystick
+from tests.browser import WITHIN_MS, errors_of
 from tests.ground_station.page.client import WITHIN_S, Served
-from tests.ground_station.page.test_browser import WITHIN_MS, errors_of
 from tests.ground_station.page.test_server import open_socket
 from tests.queue.conftest import wait_until
 

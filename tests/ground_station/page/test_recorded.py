@@ -23,8 +23,8 @@ from blimp.recording.log_file import LogFile
 from blimp.recording.recording import open_recording
 from blimp.recording.topics import Message
 from ground_station.page.recorded import RecordedShip
+from tests.browser import WITHIN_MS, errors_of, serious_findings
 from tests.ground_station.page.client import WITHIN_S
-from tests.ground_station.page.test_browser import WITHIN_MS, errors_of, serious_findings
 from tests.recording.conftest import flown
 
 __all__ = ["flown"]

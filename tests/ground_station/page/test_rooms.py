@@ -11,11 +11,11 @@ from redis import Redis
 
 from blimp.link.telemetry import KEY_PREFIX, TelemetryPublisher
 from blimp.queue import TaskApp
-from blimp.queue.cli.queues import open_session
+from blimp.queue.operations import open_session
 from blimp.queue.redis.urls import redis_url
 from blimp.tasks.client import VehicleClient, vehicle_queue
+from tests.browser import WITHIN_MS, errors_of, too_wide_px
 from tests.ground_station.page.client import WITHIN_S, Served
-from tests.ground_station.page.test_browser import WITHIN_MS, errors_of, too_wide_px
 from tests.ground_station.page.test_joystick import snapshot
 
 MARKUP = "<img src=x onerror='window.broken = 1'>"
@@ -106,7 +106,7 @@ def test_many_viewers_of_the_queue_ask_the_worker_once(
     served: Served, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     from blimp.queue.control import command
-    from ground_station.page import queue_room
+    from blimp.queue.page import queue_room
 
     asked = []
     send = command.send_command

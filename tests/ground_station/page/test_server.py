@@ -13,10 +13,10 @@ from blimp.airframe import load
 from blimp.clock import SystemClock
 from blimp.errors import ConfigError
 from blimp.service.demo_page import demo_page
-from ground_station.page.answers import MAX_BODY_BYTES
+from blimp.web.answers import MAX_BODY_BYTES
+from blimp.web.listening import listening_socket
+from blimp.web.serving import MAX_SOCKET_BYTES
 from ground_station.page.journey import STAGES
-from ground_station.page.listening import listening_socket
-from ground_station.page.serving import MAX_SOCKET_BYTES
 from tests.ground_station.page.client import WITHIN_S, Served, token_of
 from tests.queue.conftest import wait_until
 

@@ -12,14 +12,9 @@ from blimp import airframe as airframes
 from blimp.config import log_directory
 from blimp.link.paths import RuntimePaths
 from blimp.link.registry import register
+from tests.browser import WITHIN_MS, errors_of, serious_findings
 from tests.ground_station.page.client import Served
-from tests.ground_station.page.test_browser import (
-    FAULT,
-    MISSION,
-    WITHIN_MS,
-    errors_of,
-    serious_findings,
-)
+from tests.ground_station.page.test_browser import FAULT, MISSION
 from tests.ground_station.ship import FlyingShip
 from tests.recording.conftest import flown
 

@@ -13,8 +13,8 @@ from playwright.sync_api import Browser, BrowserContext, Page, expect
 from blimp.airframe import load
 from blimp.clock import SystemClock
 from blimp.service.demo_page import demo_page
+from tests.browser import WITHIN_MS, errors_of
 from tests.ground_station.page.client import Served
-from tests.ground_station.page.test_browser import WITHIN_MS, errors_of
 from tests.queue.conftest import wait_until
 from tests.stopwatch import Stopwatch
 

@@ -30,9 +30,8 @@ from playwright.sync_api import (
 )
 
 from blimp.service.show import LINES, SCENES
-from tests.ground_station.page.conftest import CHROMIUM, OPTIONS
+from tests.browser import CHROMIUM, OPTIONS, errors_of, serious_findings, too_wide_px
 from tests.ground_station.page.pictures import Album, save
-from tests.ground_station.page.test_browser import errors_of, serious_findings, too_wide_px
 from tests.sim.test_demo import files, wait_until
 from tests.stopwatch import Stopwatch
 

@@ -280,6 +280,7 @@ return 1
 -- Returns {'', 1 if it is in flight, 0 if it is marked, -1 if it is not there}, or {the last entry
 -- looked at, -1} if there are more.
 -- An entry cannot be changed: the marked one takes its place at the end, without a time to live.
+-- With an empty mark it is only found, and nothing is changed.
 local stream, group, nobody = KEYS[1], ARGV[1], ARGV[2]
 local entries = redis.call('XRANGE', stream, ARGV[3], '+', 'COUNT', ARGV[4])
 for _, entry in ipairs(entries) do
@@ -290,7 +291,7 @@ for _, entry in ipairs(entries) do
     if holder and holder ~= nobody then
       return { '', 1 }
     end
-    if fields[5] ~= 'r' then
+    if fields[5] ~= 'r' and ARGV[6] ~= '' then
       redis.call('XACK', stream, group, id)
       redis.call('XDEL', stream, id)
       redis.call('XADD', stream, '*', 'h', fields[2], 'b', fields[4], 'r', ARGV[6])
@@ -306,9 +307,14 @@ return { #entries == tonumber(ARGV[4]) and entries[#entries][1] or '', -1 }
 -- KEYS[1]  schedule    KEYS     then one stream per priority
 -- ARGV[1]  the member    ARGV[2]  id    ARGV[3]  mark    then spellings of the id
 -- Returns 1 marked, 0 not of this task, or not there any more: it has become due.
+-- With an empty mark it is only found, and nothing is changed.
 local message = cmsgpack.unpack(ARGV[1])
 local fields = message[2]
-if not is_of_task(fields, ARGV[2], 4) or redis.call('ZREM', KEYS[1], ARGV[1]) == 0 then
+if not is_of_task(fields, ARGV[2], 4) then
+  return 0
+elseif ARGV[3] == '' then
+  return 1
+elseif redis.call('ZREM', KEYS[1], ARGV[1]) == 0 then
   return 0
 end
 redis.call('XADD', KEYS[2 + message[1]], '*', 'h', fields[2], 'b', fields[4], 'r', ARGV[3])

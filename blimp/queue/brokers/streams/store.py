@@ -300,8 +300,8 @@ class Store:
     def revoke(self, queue: QueueKeys, id: str, mark: bytes) -> Found:
         """Mark the message of task `id` as revoked if it waits; `mark` goes with it.
 
-        Looks at the messages in parts, MOST_SEARCHED at most: for a person's question, not for
-        each task.
+        An empty mark changes nothing: then MARKED says that the message waits. Looks at the
+        messages in parts, MOST_SEARCHED at most: for a person's question, not for each task.
         """
         spellings = [
             f'"id":{space}{text}'

@@ -11,7 +11,7 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 from uvicorn.protocols.websockets.websockets_sansio_impl import WebSocketsSansIOProtocol
 
 from blimp.clock import Clock
-from ground_station.page.admission import Admission, FewLines, Limits, Rate, Visit
+from blimp.web.admission import Admission, FewLines, Limits, Rate, Visit
 
 MAX_SOCKET_BYTES = 64 * 1024
 PING_S = 5.0  # a viewer that does not answer within as long again is gone

@@ -15,16 +15,15 @@ import hmac
 import ipaddress
 import re
 import secrets
-from typing import Any, Literal
+from typing import Literal
 from urllib.parse import parse_qs, urlsplit
 
-import msgspec
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.responses import JSONResponse
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from ground_station.page.admission import Rate, Visit
-from ground_station.report import Outcome
+from blimp.web.admission import Rate, Visit
+from blimp.web.answers import outcome
 
 Role = Literal["operator", "viewer"]
 
@@ -41,7 +40,7 @@ HEADERS = {
 }
 # Browsers take it of this machine alone, as there is no TLS; of others they call it an error.
 OPENER = {"cross-origin-opener-policy": "same-origin"}
-CURE = "open the address that ground page or blimp demo has printed"
+CURE = "open the address that was printed when the page began"
 LOOPBACK = ("127.0.0.1", "localhost", "::1")
 _OPEN = re.compile(r"/|/static/.*|/api/sign-in")  # no secret in it, or a check of its own
 PROTOCOL = "blimp"  # of a WebSocket; a browser's cannot send other headers, so
@@ -203,8 +202,7 @@ def _refuse(status: int, reason: str) -> ASGIApp:
             await receive()
             await send({"type": "websocket.close", "code": 1008, "reason": reason[:120]})
             return
-        document: Any = Outcome(id=None, task="", state="FAILURE", reason=reason)
-        response = JSONResponse(msgspec.to_builtins(document), status_code=status)
+        response = JSONResponse(outcome("", "FAILURE", reason=reason), status_code=status)
         await response(scope, receive, _with_headers(send, HEADERS | {"connection": "close"}))
 
     return answer

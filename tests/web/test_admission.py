@@ -3,7 +3,7 @@
 import logging
 
 from blimp.clock import ManualClock
-from ground_station.page.admission import Crowd, Crowds, FewLines, Limits, Rate, Visit, network_of
+from blimp.web.admission import Crowd, Crowds, FewLines, Limits, Rate, Visit, network_of
 
 LIMITS = Limits(strangers=6, strangers_of_an_address=4, known=2)
 

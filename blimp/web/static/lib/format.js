@@ -50,3 +50,10 @@ export function wind(ned_mps) {
 }
 
 export const degrees = (radians) => (radians * 180) / Math.PI;
+
+/** A moment, of an ISO text or of milliseconds, in this machine's time: "2026-11-28 17:20:05". */
+export function moment(at) {
+  const time = new Date(at);
+  if (at === "" || Number.isNaN(time.getTime())) return "–";
+  return new Date(time - time.getTimezoneOffset() * 60_000).toISOString().slice(0, 19).replace("T", " ");
+}

@@ -1,0 +1,1 @@
+"""Pages for a browser: who gets in, the server, and shared files. Needs the extra `page`."""

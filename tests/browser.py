@@ -1,0 +1,62 @@
+"""A real browser, and what a test asks of each page in it."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from playwright.sync_api import Browser, ConsoleMessage, Page, sync_playwright
+
+from tests.needs import not_run
+
+WITHIN_MS = 30_000
+AXE = Path(__file__).parent / "axe.min.js"  # axe-core 4.14.1 of npm, MPL 2.0
+CHROMIUM = Path("/usr/bin/chromium")
+# Without a network and without a graphics card: WebGL 2 in software.
+OPTIONS = [
+    "--headless", "--no-sandbox", "--disable-quic", "--no-first-run",
+    "--disable-background-networking", "--disable-component-update", "--disable-sync",
+    "--use-angle=swiftshader", "--enable-unsafe-swiftshader", "--ignore-gpu-blocklist",
+]  # fmt: skip
+
+
+@pytest.fixture
+def chromium() -> Iterator[Browser]:
+    """A real browser. Under CI it must be there.
+
+    For one test: while Playwright's own event loop runs, no other test can run one.
+    """
+    if not CHROMIUM.exists():
+        raise not_run(f"no {CHROMIUM} here: apt-get install chromium")
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=CHROMIUM, args=OPTIONS)
+        yield browser
+        browser.close()
+
+
+def serious_findings(page: Page) -> list[str]:
+    """Return what axe finds that keeps people from using the page."""
+    page.evaluate(AXE.read_text("utf-8"))
+    found = page.evaluate("() => window.axe.run(document, {resultTypes: ['violations']})")
+    return [
+        f"{one['id']}: {one['nodes'][0]['html'][:120]}"
+        for one in found["violations"]
+        if one["impact"] in ("serious", "critical")
+    ]
+
+
+def too_wide_px(page: Page) -> int:
+    """Return how far the page is wider than its window: above 0 it scrolls sideways."""
+    return int(page.evaluate("() => document.documentElement.scrollWidth - window.innerWidth"))
+
+
+def errors_of(page: Page) -> list[str]:
+    """Return a list that grows with each error that the page reports."""
+    found: list[str] = []
+
+    def note(message: ConsoleMessage) -> None:
+        if message.type == "error":
+            found.append(message.text)
+
+    page.on("console", note)
+    page.on("pageerror", lambda error: found.append(str(error)))
+    return found
