@@ -11,12 +11,14 @@ from blimp.distribution import needing
 from blimp.errors import ConfigError
 
 ROOT = Path(__file__).parents[1]
-RUN = "import sys; sys.modules[sys.argv.pop(1)] = None; from {} import main; main()"
+RUN = "import sys; sys.modules[sys.argv.pop(1)] = None; from {} import main; sys.exit(main())"
 BLIMP, GROUND = "blimp.__main__", "blimp.ground"
+QUEUE = "blimp.queue.cli.main"
 PAGE = ("starlette", "uvicorn", "websockets", "segno")
 NO_BROKER = ("--broker", "redis://127.0.0.1:1/0")
 CASES = [
     *[(name, "page", GROUND, 2, ("page", "--port", "0", *NO_BROKER)) for name in PAGE],
+    *[(name, "page", QUEUE, 2, ("page", "-A", "tests.queue.page_app:app")) for name in PAGE[:3]],
     *[(name, "page", BLIMP, 1, ("log", "replay", "x.mcap")) for name in PAGE[:3]],
     *[("mcap", "ship", BLIMP, 1, ("log", word, "x.mcap")) for word in ("info", "export")],
     ("mcap", "ship", BLIMP, 1, ("log", "record", "--runtime-dir", "/nonexistent")),

@@ -82,9 +82,9 @@ def make_parser(words: Sequence[str]) -> argparse.ArgumentParser:
     if words and words[0] == "worker":
         return parser  # without the other commands' modules: a worker would keep their memory
 
-    from blimp.queue.cli import queues, remote, results, schedules, trace
+    from blimp.queue.cli import page, queues, remote, results, schedules, trace
 
-    for kind in (queues, remote, trace, results, schedules):
+    for kind in (queues, remote, trace, results, schedules, page):
         kind.add_commands(commands)
     return parser
 

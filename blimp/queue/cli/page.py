@@ -1,0 +1,55 @@
+"""`page`: queues, workers, failures and schedules of an app in a browser."""
+
+from __future__ import annotations
+
+import argparse
+from typing import TYPE_CHECKING, Any
+
+from blimp.distribution import needing
+from blimp.errors import ConfigError
+from blimp.queue.cli import add_command
+
+if TYPE_CHECKING:
+    from blimp.queue.app import TaskApp
+
+PORT = 8422  # beside that of a ship's page
+
+
+def add_commands(commands: Any) -> None:
+    """Add `page` to an argparse parser's commands."""
+    page = add_command(
+        commands,
+        "page",
+        serve_page,
+        meaning="show queues, workers, failures and schedules in a browser, and change them",
+        about="Serve a page about an app's queues until Ctrl-C, and print its address. Who has the "
+        "token in it may do there what the commands of this program do.",
+        typed="page --read-only",
+    )
+    page.add_argument("--host", default="127.0.0.1", help="to listen on; default 127.0.0.1")
+    page.add_argument(
+        "--port", type=_port, default=PORT, help=f"0 for any that is free; default {PORT}"
+    )
+    page.add_argument("--read-only", action="store_true", help="let nobody change anything")
+
+
+def serve_page(app: TaskApp, options: argparse.Namespace) -> int:
+    with needing("page", "the page needs"):
+        from blimp.queue.page.page_server import serve
+
+    if not app.capabilities.has_dead_letters:
+        raise ConfigError(
+            f"app {app.name!r} uses transport {app.transport!r}: the page needs 'streams'"
+        )
+    serve(
+        app, host=options.host, port=options.port, read_only=options.read_only,
+        say_url=lambda url: print(url, flush=True),
+    )  # fmt: skip
+    return 0
+
+
+def _port(text: str) -> int:
+    """Return a number of a port, as argparse reads one."""
+    if not text.isdecimal() or int(text) > 65_535:
+        raise argparse.ArgumentTypeError(f"{text!r}: must be a whole number, 0 to 65,535")
+    return int(text)
