@@ -90,6 +90,7 @@ def test_a_failure_is_read_and_sent_again_and_a_schedule_runs_by_click(
         expect(task).to_contain_text("waits in queue shop")
         page.once("dialog", lambda dialog: dialog.dismiss())
         by("queue-purge-shop").click()
+        assert said.text_content() == "", "it does not wait for a yes"
         page.once("dialog", lambda dialog: dialog.accept())
         by("queue-purge-shop").click()
         expect(said).to_have_text("purge shop: 1 dropped")
@@ -98,6 +99,7 @@ def test_a_failure_is_read_and_sent_again_and_a_schedule_runs_by_click(
         worker.terminate()
         own_broker.stop()
         expect(page.locator("#lost")).to_contain_text(str(own_broker.directory))
+        expect(page.locator("#lost")).to_be_visible()
         expect(by("queue-resume-shop")).to_be_disabled()
         own_broker.start()
         expect(page.locator("#lost")).to_be_hidden()

@@ -7,8 +7,11 @@ from collections.abc import Callable
 from pathlib import Path
 from urllib.parse import urlsplit
 
+import redis
+
 from blimp.queue import TaskApp
 from blimp.queue.page.queue_room import ACTIONS
+from blimp.queue.redis.keys import Keys
 from blimp.web.answers import MAX_BODY_BYTES
 from tests.queue.conftest import DEADLINE_S, WorkerProcess, wait_until
 from tests.queue.page.conftest import APP, PageProcess
@@ -64,6 +67,7 @@ def test_a_wrong_request_is_refused_in_words(
 
 def test_a_task_is_found_wherever_it_is_and_stays_there(
     url: str,
+    server: redis.Redis,
     start_page: Callable[..., PageProcess],
     start_worker: Callable[..., WorkerProcess],
     tmp_path: Path,
@@ -77,8 +81,10 @@ def test_a_task_is_found_wherever_it_is_and_stays_there(
     with TaskApp("shop", broker=url, result_backend=url) as shop:
         later = shop.send_task("shop.report", ["later"], countdown=3600.0)
         waits = shop.send_task("shop.report", ["soon"])
-        for _ in range(2):  # the first look has changed nothing
-            assert found(later.id) == found(waits.id) == "waits in queue shop"
+        streams = Keys().queue("shop").levels
+        before = [server.xrange(one) for one in streams]
+        assert found(later.id) == found(waits.id) == "waits in queue shop"
+        assert [server.xrange(one) for one in streams] == before, "a search has moved it"
         assert "never sent" in found("nobody")
         counts = page.ask("/api/queue")[1]["queues"]["shop"]
         assert (counts["ready"], counts["scheduled"]) == (1, 1)
