@@ -536,7 +536,7 @@ def climbs(mode: Idle, mps: float, seconds: float) -> Setpoint:
 
 
 def test_thrust_that_drove_a_ship_up_is_turned_round_until_it_is_named() -> None:
-    """Main motors stuck in reverse: "down" drove a light ship up, and idle let it rise past 15 m."""
+    """Main motors stuck in reverse drove a light ship up, and idle let it rise past 15 m."""
     named = [False]
     mode = Idle(ship=msgspec.structs.replace(a_ship(), astray=lambda: named[0], push_n=lambda: 1.1))
     assert climbs(mode, 1.1, 0.5).idle
