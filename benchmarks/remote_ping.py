@@ -104,11 +104,11 @@ def flood(url: str) -> None:
     """Publish commands without waiting for answers, as fast as one process can, until ended."""
     from kombu import Exchange, Producer
 
-    from blimp.queue.brokers import broker_for
     from blimp.queue.control.command import EXCHANGE
+    from blimp.queue.kombu_transport import connect
 
     exchange = Exchange(EXCHANGE, type="fanout", durable=False)
-    with broker_for(url).open_connection(url, timeout_s=2.0) as connection:
+    with connect(url, timeout_s=2.0) as connection:
         producer = Producer(connection.channel())
         while True:
             producer.publish({"method": "stats"}, exchange=exchange, declare=[exchange])

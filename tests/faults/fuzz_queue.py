@@ -15,13 +15,12 @@ import itertools
 import json
 from typing import Any
 
-import kombu
 import msgspec
 
 from blimp.clock import ManualClock
 from blimp.errors import NotGenuine
 from blimp.queue.app import TaskApp
-from blimp.queue.brokers.kombu_consumer import guard_channel
+from blimp.queue.brokers.kombu_broker import KombuSender, MemoryBroker
 from blimp.queue.brokers.streams.consumer import HEAD_ROOM_BYTES, StreamsDelivery
 from blimp.queue.brokers.streams.envelope import BODY, HEAD, Claim, open_message, post
 from blimp.queue.control.extension import ControlExtension
@@ -177,7 +176,7 @@ class Side:
             _answer(link, self.server)
         self.clock.put_back()
         self.app.broker_clock.now_s()
-        self.broadcasts.ask_clock(URL)
+        self.broadcasts._clocks[URL].now_s()
 
     def check(self) -> None:
         """Raise Broken for what the worker would have written with a traceback, or has ended."""
@@ -399,11 +398,11 @@ class Broadcast(Both):
     def __init__(self) -> None:
         super().__init__()
         self._listeners = []
-        self._replies = kombu.Connection("memory://")
-        guard_channel(self._replies.default_channel)
+        replies = KombuSender(MemoryBroker(), "memory://", timeout_s=1.0, on_lost=lambda _: None)
         self._entries = itertools.count(1)
         for side in self._sides:
-            listener = side.broadcasts._listener(URL)
+            side.app.publisher._senders[URL] = replies
+            listener: Any = side.broadcasts._listener(URL)
             listener._looked = True
             self._listeners.append(listener)
             side.remote._closed.set()
@@ -484,7 +483,6 @@ class Broadcast(Both):
         remote._thread = self  # type: ignore[assignment]
         self._deliver(side, [], [self._entry(side, head, body)])
         while remote._waiting:
-            remote._connections[URL] = self._replies
             found = remote._next()
             assert found is not None
             remote._handle(found)

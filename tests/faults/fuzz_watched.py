@@ -15,7 +15,7 @@ WATCHED: dict[str, tuple[str, ...]] = {
     ),
     "broadcast": (
         "blimp.queue.brokers.streams.envelope", "blimp.queue.protocol", "blimp.queue.control",
-        "blimp.queue.kombu_transport.exchanges", "blimp.queue.redis.clock", "blimp.tasks.estop",
+        "blimp.queue.brokers.streams.exchanges", "blimp.queue.redis.clock", "blimp.tasks.estop",
     ),
     "mailbox": (
         "blimp.link.mailbox", "blimp.control.commander", "blimp.control.arguments",

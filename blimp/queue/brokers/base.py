@@ -16,8 +16,6 @@ from blimp.queue.protocol.message import MAX_MESSAGE_BYTES, TaskMessage, to_json
 from blimp.queue.protocol.record import CELERY_STATUS, State
 
 if TYPE_CHECKING:
-    from kombu import Connection
-
     from blimp.queue.protocol.embed import Signature
     from blimp.queue.protocol.signing import Signer
     from blimp.queue.redis.urls import Brokers
@@ -320,13 +318,8 @@ class Broker(Protocol):
         """Raise ConfigError for a URL with an option that is unknown."""
         ...
 
-    def open_connection(
-        self, url: str, *, timeout_s: float, beats: bool = False, **options: Any
-    ) -> Connection:
-        """Return a kombu connection, not connected yet; no call on a dead link hangs on it.
-
-        beats: the broker ends it if it receives no heartbeat.
-        """
+    def info(self, url: str, *, timeout_s: float) -> dict[str, Any]:
+        """Return what everybody may see of a connection, as kombu's `Connection.info`; JSON."""
         ...
 
     def open_consumer(self, options: ConsumerOptions) -> Consumer: ...
@@ -342,6 +335,14 @@ class Written(NamedTuple):
     message: TaskMessage
     headers: dict[str, Any]
     body: bytes
+
+
+class Exchange(NamedTuple):
+    """type: "direct", "topic" or "fanout"."""
+
+    name: str
+    type: str
+    durable: bool = True
 
 
 class Sender(Protocol):
@@ -372,9 +373,13 @@ class Sender(Protocol):
         ...
 
     def notify(
-        self, exchange: Any, body: bytes, *, routing_key: str, headers: dict[str, Any]
+        self, exchange: Exchange, body: bytes, *, routing_key: str, headers: dict[str, Any]
     ) -> None:
-        """Send once to all that listen on kombu's `exchange`."""
+        """Send once to all that listen on `exchange`: on streams a fanout or a direct one."""
+        ...
+
+    def bind(self, queue: str, exchange: Exchange, routing_key: str) -> None:
+        """Have `queue` get what is published on `exchange`, direct or topic; declare that."""
         ...
 
     def revoke(self, queue: str, id: str, mark: bytes) -> Found:

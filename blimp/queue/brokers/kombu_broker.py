@@ -17,7 +17,7 @@ from blimp.queue.protocol.message import CONTENT_ENCODING, CONTENT_TYPE
 from blimp.queue.redis.urls import is_refused, link_error
 
 if TYPE_CHECKING:
-    from blimp.queue.brokers.base import Consumer, ConsumerOptions, Sender, Written
+    from blimp.queue.brokers.base import Consumer, ConsumerOptions, Exchange, Sender, Written
 
 POLL_S = 0.05  # between a connection's looks at its queues
 MAX_CONNECTIONS = 8
@@ -38,7 +38,16 @@ class KombuBroker:
     def open_connection(
         self, url: str, *, timeout_s: float, beats: bool = False, **options: Any
     ) -> kombu.Connection:
+        """Return a kombu connection, not connected yet; no call on a dead link hangs on it.
+
+        beats: the broker ends it if it receives no heartbeat.
+        """
         raise NotImplementedError
+
+    def info(self, url: str, *, timeout_s: float) -> dict[str, Any]:
+        info = self.open_connection(url, timeout_s=timeout_s).info()
+        hidden = ("password", "credential_provider", "transport_options")  # the last: not JSON
+        return {name: value for name, value in info.items() if name not in hidden}
 
     @staticmethod
     def turn_priority(priority: int) -> int:
@@ -125,17 +134,28 @@ class KombuSender:
         self._publish(body, exchange=fanout, routing_key="", declare=[fanout])
 
     def notify(
-        self, exchange: Any, body: bytes, *, routing_key: str, headers: dict[str, Any]
+        self, exchange: Exchange, body: bytes, *, routing_key: str, headers: dict[str, Any]
     ) -> None:
+        theirs = kombu.Exchange(**exchange._asdict())
         self._publish(
             body,
             may_refuse=True,
-            exchange=exchange,
+            exchange=theirs,
             routing_key=routing_key,
             headers=headers,
-            declare=[exchange],
+            declare=[theirs],
             delivery_mode=1,
         )
+
+    def bind(self, queue: str, exchange: Exchange, routing_key: str) -> None:
+        theirs = kombu.Exchange(**exchange._asdict())
+        with (
+            self._producer(may_refuse=True) as producer,
+            producer.connection.channel() as channel,
+        ):
+            bound = kombu.Queue(queue, theirs)(channel)
+            bound.exchange.declare()
+            bound.bind_to(bound.exchange, routing_key=routing_key)
 
     def revoke(self, queue: str, id: str, mark: bytes) -> Found:  # noqa: ARG002
         """A broker of kombu's cannot be searched."""

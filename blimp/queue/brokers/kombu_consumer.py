@@ -25,7 +25,7 @@ from blimp.errors import LinkError
 from blimp.queue.redis.urls import link_error
 
 if TYPE_CHECKING:
-    from blimp.queue.brokers.base import Broker, ConsumerOptions
+    from blimp.queue.brokers.base import ConsumerOptions
 
 POLL_S = 0.05  # between looks at a transport without a socket
 READ_S = 0.05  # for the rest of what has begun to arrive
@@ -69,14 +69,14 @@ class KombuDelivery:
 class KombuConsumer:
     """The wait for messages is outside the lock: an acknowledgement does not wait for the next.
 
-    turn_priority, declare_queue: see KombuBroker.
+    broker: a KombuBroker. turn_priority, declare_queue: see KombuBroker.
     """
 
     def __init__(
         self,
         options: ConsumerOptions,
         *,
-        broker: Broker,
+        broker: Any,
         turn_priority: Callable[[int], int],
         declare_queue: Callable[[Any, str], bool],
     ) -> None:

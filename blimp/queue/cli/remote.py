@@ -139,7 +139,7 @@ def _add_verb(choices: Any, verb: Verb, *, group: str) -> None:
 
 def ask_workers(app: TaskApp, options: argparse.Namespace) -> int:
     """Ask, and print each worker's answer; return 1 if one is missing or refuses."""
-    from blimp.queue.control.command import send_command
+    from blimp.queue.control.command_sender import send_command
 
     given = {name: getattr(options, name) for name in options.asked}
     with app:

@@ -13,20 +13,17 @@ from __future__ import annotations
 
 import contextlib
 import threading
-import uuid
 from collections import Counter, OrderedDict
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from functools import partial
 from math import inf
 from typing import TYPE_CHECKING, Any
 
 import msgspec
-from kombu import Consumer, Exchange, Queue
 
 from blimp.errors import Copied, LinkError, MessageError, NotGenuine, Refused, ResultError
 from blimp.nesting import shallow
-from blimp.queue.brokers.kombu_consumer import guard_channel
-from blimp.queue.control.command import EXCHANGE, MAX_COMMAND_BYTES, CommandMailbox, connected
+from blimp.queue.control.command import EXCHANGE, MAX_COMMAND_BYTES
 from blimp.queue.control.listener import KEPT_S, OnBroadcast, StreamsListener
 from blimp.queue.extensions import Broadcast, BroadcastHandler
 from blimp.queue.protocol.message import MAX_NAME_LENGTH
@@ -38,13 +35,11 @@ from blimp.queue.redis.clock import BrokerClock
 
 if TYPE_CHECKING:
     from blimp.queue.app import TaskApp
-    from blimp.queue.retry import Outage
+    from blimp.queue.control.kombu_listener import KombuListener
 
 MAX_CONFIRMED = 256
 LOG_LENGTH = 200
 WAKE = "blimp.wake"  # received by all workers, it only ends a consumer's wait
-CLOSE_S = 2.0
-FIRST_DRAIN_S = 0.001
 
 _decoder = msgspec.json.Decoder(Broadcast)
 
@@ -98,20 +93,29 @@ class BroadcastReceiver:
                 # As patient as the connection: else a slow link is one that no stop passes.
                 self._links.append(RedisServer(url, timeout_s=app.timeout_s))
                 self._clocks[url] = BrokerClock(link=self._links[-1], clock=app.clock)
-        self._parts: dict[str, StreamsListener | BroadcastConsumer] = {
-            url: self._listener(url) if app.capabilities.keeps_broadcasts
-            else BroadcastConsumer(self, url)
-            for url in app.brokers.urls
-        }  # fmt: skip
+        self._parts: dict[str, StreamsListener | KombuListener] = {
+            url: self._listener(url) for url in app.brokers.urls
+        }
         self._started = False
 
-    def _listener(self, url: str) -> StreamsListener:
+    def _listener(self, url: str) -> StreamsListener | KombuListener:
+        on_command = None if self.on_command is None else partial(self.on_command, url)
+        if not self.app.capabilities.keeps_broadcasts:
+            from blimp.queue.control.kombu_listener import KombuListener  # a ship's is on streams
+
+            return KombuListener(
+                app=self.app,
+                url=url,
+                worker=self.worker,
+                on_broadcast=lambda message: self.receive(message.body, url=url),
+                on_command=on_command,
+                log=self.log,
+            )
         routes: dict[str, OnBroadcast] = {
             self.app.emergency_exchange: lambda payload: self.receive(payload["body"], url=url)
         }
-        on_command = self.on_command
         if on_command is not None:
-            routes[EXCHANGE] = lambda payload: on_command(url, Received.of(payload))
+            routes[EXCHANGE] = lambda payload: on_command(Received.of(payload))
         return StreamsListener(
             app=self.app,
             url=url,
@@ -135,7 +139,7 @@ class BroadcastReceiver:
     def deaf(self) -> str:
         """Return why a broadcast of the broker in use would not arrive now, "" if it would."""
         part = self._parts[self.app.brokers.current]
-        deaf_s = part.deaf_s() if self._started and isinstance(part, StreamsListener) else 0.0
+        deaf_s = part.deaf_s() if self._started else 0.0
         if not deaf_s:
             return ""
         return f"{self.worker} hears no broadcast: none of its own came back for {deaf_s:.0f} s"
@@ -192,11 +196,6 @@ class BroadcastReceiver:
             done = self._confirmed.get((broadcast.name, broadcast.id))
             record = done or self._act(broadcast, handler)
         self._confirm(record, url)
-
-    def ask_clock(self, url: str) -> None:
-        """Ask that broker for its time before the first broadcast. Raises LinkError."""
-        if url in self._clocks:
-            self._clocks[url].now_s()
 
     def _learn_time(self, url: str, theirs_s: float, sent_s: float) -> None:
         if url in self._clocks:
@@ -263,89 +262,3 @@ class BroadcastReceiver:
             self.log.warning("confirmation not stored", id=record.id, reason=str(error))
             with contextlib.suppress(LinkError, ResultError):
                 results.announce(record, at=url)
-
-
-class BroadcastConsumer:
-    """One thread that consumes broadcasts at one broker until closed. Close is idempotent.
-
-    It connects again after any error: a worker that receives no broadcast cannot be stopped.
-    listening: set while broadcasts arrive.
-    """
-
-    def __init__(self, receiver: BroadcastReceiver, url: str) -> None:
-        self._receiver = receiver
-        self._app = receiver.app
-        self._url = url
-        self._closed = threading.Event()
-        self.listening = threading.Event()
-        self._thread = threading.Thread(target=self._serve, name="emergency", daemon=True)
-
-    def start(self) -> None:
-        self._thread.start()
-
-    def close(self) -> None:
-        """End soon; `wait_closed` waits for the thread."""
-        self._closed.set()
-
-    def wait_closed(self) -> None:
-        if self._thread.is_alive():
-            self._thread.join(timeout=CLOSE_S)
-
-    def _serve(self) -> None:
-        log = self._receiver.log
-        outage = self._app.outage("emergency broadcasts lost", log=log, brokers=1)
-        while not self._closed.is_set():
-            try:
-                self._consume(outage)
-            except Exception as error:
-                self.listening.clear()
-                self._closed.wait(outage.failed(error))
-
-    def _consume(self, outage: Outage) -> None:
-        """Consume until the broker is lost."""
-        with (
-            connected(self._app, self._url, beats=True) as connection,
-            contextlib.ExitStack() as consuming,
-        ):
-            channel = connection.channel()
-            guard_channel(channel)
-            # Emergencies first: of much that waits, they are read before commands.
-            for queue, on_message in self._queues():
-                consuming.enter_context(
-                    Consumer(channel, queues=[queue], on_message=on_message, no_ack=True)
-                )
-            self._receiver.ask_clock(self._url)
-            self._drain(connection, timeout_s=FIRST_DRAIN_S)  # subscribes first
-            self.listening.set()
-            outage.over()
-            while not self._closed.is_set():
-                self._drain(connection, timeout_s=self._app.longest_wait_s)
-                if connection.supports_heartbeats:
-                    connection.heartbeat_check()
-        self.listening.clear()
-
-    def _queues(self) -> Iterator[tuple[Queue, Callable[[Any], None]]]:
-        """Yield what to consume, the most urgent first.
-
-        Names are fixed, so that a killed worker leaves no binding that its successor does not
-        use. RabbitMQ deletes an exclusive queue with its connection, but may notice the end of
-        that late: there each connection has names of its own.
-        """
-        exclusive = not self._app.capabilities.exclusive_names
-        suffix = f".{uuid.uuid4().hex}" if exclusive else ""
-        receiver, worker = self._receiver, self._receiver.worker
-        fanout = Exchange(self._app.emergency_exchange, type="fanout", durable=False)
-        name = f"{fanout.name}.{worker}{suffix}"
-        emergency = Queue(name, exchange=fanout, durable=False, exclusive=exclusive)
-
-        yield emergency, lambda message: receiver.receive(message.body, url=self._url)
-        on_command = receiver.on_command
-        if on_command is not None:
-            mailbox: Any = CommandMailbox(self._app, exclusive=exclusive)
-            commands = mailbox.get_queue(worker)
-            commands.name += suffix
-            yield commands, lambda message: on_command(self._url, message)
-
-    def _drain(self, connection: Any, *, timeout_s: float) -> None:
-        with contextlib.suppress(TimeoutError):
-            connection.drain_events(timeout=timeout_s)

@@ -6,7 +6,6 @@ that runs them starts with the first one and ends when none has come for a while
 
 from __future__ import annotations
 
-import contextlib
 import re
 import threading
 from collections import OrderedDict, deque
@@ -16,20 +15,20 @@ from inspect import signature
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from blimp.errors import BlimpError, LinkError, MessageError
+from blimp.queue.brokers.base import Exchange
 from blimp.queue.control.broadcast import BroadcastReceiver
 from blimp.queue.control.command import (
     EXCHANGE,
     MAX_COMMAND_BYTES,
     Command,
     CommandContext,
-    CommandMailbox,
     is_for,
     read_command,
 )
 from blimp.queue.control.handlers import CHANGE_COMMANDS, INSPECT_COMMANDS
 from blimp.queue.extensions import ControlCommand, Extension
 from blimp.queue.options import ALL, OFF
-from blimp.queue.protocol.message import CONTENT_ENCODING, CONTENT_TYPE, to_json
+from blimp.queue.protocol.message import to_json
 from blimp.queue.worker.job import Place, Stage, place_of
 from blimp.queue.worker.middleware.skip import revoked
 
@@ -50,7 +49,6 @@ PAUSE_S = 0.002  # after each command: a flood must leave the interpreter to the
 CLOSE_S = 1.0
 LOG_LENGTH = 200
 REPLY_NAME = re.compile(r"reply\.[\w.-]{1,100}\.pidbox")
-REPLY_POLICY = {"max_retries": 1, "interval_start": 0.0, "interval_step": 0.0}
 FRESH_S = 30.0  # a signed command is run within it, and once
 MAX_TICKETS = 4096
 MAX_CLOCK = 2**53
@@ -173,11 +171,9 @@ class RemoteControl:
         self._app = worker.app
         self._log = worker.log
         self._context = CommandContext(
-            worker=worker, revoke=revoke, connect=self._connect, started_s=worker.app.clock.now_s()
+            worker=worker, revoke=revoke, started_s=worker.app.clock.now_s()
         )
         self._commands: dict[str, ControlCommand] = {}
-        self._mailbox: Any = CommandMailbox(worker.app, clock=worker.logical_clock)
-        self._connections: dict[str, Any] = {}  # by the broker's URL
         self._tickets: OrderedDict[str, None] = OrderedDict()  # of signed commands that ran
         self._changed = threading.Condition()
         self._waiting: deque[ControlMessage] = deque()
@@ -213,7 +209,6 @@ class RemoteControl:
     # --- the thread ------------------------------------------------------------------------------
 
     def _serve(self) -> None:
-        connections = self._connections = {}  # a thread's own: its successor may be there already
         for table, is_change in ((INSPECT_COMMANDS, False), (CHANGE_COMMANDS, True)):
             for name, function in table.items():
                 own = partial(function, self._context)
@@ -223,8 +218,6 @@ class RemoteControl:
         while (message := self._next()) is not None:
             self._handle(message)
             self._closed.wait(PAUSE_S)
-        for connection in connections.values():
-            _release(connection)
 
     def _next(self) -> ControlMessage | None:
         """Wait for a message; None if the thread shall end."""
@@ -255,7 +248,6 @@ class RemoteControl:
         try:
             self._reply(command, reply, url=message.url)
         except Exception as error:  # this caller gets no answer; the next one may
-            _release(self._connections.pop(message.url, None))
             fields = {"command": command.method[:LOG_LENGTH], "reason": str(error)[:LOG_LENGTH]}
             self._log.warning("remote command unanswered", **fields)
 
@@ -321,27 +313,10 @@ class RemoteControl:
         if len(body) > self._app.limit_bytes:
             reason = f"the answer is {len(body)} bytes: the limit is {self._app.limit_bytes}"
             body = to_json({name: {"error": reason}})
-        self._mailbox._publish_reply(
+        self._app.publisher.notify(
             body,
-            to.exchange,
-            to.routing_key,
-            command.ticket,
-            channel=self._connect(url).default_channel,
-            content_type=CONTENT_TYPE,
-            content_encoding=CONTENT_ENCODING,
-            retry_policy=REPLY_POLICY,
+            exchange=Exchange(to.exchange, "direct", durable=False),
+            routing_key=to.routing_key,
+            headers={"ticket": command.ticket, "clock": self._worker.logical_clock.forward()},
+            at=url,
         )
-
-    def _connect(self, url: str | None = None) -> Any:
-        """Return a kombu connection to a broker, by default the one in use."""
-        app, url = self._app, url or self._app.broker
-        if url not in self._connections:
-            connection = app.broker_kind.open_connection(url, timeout_s=app.timeout_s)
-            connection.ensure_connection(max_retries=0)
-            self._connections[url] = connection
-        return self._connections[url]
-
-
-def _release(connection: Any) -> None:
-    with contextlib.suppress(Exception):  # it is lost, or there is none
-        connection.release()

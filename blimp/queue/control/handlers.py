@@ -14,10 +14,10 @@ from typing import TYPE_CHECKING, Any
 
 import kombu
 import msgspec
-from kombu import Exchange, Queue
 
 from blimp.distribution import build
 from blimp.errors import ConfigError, MessageError
+from blimp.queue.brokers.base import Exchange
 from blimp.queue.control.command import CommandContext, text
 from blimp.queue.options import per_second
 from blimp.queue.protocol.message import MAX_REPR_LENGTH, check_limits, to_json
@@ -122,9 +122,9 @@ def registered(
 
 
 def active_queues(context: CommandContext, **_: Any) -> list[dict[str, Any]]:
-    exchange = Exchange("", type="direct")
+    exchange = kombu.Exchange("", type="direct")
     return [
-        dict(Queue(name, exchange=exchange, routing_key=name).as_dict(recurse=True))
+        dict(kombu.Queue(name, exchange=exchange, routing_key=name).as_dict(recurse=True))
         for name in context.worker.queues
     ]
 
@@ -243,10 +243,8 @@ def add_consumer(
         _consume(context, (*consumer.queues, name))
     if exchange is not None and exchange != name:
         key = name if routing_key is None else text(routing_key, "routing_key")
-        other = Exchange(text(exchange, "exchange"), type=kind)
-        bound = Queue(name, exchange=other, routing_key=key)(context.connect().default_channel)
-        bound.exchange.declare()
-        bound.bind_to(bound.exchange, routing_key=key)
+        other = Exchange(text(exchange, "exchange"), kind)
+        context.worker.app.publisher.bind(name, other, key)
     return {"ok": f"add consumer {name}"}
 
 
@@ -394,9 +392,7 @@ def _pool(worker: Worker) -> dict[str, Any]:
 
 def _broker(app: TaskApp) -> dict[str, Any]:
     """Return kombu's `Connection.info` of the broker in use, without passwords."""
-    connection = app.broker_kind.open_connection(app.broker, timeout_s=app.timeout_s)
-    hidden = ("password", "credential_provider", "transport_options")  # the last: not JSON
-    info = {name: value for name, value in connection.info().items() if name not in hidden}
+    info = app.broker_kind.info(app.broker, timeout_s=app.timeout_s)
     return info | {"alternates": [hide_password(u) for u in app.brokers.urls if u != app.broker]}
 
 

@@ -16,10 +16,10 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from kombu import Exchange
 from kombu.clocks import LamportClock
 
 from blimp.errors import LinkError
+from blimp.queue.brokers.base import Exchange
 from blimp.queue.events import fields
 
 if TYPE_CHECKING:
@@ -124,7 +124,7 @@ class EventExchange:
         self._app = app
         self._headers = {"hostname": hostname}
         # Celery chooses the type like this.
-        self._exchange = Exchange(EXCHANGE, type="fanout" if app.capabilities.on_redis else "topic")
+        self._exchange = Exchange(EXCHANGE, "fanout" if app.capabilities.on_redis else "topic")
 
     def send(self, body: bytes, *, routing_key: str) -> None:
         """Send one message, once. Raises LinkError if the broker does not take it."""

@@ -9,6 +9,27 @@ acknowledgement is refused. Messages, streams and scripts are those of blimp/que
 See docs/celery.md and docs/decisions/0010-streams-transport.md.
 """
 
-from blimp.queue.kombu_transport.transport import Transport
+from __future__ import annotations
 
-__all__ = ["Transport"]
+from typing import Any
+
+import kombu
+
+from blimp.queue.kombu_transport.transport import Transport
+from blimp.queue.redis.client import streams_options
+from blimp.queue.redis.urls import redis_url
+
+__all__ = ["Transport", "connect"]
+
+
+def connect(url: str, *, timeout_s: float, **options: Any) -> kombu.Connection:
+    """Return a connection, not connected yet; no call on a dead link hangs on it.
+
+    options: of the transport.
+    """
+    # kombu takes what is before a "+" as a transport's name: unix://, not redis+socket://.
+    return kombu.Connection(
+        redis_url(url),
+        transport=Transport,
+        transport_options=streams_options(timeout_s=timeout_s) | options,
+    )

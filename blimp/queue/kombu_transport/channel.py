@@ -9,14 +9,7 @@ from kombu.transport import virtual
 
 from blimp.queue.brokers.streams import envelope as wire
 from blimp.queue.brokers.streams.envelope import DEFAULT_REMEMBER_S, Stamps
-from blimp.queue.brokers.streams.store import StaleBindings
-from blimp.queue.kombu_transport.exchanges import (
-    FANOUT,
-    FANOUT_TAG,
-    KEEP,
-    KEEP_MS,
-    Declarations,
-)
+from blimp.queue.kombu_transport.declarations import FANOUT, FANOUT_TAG, Declarations
 
 DEFAULT_BATCH = 32
 
@@ -112,32 +105,15 @@ class Channel(Declarations, virtual.Channel):
     ) -> None:
         stamp = self._stamps.read(message["properties"])
         self._inplace_augment_message(message, exchange, routing_key)
-        envelope, store = wire.pack(message), self.connection.store
+        envelope, exchanges = wire.pack(message), self.connection.exchanges
         if not exchange:
-            store.publish([(self._keys(routing_key), False)], envelope, stamp=stamp)
-            return
-        if self.typeof(exchange).type == FANOUT:
-            # One who listened, and reconnects in time, gets it too.
-            store.broadcast(exchange, envelope.head, envelope.body, keep=KEEP, keep_ms=KEEP_MS)
-            return
-        while True:
-            table = self.connection.exchanges.table(exchange)
-            queues = [
-                (self._keys(queue), queue in table.mortal)
-                for queue in self._lookup(exchange, routing_key)
-                if queue
-            ]
-            try:
-                gone = store.publish(
-                    queues, envelope, stamp=stamp, exchange=exchange, version=table.version
-                )
-                break
-            except StaleBindings as stale:
-                self.connection.exchanges.learn(exchange, stale.fields)
-        names = {keys.name for keys in gone}
-        for row in table.rows:
-            if row[2] in names:
-                self.connection.exchanges.unbind(exchange, row)
+            self.connection.store.publish([(self._keys(routing_key), False)], envelope, stamp=stamp)
+        elif self.typeof(exchange).type == FANOUT:
+            exchanges.broadcast(exchange, envelope.head, envelope.body)
+        else:
+            exchanges.publish(
+                exchange, envelope, stamp=stamp, route=lambda _: self._lookup(exchange, routing_key)
+            )
 
     # --- consuming ---------------------------------------------------------------------------
 

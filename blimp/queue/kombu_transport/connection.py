@@ -18,8 +18,7 @@ from kombu.log import get_logger
 
 from blimp.errors import ConfigError
 from blimp.queue.log import LineLimit
-from blimp.queue.redis.client import DEFAULT_PORT
-from blimp.queue.redis.urls import SCHEMES, address_of, hide_password, redis_url
+from blimp.queue.redis.urls import hide_password, public_parts, redis_url
 
 logger = get_logger("blimp.queue.kombu_transport")
 logger.addFilter(LineLimit())  # it names every entry that cannot be read
@@ -87,25 +86,6 @@ def _show(connection: Any, settings: Settings) -> None:
     connection.transport_options = _masked(settings.options)
     connection.ssl = _masked(settings.ssl)
     connection.alt = [hide_password(url) for url in settings.alternates]
-
-
-def public_parts(url: str) -> dict[str, Any]:
-    """Return what everybody may see of `url`, by the names of a kombu.Connection's attributes.
-
-    Raises ConfigError, without any secret in its text.
-    """
-    # kombu calls a Unix socket `socket://`, too.
-    address = address_of(url, schemes=(*SCHEMES, "socket"))
-    hosts, port = address.path or address.shown_hosts, None
-    if address.hosts and address.scheme != "sentinel":  # whose addresses have ports of their own
-        ((hosts, port),) = address.hosts
-        port = port or DEFAULT_PORT
-    return {
-        "hostname": hosts,
-        "port": port,
-        "userid": address.username,
-        "virtual_host": str(address.database),
-    }
 
 
 def client_url(connection: Any) -> str:

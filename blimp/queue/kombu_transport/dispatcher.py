@@ -21,7 +21,7 @@ from blimp.queue.brokers.streams.fetcher import (
     take_good,
 )
 from blimp.queue.kombu_transport.connection import logger
-from blimp.queue.kombu_transport.exchanges import FANOUT_TAG, Listeners, Payload
+from blimp.queue.kombu_transport.declarations import FANOUT_TAG, Listeners, Payload
 from blimp.queue.redis.keys import QueueKeys
 
 if TYPE_CHECKING:

@@ -12,6 +12,7 @@ from typing import Any, ClassVar
 import redis
 from kombu.transport import virtual
 
+from blimp.queue.brokers.streams.exchanges import Exchanges
 from blimp.queue.brokers.streams.visibility import ERRORS, StreamsSession
 from blimp.queue.kombu_transport.channel import Channel
 from blimp.queue.kombu_transport.connection import (
@@ -19,10 +20,10 @@ from blimp.queue.kombu_transport.connection import (
     logger,
     take_settings,
 )
+from blimp.queue.kombu_transport.declarations import Listeners
 from blimp.queue.kombu_transport.dispatcher import Dispatcher, EventLoop
-from blimp.queue.kombu_transport.exchanges import Exchanges, Listeners
-from blimp.queue.redis.client import DEFAULT_PORT, reset_after_fork
-from blimp.queue.redis.urls import hide_password
+from blimp.queue.redis.client import reset_after_fork
+from blimp.queue.redis.urls import DEFAULT_PORT, hide_password
 
 DEFAULT_ETA_LEAD_S = 60.0
 FULL_WAIT_S = 5.0  # the prefetch is full and no fanout is consumed: an acknowledgement wakes
@@ -93,10 +94,10 @@ class Transport(virtual.Transport):
         self._eta_lead_s = float(options.get("eta_lead_s", DEFAULT_ETA_LEAD_S))
         self.link, self.keys = self._session.link, self._session.keys
         self.store, self.leases = self._session.store, self._session.leases
-        self.exchanges = Exchanges(link=self.link, keys=self.keys, store=self.store)
+        self.exchanges = Exchanges(self.store)
         self.counts: Counter[str] = Counter()
         self.listeners = Listeners(
-            store=self.store,
+            exchanges=self.exchanges,
             keys=self.keys,
             on_change=lambda: self.dispatcher.reader.fanout.close(),
         )

@@ -308,8 +308,8 @@ class _Collector(Closing):
     def _read_kombu(self) -> Iterator[Metric]:
         """Ask what every broker can say: how many messages wait, of any priority."""
         messages = _gauge("queue_messages")
-        connection = self._app.broker_kind.open_connection(self._app.broker, timeout_s=DEADLINE_S)
-        with connection:
+        kind: Any = self._app.broker_kind  # a KombuBroker
+        with kind.open_connection(self._app.broker, timeout_s=DEADLINE_S) as connection:
             connection.ensure_connection(max_retries=0, timeout=DEADLINE_S)
             for queue in self._worker.queues:
                 with contextlib.suppress(connection.channel_errors):  # not declared yet

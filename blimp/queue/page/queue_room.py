@@ -22,7 +22,7 @@ from blimp.closing import Closing
 from blimp.errors import BlimpError, ConfigError, LinkError
 from blimp.queue.brokers.base import Found
 from blimp.queue.brokers.streams.store import DeadLetter, DeadLetters
-from blimp.queue.control.command import send_command
+from blimp.queue.control.command_sender import send_command
 from blimp.queue.operations import open_session, requeue_dead, send_again
 from blimp.queue.protocol.record import Record, State, repr_of
 from blimp.queue.scheduler import Timetable

@@ -41,7 +41,7 @@ from blimp.queue.retry import ONCE, PUBLISHING, RetryPolicy, policy_of
 from blimp.reading import ready
 
 if TYPE_CHECKING:
-    from blimp.queue.brokers.base import Broker, Found, Sender
+    from blimp.queue.brokers.base import Broker, Exchange, Found, Sender
     from blimp.queue.protocol.signing import Signer
     from blimp.queue.redis.client import RedisServer
     from blimp.queue.redis.clock import BrokerClock
@@ -160,10 +160,23 @@ class Publisher:
         self._retry(send)
 
     def notify(
-        self, body: bytes, *, exchange: Any, routing_key: str, headers: dict[str, Any]
+        self,
+        body: bytes,
+        *,
+        exchange: Exchange,
+        routing_key: str,
+        headers: dict[str, Any],
+        at: str | None = None,
     ) -> None:
-        """Send JSON once to all that listen on kombu's `exchange`. Raises LinkError."""
-        self._sender().notify(exchange, body, routing_key=routing_key, headers=headers)
+        """Send JSON once to all that listen on `exchange`. Raises LinkError.
+
+        at: the URL of the broker, by default the one in use.
+        """
+        self._sender(at).notify(exchange, body, routing_key=routing_key, headers=headers)
+
+    def bind(self, queue: str, exchange: Exchange, routing_key: str) -> None:
+        """Have `queue` get what is published on `exchange`; see Sender.bind. Raises LinkError."""
+        self._sender().bind(queue, exchange, routing_key)
 
     def revoke(self, queue: str, id: str, mark: bytes) -> Found:
         """Mark the message of task `id` in `queue` as revoked; see Sender.revoke."""
@@ -178,9 +191,9 @@ class Publisher:
             timeout_s=self._timeout_s,
         )
 
-    def _sender(self) -> Sender:
-        """Return the sender to the broker in use."""
-        url = self.brokers.current
+    def _sender(self, url: str | None = None) -> Sender:
+        """Return the sender to a broker, by default the one in use."""
+        url = url or self.brokers.current
         sender = self._senders.get(url)
         if sender is None:
             with self._lock:

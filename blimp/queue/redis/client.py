@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from blimp.errors import ConfigError, LinkError, ResultError
 from blimp.queue.redis.urls import (
+    DEFAULT_PORT,
     SCHEMES,
     SENTINEL_PORT,
     Brokers,
@@ -30,7 +31,6 @@ T = TypeVar("T")
 NO_EVICTION = "noeviction"
 MINIMUM = {"redis": ("Redis", (7, 0)), "valkey": ("Valkey", (8, 0))}
 DEFAULT_TIMEOUT_S = 2.0
-DEFAULT_PORT = 6379
 
 
 def open_redis(

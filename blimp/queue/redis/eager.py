@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 import hiredis
 
 from blimp.closing import Closing
-from blimp.queue.redis.urls import SCHEMES, address_of, tcp_keepalive
+from blimp.queue.redis.urls import DEFAULT_PORT, SCHEMES, address_of, tcp_keepalive
 
 if TYPE_CHECKING:
     from blimp.queue.redis.address import Address
@@ -31,7 +31,6 @@ SEND_S = 5.0  # for what the kernel has no room for
 READ_S = 0.02  # for what is there already
 FIRST_ANSWER_S = 60.0  # on a link that loses packets TCP sends again, ever later
 ROUND_TRIPS = 4  # that an answer may take, before a dead connection is the better explanation
-DEFAULT_PORT = 6379
 _GREETING = "greeting"
 _NOTHING = object()  # the parser has no whole answer
 

@@ -18,12 +18,14 @@ import socket
 import threading
 from collections.abc import Callable, Collection, Iterator, Sequence
 from functools import partial
+from typing import Any
 from urllib.parse import parse_qsl, urlencode, urlsplit
 
 from blimp.errors import ConfigError, LinkError, NotAuthorised
 from blimp.queue.redis.address import REDIS_SCHEMES, SOCKETS, Address, read_address
 
 SCHEMES = REDIS_SCHEMES
+DEFAULT_PORT = 6379
 SENTINEL_PORT = 26379
 MAX_REASON_LENGTH = 300
 # Errors that end by themselves: no memory, no disk, not the master, too few replicas.
@@ -221,3 +223,22 @@ def split_urls(urls: str | Sequence[str]) -> tuple[str, ...]:
     if not found:
         raise ConfigError("broker: must name at least one URL")
     return found
+
+
+def public_parts(url: str) -> dict[str, Any]:
+    """Return what everybody may see of `url`, by the names of a kombu.Connection's attributes.
+
+    Raises ConfigError, without any secret in its text.
+    """
+    # kombu calls a Unix socket `socket://`, too.
+    address = address_of(url, schemes=(*SCHEMES, "socket"))
+    hosts, port = address.path or address.shown_hosts, None
+    if address.hosts and address.scheme != "sentinel":  # whose addresses have ports of their own
+        ((hosts, port),) = address.hosts
+        port = port or DEFAULT_PORT
+    return {
+        "hostname": hosts,
+        "port": port,
+        "userid": address.username,
+        "virtual_host": str(address.database),
+    }

@@ -105,11 +105,11 @@ def test_the_queue_room_shows_and_changes_what_the_queues_own_commands_do(served
 def test_many_viewers_of_the_queue_ask_the_worker_once(
     served: Served, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from blimp.queue.control import command
+    from blimp.queue.control import command_sender
     from blimp.queue.page import queue_room
 
     asked = []
-    send = command.send_command
+    send = command_sender.send_command
 
     def counted(*arguments: object, **options: object) -> object:
         asked.append(arguments[1])

@@ -301,7 +301,7 @@ class Stopping:
             app=self.app, worker="w", on_revoke=lambda *_: None, log=self.log
         )
         self.receiver._clocks[self.url] = self.broker_clock()
-        self.receiver.ask_clock(self.url)  # as it does before it subscribes
+        self.receiver._clocks[self.url].now_s()  # as it does before it subscribes
 
     def estop(self, id: str) -> bytes:
         """Return an emergency stop as the ground sends it."""
@@ -335,7 +335,7 @@ def test_a_genuine_emergency_stop_passes_whatever_the_clock_did(step_s: float, a
     if asked in ("ground", "both"):
         both.ground_clock.now_s()
     if asked in ("worker", "both"):
-        both.receiver.ask_clock(both.url)
+        both.receiver._clocks[both.url].now_s()
     assert both.passes("after")
     both.start_ground()
     assert both.passes("from a ground that has just started")

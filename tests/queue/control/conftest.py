@@ -7,6 +7,7 @@ import pytest
 from kombu.pidbox import Mailbox
 
 from blimp.queue import TaskApp
+from blimp.queue.control.command_sender import open_connection
 
 Ask = Callable[..., Any]
 
@@ -14,7 +15,7 @@ Ask = Callable[..., Any]
 @pytest.fixture
 def ask(app: TaskApp) -> Iterator[Ask]:
     """Return what the one worker answers, by kombu's Mailbox, as Celery makes it."""
-    connection = app.broker_kind.open_connection(app.broker, timeout_s=app.timeout_s)
+    connection = open_connection(app, app.broker)
     mailbox = Mailbox("celery", type="fanout", accept=["json"], serializer="json")
 
     def ask(command: str, *, all: bool = False, **arguments: Any) -> Any:

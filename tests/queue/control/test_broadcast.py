@@ -10,6 +10,7 @@ from kombu import Exchange
 from blimp.errors import ConfigError, Refused
 from blimp.queue import State, TaskApp
 from blimp.queue.control.broadcast import BroadcastReceiver
+from blimp.queue.control.command_sender import open_connection
 from blimp.queue.extensions import Broadcast
 from blimp.queue.protocol.record import Record
 from tests.queue.conftest import DEADLINE_S, Silence, wait_until, working
@@ -129,7 +130,7 @@ def test_a_bad_broadcast_is_logged_and_the_next_arrives(
     app.on_broadcast("stop")(lambda broadcast: {})
     log = Silence()
     with working(app, log=log):
-        with app.broker_kind.open_connection(app.broker, timeout_s=2.0) as connection:
+        with open_connection(app, app.broker) as connection:
             fanout = Exchange(app.emergency_exchange, type="fanout", durable=False)
             connection.Producer().publish(
                 raw,

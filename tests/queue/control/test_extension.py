@@ -12,6 +12,7 @@ from kombu import Exchange, Producer
 from blimp.errors import ConfigError, MessageError
 from blimp.queue import TaskApp
 from blimp.queue.control.command import EXCHANGE, Command, is_for, read_command
+from blimp.queue.control.command_sender import open_connection
 from blimp.queue.control.handlers import INSPECT_COMMANDS
 from blimp.queue.extensions import Broadcast
 from blimp.queue.options import remote_control_mode
@@ -26,7 +27,7 @@ class Sender:
     """Publishes any body on the pidbox."""
 
     def __init__(self, app: TaskApp) -> None:
-        self.connection = app.broker_kind.open_connection(app.broker, timeout_s=app.timeout_s)
+        self.connection = open_connection(app, app.broker)
         self._producer = Producer(self.connection.channel())
 
     def send(

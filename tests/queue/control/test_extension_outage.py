@@ -5,7 +5,7 @@ from typing import Any
 
 from blimp.errors import LinkError
 from blimp.queue import TaskApp
-from blimp.queue.control.command import send_command
+from blimp.queue.control.command_sender import send_command
 from tests.broker import EmbeddedBroker
 from tests.queue.conftest import DEADLINE_S, wait_until, working
 

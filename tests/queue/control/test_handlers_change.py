@@ -10,8 +10,9 @@ import pytest
 from blimp.config import remote_control_from_environment
 from blimp.errors import Revoked, SoftTimeLimitExceeded, TaskError
 from blimp.queue import State, TaskApp
-from blimp.queue.control import command
-from blimp.queue.control.command import Command, send_command
+from blimp.queue.control import command_sender
+from blimp.queue.control.command import Command
+from blimp.queue.control.command_sender import open_connection, send_command
 from blimp.queue.events.worker_events import WorkerEvents
 from blimp.tasks.app import build_ship_app
 from tests.queue.conftest import DEADLINE_S, Silence, wait_until, working
@@ -192,7 +193,7 @@ def test_a_queue_is_bound_to_a_named_exchange(app: TaskApp, ask: Ask) -> None:
             routing_key="wind.#",
         )["ok"]
         headers, body = write_message(TaskMessage(id="one", task="add", args=(1,)), signer=None)
-        with app.broker_kind.open_connection(app.broker, timeout_s=2.0) as connection:
+        with open_connection(app, app.broker) as connection:
             kombu.Producer(connection.channel()).publish(
                 body,
                 headers=headers,
@@ -268,12 +269,16 @@ def test_a_signed_command_runs_once_and_while_it_is_fresh(
         assert "done already" in again["worker"]["error"]
         with monkeypatch.context() as patch:
             old_s = app.broker_clock.now_s() - 40.0
-            patch.setattr(command, "Command", lambda **fields: made(**fields | {"sent_s": old_s}))
+            patch.setattr(
+                command_sender, "Command", lambda **fields: made(**fields | {"sent_s": old_s})
+            )
             found = send_command(app, "pool_grow", destination=["worker"])
         assert "40 s old, the limit is 30" in found["worker"]["error"]
         with monkeypatch.context() as patch:  # nor again by the process that takes its place
             old_s = app.broker_clock.now_s() - 20.0
-            patch.setattr(command, "Command", lambda **fields: made(**fields | {"sent_s": old_s}))
+            patch.setattr(
+                command_sender, "Command", lambda **fields: made(**fields | {"sent_s": old_s})
+            )
             found = send_command(app, "shutdown", destination=["worker"])
         assert "before this worker started" in found["worker"]["error"]
 

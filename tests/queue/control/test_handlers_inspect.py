@@ -80,9 +80,7 @@ def test_what_waits_for_its_eta_in_the_worker(app: TaskApp) -> None:
     job = Job(message=message, task=task, delivery=cast("Any", None))
     in_flight = SimpleNamespace(is_scheduled=lambda _: True)
     worker: Any = SimpleNamespace(app=app, name="w", jobs=lambda: [job], in_flight=in_flight)
-    context = CommandContext(
-        worker=worker, revoke=lambda *_: "", connect=lambda: None, started_s=0.0
-    )
+    context = CommandContext(worker=worker, revoke=lambda *_: "", started_s=0.0)
     (found,) = scheduled(context)
     assert found["request"]["id"] == "a-1"
     assert found["eta"] == "1970-01-01T00:01:00+00:00"
@@ -118,6 +116,8 @@ def test_stats_conf_report_and_clock(url: str, ask: Ask) -> None:
                 "rusage",
             }  # fmt: skip
             assert stats["pool"]["max-concurrency"] == 3
+            assert stats["broker"]["transport"] == app.transport
+            assert stats["broker"]["virtual_host"] == "0"
             assert stats["pid"] == os.getpid()
             assert stats["prefetch_count"] >= 16
             assert stats["rusage"]["maxrss"] > 0

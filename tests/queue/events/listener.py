@@ -10,6 +10,7 @@ from typing import Any, Self
 import kombu
 
 from blimp.queue.brokers import broker_for
+from blimp.queue.kombu_transport import connect as connect_streams
 from tests.queue.conftest import DEADLINE_S
 
 Heard = dict[str, Any]
@@ -19,9 +20,9 @@ class Listener:
     """Receives while it is entered. bodies: as they came; events: one by one."""
 
     def __init__(self, url: str, *, transport: str, routing_key: str = "#") -> None:
-        self._connection = broker_for(url, name=transport).open_connection(
-            url, timeout_s=DEADLINE_S
-        )
+        broker: Any = broker_for(url, name=transport)
+        connect = connect_streams if transport == "streams" else broker.open_connection
+        self._connection = connect(url, timeout_s=DEADLINE_S)
         kind = "fanout" if transport in ("streams", "redis") else "topic"
         self._queue = kombu.Queue(
             f"celeryev.{uuid.uuid4()}",

@@ -10,7 +10,7 @@ import pytest
 
 from blimp.errors import Refused, Reject
 from blimp.queue import TaskApp, TaskContext, Worker
-from blimp.queue.brokers import broker_for
+from blimp.queue.brokers.kombu_broker import MemoryBroker
 from blimp.queue.control.extension import ControlExtension
 from blimp.queue.events.worker_events import WorkerEvents
 from blimp.queue.results.handle import AsyncResult
@@ -187,6 +187,6 @@ def test_without_a_possible_receiver_nothing_is_kept() -> None:
             wait_until(lambda: worker.counts["done"] == 1, "it does not run")
         assert worker.counts["events_dropped"] == 0
         assert log.events("events not sent") == []
-        connection = broker_for("memory://").open_connection("memory://", timeout_s=DEADLINE_S)
+        connection = MemoryBroker().open_connection("memory://", timeout_s=DEADLINE_S)
         with connection, connection.channel() as channel:
             assert channel._size("ae.undeliver") == 0

@@ -6,12 +6,9 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from blimp.queue.brokers.base import Capabilities
-from blimp.queue.redis.client import streams_options
-from blimp.queue.redis.urls import redis_url
+from blimp.queue.redis.urls import public_parts
 
 if TYPE_CHECKING:
-    from kombu import Connection
-
     from blimp.queue.brokers.base import Consumer, ConsumerOptions, Sender
 
 
@@ -36,22 +33,11 @@ class StreamsBroker:
     def check_url(self, url: str) -> None:
         """A Redis URL was checked by `Brokers`."""
 
-    def open_connection(
-        self,
-        url: str,
-        *,
-        timeout_s: float,
-        beats: bool = False,  # noqa: ARG002  # a blocked read is its own heartbeat
-        **options: Any,
-    ) -> Connection:
-        import kombu  # 50 ms, and only broadcasts need it
-
-        # kombu takes what is before a "+" as a transport's name: unix://, not redis+socket://.
-        return kombu.Connection(
-            redis_url(url),
-            transport="blimp.queue.kombu_transport:Transport",
-            transport_options=streams_options(timeout_s=timeout_s) | options,
-        )
+    def info(self, url: str, *, timeout_s: float) -> dict[str, Any]:
+        return public_parts(url) | {
+            "transport": self.name, "connect_timeout": timeout_s, "ssl": url.startswith("rediss:"),
+            "insist": False, "login_method": None, "uri_prefix": None, "heartbeat": 0,
+        }  # fmt: skip
 
     def open_consumer(self, options: ConsumerOptions) -> Consumer:
         from blimp.queue.brokers.streams.consumer import StreamsConsumer  # only in a worker

@@ -150,37 +150,6 @@ class Store:
             raise StaleBindings(dict(zip(answer[::2], answer[1::2], strict=True)))
         return [queues[number][0] for number in answer]
 
-    def broadcast(
-        self, exchange: str, head: bytes, body: bytes, *, keep: int, keep_ms: int
-    ) -> None:
-        """Send to all that listen on the fanout `exchange`; the newest `keep` stay for a while.
-
-        On two roads: it is published, which no full disk refuses and no key of the server can
-        disturb, and it is kept in a stream for those who are cut off. One of them is enough.
-        """
-        database = int(self.link.client.connection_pool.connection_kwargs.get("db") or 0)
-        script, key = SCRIPTS["broadcast"], self.keys.fanout(exchange)
-        with self.link.client.pipeline(transaction=False) as pipe:
-            channel = self.keys.channel(exchange, database=database)
-            pipe.execute_command("PUBLISH", channel, head + wire.SEPARATOR + body)
-            pipe.execute_command("EVAL", script.text, 1, key, keep, keep_ms, head, body)
-            published, kept = pipe.execute(raise_on_error=False)
-        if isinstance(published, Exception) and isinstance(kept, Exception):
-            raise kept
-
-    def notify(self, exchange: str, head: bytes, body: bytes, *, keep: int, keep_ms: int) -> None:
-        """Send what may be lost, such as events: a full server refuses it."""
-        self.run("notify", [self.keys.fanout(exchange)], [keep, keep_ms, head, body])
-
-    def fanout_ends(self, exchanges: Sequence[str]) -> tuple[int, list[str]]:
-        """Return the server's ms, and the last id that each exchange's stream has given.
-
-        What is no stream, or can take no more entries, is deleted: it is of no use to anybody.
-        """
-        keys = [self.keys.fanout(exchange) for exchange in exchanges]
-        now_ms, ends = self.run("fanout_ends", keys, [])
-        return int(now_ms), [end.decode() for end in ends]
-
     # --- out of the queues -------------------------------------------------------------------
 
     def make_group(self, queue: QueueKeys) -> None:

@@ -7,28 +7,26 @@ import threading
 import uuid
 from collections import deque
 from collections.abc import Callable, Sequence
-from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import redis
 from hiredis import pack_command
 
 from blimp.queue.brokers.streams.envelope import Stamp, pack_broadcast, pack_task
+from blimp.queue.brokers.streams.exchanges import Exchanges
 from blimp.queue.brokers.streams.store import SCRIPTS
 from blimp.queue.brokers.streams.visibility import StreamsSession
 from blimp.queue.redis.client import reset_after_fork, streams_options
 from blimp.queue.redis.urls import is_lost, link_error, redis_url
 
 if TYPE_CHECKING:
-    from blimp.queue.brokers.base import Found, Written
+    from blimp.queue.brokers.base import Exchange, Found, Written
     from blimp.queue.brokers.streams.envelope import Envelope
+    from blimp.queue.brokers.streams.exchanges import Row
 
 T = TypeVar("T")
 
 REMEMBER_MS = 600_000
-FANOUT_KEEP = 1000  # messages that a fanout exchange keeps for a listener that was cut off
-FANOUT_KEEP_MS = 3_600_000
-NOTIFY_KEEP_MS = 60_000  # of events: Celery's `event_queue_expires`
 
 
 class StreamsSender:
@@ -45,6 +43,7 @@ class StreamsSender:
         self._session = StreamsSession(
             url=redis_url(url), options=streams_options(timeout_s=timeout_s)
         )
+        self._exchanges = Exchanges(self._session.store)
         self.after_fork()
         reset_after_fork(self)
 
@@ -127,15 +126,28 @@ class StreamsSender:
 
     def broadcast(self, exchange: str, body: bytes) -> None:
         one = pack_broadcast(body, exchange=exchange)
-        put = partial(self._session.store.broadcast, exchange, one.head, body)
-        self._run(lambda: put(keep=FANOUT_KEEP, keep_ms=FANOUT_KEEP_MS))
+        self._run(lambda: self._exchanges.broadcast(exchange, one.head, body))
 
     def notify(
-        self, exchange: Any, body: bytes, *, routing_key: str, headers: dict[str, Any]
+        self, exchange: Exchange, body: bytes, *, routing_key: str, headers: dict[str, Any]
     ) -> None:
-        one = pack_broadcast(body, exchange=exchange.name, routing_key=routing_key, headers=headers)
-        put = partial(self._session.store.notify, exchange.name, one.head, body)
-        self._run(lambda: put(keep=FANOUT_KEEP, keep_ms=NOTIFY_KEEP_MS))
+        name = exchange.name
+        one = pack_broadcast(body, exchange=name, routing_key=routing_key, headers=headers)
+        if exchange.type == "fanout":
+            self._run(lambda: self._exchanges.notify(name, one.head, body))
+            return
+
+        def route(rows: Sequence[Row]) -> set[str]:
+            return {queue for key, _, queue in rows if key == routing_key}
+
+        self._run(lambda: self._exchanges.publish(name, one, route=route))
+
+    def bind(self, queue: str, exchange: Exchange, routing_key: str) -> None:
+        from kombu.transport.virtual.exchange import STANDARD_EXCHANGE_TYPES as TYPES
+
+        row = TYPES[exchange.type](None).prepare_bind(queue, exchange.name, routing_key, None)
+        self._run(lambda: self._exchanges.declare(exchange.name, exchange.type))
+        self._run(lambda: self._exchanges.bind(exchange.name, row, mortal=False))
 
     def revoke(self, queue: str, id: str, mark: bytes) -> Found:
         store = self._session.store

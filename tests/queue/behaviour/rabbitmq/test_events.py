@@ -5,6 +5,7 @@ import pytest
 
 from blimp.errors import LinkError
 from blimp.queue import TaskApp
+from blimp.queue.brokers.base import Exchange
 from tests.queue.conftest import working
 from tests.queue.events.listener import Listener
 from tests.rabbitmq import RabbitMQ, find_rabbitmq
@@ -37,7 +38,7 @@ def test_an_exchange_of_another_kind_is_no_reason_to_leave_the_broker(
 ) -> None:
     """Celery's events have one, and somebody may have made it otherwise."""
     urls = [rabbit.url, rabbit.url.replace("127.0.0.1", "localhost")]
-    reported = kombu.Exchange(f"{name}.events", type="topic")
+    reported = Exchange(f"{name}.events", "topic")
     with kombu.Connection(rabbit.url) as stranger, TaskApp(name, broker=urls) as app:
         kombu.Exchange(reported.name, type="fanout")(stranger.channel()).declare()
         with pytest.raises(LinkError, match="inequivalent arg 'type'"):

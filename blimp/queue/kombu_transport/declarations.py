@@ -1,15 +1,13 @@
-"""Exchanges, queues and bindings: on the server, who listens, and as a kombu channel has them."""
+"""Exchanges, queues and bindings as a kombu channel has them, and who listens to which fanout."""
 
 from __future__ import annotations
 
-import json
 import math
 import time
 import uuid
 from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING, Any
 
-import msgspec
 from kombu.transport import virtual
 from kombu.transport.base import to_rabbitmq_queue_arguments
 
@@ -18,99 +16,16 @@ from blimp.queue.kombu_transport.connection import logger
 from blimp.queue.redis.keys import QueueKeys
 
 if TYPE_CHECKING:
+    from blimp.queue.brokers.streams.exchanges import Exchanges
     from blimp.queue.brokers.streams.fetcher import Entry
-    from blimp.queue.brokers.streams.store import Store
-    from blimp.queue.redis.client import Link
     from blimp.queue.redis.keys import Keys
 
 FANOUT = "fanout"
 FANOUT_TAG = "fanout/"  # of a copy of a broadcast: the server has no record of it
-KEEP = 1000  # messages that a fanout exchange keeps for a listener that reconnects
-KEEP_MS = 3_600_000
 MISSED_MS = 10_000  # what a listener reads again of a stream that has gone back
 SIGNS_PER_LIFE = 4  # how often the life of a queue that expires is renewed while it is used
 
 Payload = tuple[str, dict[str, Any]]  # the queue, and kombu's message
-Row = tuple[str, str | None, str]  # routing key, pattern, queue: as kombu's exchange types want
-
-
-class Table(msgspec.Struct, frozen=True, kw_only=True):
-    """One exchange: its type ("" if unknown), its bindings, and the queues that may expire."""
-
-    version: str
-    type: str
-    rows: tuple[Row, ...]
-    mortal: frozenset[str]
-
-
-class Exchanges:
-    """The bindings of all exchanges, kept on the server. Raises redis-py's errors.
-
-    Each program routes by its own copy. A message is put only if the copy is current: the
-    server compares the version in the step that puts it, and refuses an old one.
-    """
-
-    def __init__(self, *, link: Link, keys: Keys, store: Store) -> None:
-        self._link = link
-        self._keys = keys
-        self._store = store
-        self._tables: dict[str, Table] = {}
-        self._declared: dict[str, str] = {}  # type, by exchange
-
-    def table(self, exchange: str) -> Table:
-        """Return the copy of `exchange`; read it if there is none."""
-        found = self._tables.get(exchange)
-        if found is None:
-            fields: Any = self._link.client.hgetall(self._keys.exchange(exchange))
-            found = self.learn(exchange, fields)
-        return found
-
-    def forget(self, exchange: str) -> None:
-        """Read the copy of `exchange` again when it is next needed."""
-        self._tables.pop(exchange, None)
-
-    def declare(self, exchange: str, type: str) -> None:
-        if self._declared.get(exchange) != type:
-            self._change(exchange, "type", type)
-            self._declared[exchange] = type
-
-    def bind(self, exchange: str, row: Row, *, mortal: bool) -> None:
-        if mortal and exchange in self._declared:  # its type may have expired since
-            self._change(exchange, "type", self._declared[exchange])
-        self._change(exchange, "add", self._binding(row, mortal=mortal), queue=row[2])
-
-    def unbind(self, exchange: str, row: Row) -> None:
-        for mortal in (False, True):
-            self._change(exchange, "remove", self._binding(row, mortal=mortal), queue=row[2])
-
-    def delete_queue(self, queue: str) -> None:
-        """Delete `queue` with all its bindings."""
-        for exchange in self._store.delete(self._keys.queue(queue)):
-            self.forget(exchange)
-
-    def delete(self, exchange: str) -> None:
-        self._link.client.delete(self._keys.exchange(exchange), self._keys.fanout(exchange))
-        self.forget(exchange)
-        self._declared.pop(exchange, None)
-
-    def learn(self, exchange: str, fields: dict[bytes, bytes]) -> Table:
-        """Make a copy of `exchange` from its hash on the server."""
-        bindings = [json.loads(name[1:]) for name in fields if name[:1] == b"b"]
-        table = self._tables[exchange] = Table(
-            version=fields.get(b"version", b"0").decode(),
-            type=fields.get(b"type", b"").decode(),
-            rows=tuple((key, pattern, queue) for key, pattern, queue, _ in bindings),
-            mortal=frozenset(queue for _, _, queue, alive in bindings if alive),
-        )
-        return table
-
-    def _change(self, exchange: str, verb: str, what: str, *, queue: str = "") -> None:
-        if self._store.change_binding(exchange, verb, what, queue=queue):
-            self.forget(exchange)
-
-    def _binding(self, row: Row, *, mortal: bool) -> str:
-        alive = self._keys.queue(row[2]).alive if mortal else ""
-        return json.dumps([*row, alive], separators=(",", ":"))
 
 
 class Listeners:
@@ -122,11 +37,11 @@ class Listeners:
     def __init__(
         self,
         *,
-        store: Store,
+        exchanges: Exchanges,
         keys: Keys,
         on_change: Callable[[], None],
     ) -> None:
-        self._store = store
+        self._exchanges = exchanges
         self._keys = keys
         self._on_change = on_change
         self._exchange_of: dict[str, str] = {}  # by queue
@@ -141,7 +56,7 @@ class Listeners:
     def add(self, queue: str, exchange: str) -> None:
         """Have `queue` get what is broadcast on `exchange` from now on."""
         if exchange not in self._last:
-            _, (self._last[exchange],) = self._store.fanout_ends([exchange])
+            _, (self._last[exchange],) = self._exchanges.fanout_ends([exchange])
         self._exchange_of[queue] = exchange
         self._on_change()
 
@@ -153,7 +68,7 @@ class Listeners:
         what was read last, and no XREAD returns it.
         """
         names = list(self._last)
-        now_ms, ends = self._store.fanout_ends(names)
+        now_ms, ends = self._exchanges.fanout_ends(names)
         for name, end in zip(names, ends, strict=True):
             if _place(self._last[name]) > _place(end):
                 logger.info("%s: read up to %s, goes back to %s", name, self._last[name], end)
