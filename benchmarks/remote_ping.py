@@ -104,7 +104,7 @@ def flood(url: str) -> None:
     """Publish commands without waiting for answers, as fast as one process can, until ended."""
     from kombu import Exchange, Producer
 
-    from blimp.queue.control.command import EXCHANGE
+    from blimp.queue.control.listener import EXCHANGE
     from blimp.queue.kombu_transport import connect
 
     exchange = Exchange(EXCHANGE, type="fanout", durable=False)

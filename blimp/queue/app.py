@@ -18,10 +18,10 @@ from blimp.queue.brokers import broker_for
 from blimp.queue.extensions import FOLLOW_UPS, KEPT, SCHEDULES, SENT_EVENTS, Hooks, Middleware, load
 from blimp.queue.log import stderr_logger
 from blimp.queue.options import TaskKeywords, UnboundKeywords, options_of, remote_control_mode
+from blimp.queue.protocol.annotated import P, R
 from blimp.queue.protocol.embed import MAP, STARMAP
 from blimp.queue.protocol.message import MAX_MESSAGE_BYTES
 from blimp.queue.protocol.signing import Key, Signer
-from blimp.queue.publish.publisher import Publisher, SendOptions, make_message, send
 from blimp.queue.publish.taken_back import BROADCAST, Revocation, Revocations
 from blimp.queue.redis.client import RedisServer
 from blimp.queue.redis.clock import BrokerClock
@@ -42,7 +42,6 @@ from blimp.queue.retry import (
     RetryPolicy,
     policy_of,
 )
-from blimp.queue.returned import P, R
 from blimp.queue.task import Task, builtin_task, map_task, name_of
 
 if TYPE_CHECKING:
@@ -51,6 +50,7 @@ if TYPE_CHECKING:
     from blimp.queue.dependencies import Kept
     from blimp.queue.extensions import FollowUps
     from blimp.queue.protocol.message import TaskMessage
+    from blimp.queue.publish.publisher import Publisher, SendOptions
     from blimp.queue.resources.pool import Pools
     from blimp.queue.results.awaiting import Awaiting
     from blimp.queue.results.backend import ResultBackend
@@ -168,16 +168,6 @@ class TaskApp(Hooks, Closing):
         self.retry_policy = policy_of(retry_policy, PUBLISHING) if retry else ONCE
         self.connection_retry_policy = policy_of(connection_retry_policy, CONNECTING)
         self.on_connection_error = on_connection_error
-        self.publisher = Publisher(
-            url=self.brokers,
-            timeout_s=timeout_s,
-            transport=self.transport,
-            limit_bytes=limit_bytes,
-            signer=self.signer,
-            policy=self.retry_policy,
-            clock=self.clock,
-            now_s=self.broker_clock.recent_s,
-        )
         # None: the worker's default. Outside of it stands what extensions add.
         self.middleware = None if middleware is None else tuple(middleware)
         self.outer_middleware: tuple[Middleware, ...] = ()
@@ -214,6 +204,22 @@ class TaskApp(Hooks, Closing):
                 f"app {self.name!r}: transport {self.transport!r} has no Redis server"
             )
         return self._store
+
+    @cached_property
+    def publisher(self) -> Publisher:
+        """What sends its messages."""
+        from blimp.queue.publish.publisher import Publisher  # a worker may send none
+
+        return Publisher(
+            url=self.brokers,
+            timeout_s=self.timeout_s,
+            transport=self.transport,
+            limit_bytes=self.limit_bytes,
+            signer=self.signer,
+            policy=self.retry_policy,
+            clock=self.clock,
+            now_s=self.broker_clock.recent_s,
+        )
 
     @cached_property
     def pools(self) -> Pools:
@@ -319,6 +325,7 @@ class TaskApp(Hooks, Closing):
     def direct_context(self, task: Task, args: Any, kwargs: Any) -> TaskContext:
         """Return what a bound task gets from `Task.call`."""
         from blimp.queue.context import DirectContext
+        from blimp.queue.publish.publisher import make_message
 
         message = make_message(
             task.name,
@@ -361,6 +368,7 @@ class TaskApp(Hooks, Closing):
         Raises LinkError if no broker answers, MessageError if JSON cannot hold the arguments
         or the message is longer than the limit.
         """
+        from blimp.queue.publish.publisher import send
         from blimp.queue.results.handle import AsyncResult  # a worker waits for none
 
         warn_of_waiting(self, "delay() or apply_async()", "adelay() or aapply_async()")
@@ -503,7 +511,8 @@ class TaskApp(Hooks, Closing):
     def close(self) -> None:
         if "awaiting" in vars(self):
             self.awaiting.close()
-        self.publisher.close()
+        if "publisher" in vars(self):
+            self.publisher.close()
         if self._store is not None:
             self._store.close()
         if self.results is not None:

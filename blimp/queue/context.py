@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING, Any, Concatenate, NoReturn, Protocol, overload
 import msgspec
 
 from blimp.errors import LinkError, MaxRetriesExceeded, MessageError, Replace, ResultError, Retry
+from blimp.queue.protocol.annotated import P, R
 from blimp.queue.protocol.embed import CHORD, check_signature, options_of
 from blimp.queue.protocol.message import epoch_s, to_json
 from blimp.queue.protocol.record import Record, State, repr_of
 from blimp.queue.retry import give_up
-from blimp.queue.returned import P, R
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Mapping, Sequence

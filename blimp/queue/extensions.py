@@ -33,10 +33,8 @@ if TYPE_CHECKING:
     from blimp.queue.protocol.record import Outcome, Record
 
 # Registered for every app, and loaded by its worker. A further one is one line here.
-WORKER_EXTENSIONS = (
-    "blimp.queue.control.extension:ControlExtension",
-    "blimp.queue.events.worker_events:WorkerEvents",
-)
+WORKER_EXTENSIONS = ("blimp.queue.control.extension:ControlExtension",)
+EVENTS = "blimp.queue.events.worker_events:WorkerEvents"  # of `events`, or the first remote command
 SCHEDULES = "blimp.queue.scheduler:Schedules"  # of an app with a task that has one
 KEPT = "blimp.queue.dependencies:KeptCloser"  # of an app with a task that depends on something
 FOLLOW_UPS = "blimp.queue.canvas.chords:CanvasFollowUps"  # loaded by the first canvas

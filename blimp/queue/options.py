@@ -18,10 +18,11 @@ import msgspec
 from blimp.errors import ConfigError
 from blimp.queue.protocol.message import NORMAL, check_limits, check_priority
 from blimp.queue.retry import Backoff
-from blimp.queue.timetable import Schedule
 
 if TYPE_CHECKING:
     from contextlib import _AsyncGeneratorContextManager, _GeneratorContextManager
+
+    from blimp.queue.timetable import Schedule
 
 T = TypeVar("T")
 Per = Literal["call", "worker"]
@@ -192,10 +193,13 @@ def options_of(keywords: TaskKeywords) -> TaskOptions:
     _check_keys(keywords)
     check_priority(keywords.get("priority", NORMAL))
     per_second(keywords.get("rate_limit"))
-    if not isinstance(keywords.get("schedule"), Schedule | None):
-        raise ConfigError(
-            f"schedule {keywords['schedule']!r:.80}: must be every(…) or cron(…) of blimp.queue"
-        )
+    if (schedule := keywords.get("schedule")) is not None:
+        from blimp.queue.timetable import Schedule  # most apps have none
+
+        if not isinstance(schedule, Schedule):
+            raise ConfigError(
+                f"schedule {schedule!r:.80}: must be every(…) or cron(…) of blimp.queue"
+            )
     check_limits(soft_s=keywords.get("soft_time_limit"), hard_s=keywords.get("time_limit"))
     return TaskOptions(**plain, backoff=backoff)  # type: ignore[arg-type]
 

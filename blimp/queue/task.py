@@ -13,17 +13,16 @@ from typing import TYPE_CHECKING, Any, Generic, Protocol, Unpack, overload
 import msgspec
 
 from blimp.errors import ConfigError, MessageError, Retry
-from blimp.queue.canvas.signature import Signature, chord, chunks, group, mapped, signature
 from blimp.queue.options import Dependency, TaskOptions
-from blimp.queue.protocol.annotated import Annotations, are_plain, parameters_of
+from blimp.queue.protocol.annotated import Annotations, P, R, are_plain, parameters_of
 from blimp.queue.protocol.embed import GATHER, STARMAP, check_signature, kind_of
 from blimp.queue.protocol.kombu_body import from_json
 from blimp.queue.protocol.message import to_json
 from blimp.queue.retry import give_up
-from blimp.queue.returned import P, R
 
 if TYPE_CHECKING:
     from blimp.clock import Clock
+    from blimp.queue.canvas.signature import Signature, group
     from blimp.queue.dependencies import Dependencies, Kept
     from blimp.queue.extensions import ChildExtension
     from blimp.queue.protocol.message import TaskMessage
@@ -231,18 +230,26 @@ class Task(Generic[P, R]):
         immutable: bool = False,
         **options: Any,
     ) -> Signature:
+        from blimp.queue.canvas.signature import signature  # a ship's worker makes none
+
         return signature(self, args, kwargs, options, immutable=immutable)
 
     def map(self, items: Iterable[Any]) -> Signature:
         """Return one task that calls this one with each item in turn; returns all results."""
+        from blimp.queue.canvas.signature import mapped
+
         return mapped(self.s(), items)
 
     def starmap(self, items: Iterable[Iterable[Any]]) -> Signature:
         """Return one task that calls this one with the arguments of each item in turn."""
+        from blimp.queue.canvas.signature import mapped
+
         return mapped(self.s(), items, star=True)
 
     def chunks(self, items: Iterable[Iterable[Any]], size: int) -> group:
         """Return a group of `starmap` tasks with up to `size` items each."""
+        from blimp.queue.canvas.signature import chunks
+
         return chunks(self.s(), items, size)
 
     def delay(self, *args: P.args, **kwargs: P.kwargs) -> AsyncResult[R]:
@@ -464,6 +471,8 @@ def _backend_cleanup(context: Any) -> None:
 
 
 def _chunks(context: Any, task: Any, it: Sequence[Any], n: int) -> None:
+    from blimp.queue.canvas.signature import chunks, signature
+
     context.replace(chunks(signature(task), it, n))
 
 
@@ -475,6 +484,8 @@ def _group(
     partial_args: Sequence[Any] = (),
     **_: object,
 ) -> None:
+    from blimp.queue.canvas.signature import group, signature
+
     context.replace(group(signature(one).clone(partial_args) for one in tasks))
 
 
@@ -482,6 +493,8 @@ def _chord(
     context: Any, header: Any, body: Any, partial_args: Sequence[Any] = (), **_: object
 ) -> None:
     tasks = header["kwargs"]["tasks"] if isinstance(header, dict) else header
+    from blimp.queue.canvas.signature import chord, signature
+
     parts = [signature(one).clone(partial_args) for one in tasks]
     context.replace(chord(parts, signature(body)))
 

@@ -23,8 +23,13 @@ import msgspec
 
 from blimp.errors import Copied, LinkError, MessageError, NotGenuine, Refused, ResultError
 from blimp.nesting import shallow
-from blimp.queue.control.command import EXCHANGE, MAX_COMMAND_BYTES
-from blimp.queue.control.listener import KEPT_S, OnBroadcast, StreamsListener
+from blimp.queue.control.listener import (
+    EXCHANGE,
+    KEPT_S,
+    MAX_COMMAND_BYTES,
+    OnBroadcast,
+    StreamsListener,
+)
 from blimp.queue.extensions import Broadcast, BroadcastHandler
 from blimp.queue.protocol.message import MAX_NAME_LENGTH
 from blimp.queue.protocol.record import Record, State, fault_of

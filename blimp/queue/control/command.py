@@ -15,15 +15,13 @@ import msgspec
 
 from blimp.errors import MessageError
 from blimp.nesting import shallow
+from blimp.queue.control.listener import EXCHANGE, MAX_COMMAND_BYTES
 from blimp.queue.protocol.message import CONTENT_TYPE, MAX_NAME_LENGTH
 
 if TYPE_CHECKING:
     from blimp.queue.protocol.signing import Signer
     from blimp.queue.worker.worker import Worker
 
-NAMESPACE = "celery"
-EXCHANGE = f"{NAMESPACE}.pidbox"
-MAX_COMMAND_BYTES = 262_144
 MAX_PATTERN_LENGTH = 100
 
 

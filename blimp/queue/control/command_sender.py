@@ -16,8 +16,9 @@ from blimp.errors import MessageError
 from blimp.queue import kombu_transport
 from blimp.queue.brokers.kombu_broker import KombuBroker
 from blimp.queue.brokers.kombu_consumer import guard_channel
-from blimp.queue.control.command import EXCHANGE, NAMESPACE, Command, ReplyTo
+from blimp.queue.control.command import Command, ReplyTo
 from blimp.queue.control.kombu_listener import connected
+from blimp.queue.control.listener import EXCHANGE, NAMESPACE
 from blimp.queue.protocol.message import CONTENT_ENCODING, CONTENT_TYPE, to_json
 
 if TYPE_CHECKING:

@@ -14,7 +14,7 @@ from kombu.pidbox import Mailbox
 
 from blimp.errors import LinkError
 from blimp.queue.brokers.kombu_consumer import guard_channel
-from blimp.queue.control.command import NAMESPACE
+from blimp.queue.control.listener import NAMESPACE
 from blimp.queue.redis.urls import link_error
 
 if TYPE_CHECKING:

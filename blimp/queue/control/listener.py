@@ -20,7 +20,6 @@ from typing import TYPE_CHECKING, Any
 import hiredis
 
 from blimp.queue.brokers.streams.envelope import BODY, HEAD, SEPARATOR, unpack
-from blimp.queue.control.command import MAX_COMMAND_BYTES
 from blimp.queue.redis.eager import FIRST_ANSWER_S, Command, EagerConnection
 from blimp.queue.redis.keys import Keys
 from blimp.queue.redis.scripts import Script
@@ -30,6 +29,9 @@ if TYPE_CHECKING:
     from blimp.queue.app import TaskApp
     from blimp.queue.retry import Outage
 
+NAMESPACE = "celery"  # of remote control
+EXCHANGE = f"{NAMESPACE}.pidbox"
+MAX_COMMAND_BYTES = 262_144
 KEPT_S = 10.0  # no sender waits longer; an older stop would reach a ship that flies again
 PROBE_S = 1.5  # between two probes, of a worker that handles broadcasts
 QUIET_PROBE_S = 5.0  # of one that only hears of revocations, which it also loads by itself

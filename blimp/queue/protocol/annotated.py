@@ -17,6 +17,7 @@ from enum import Enum
 from functools import partial
 from pathlib import PurePath
 from typing import (
+    TYPE_CHECKING,
     Annotated,
     Any,
     Optional,
@@ -30,6 +31,18 @@ from uuid import UUID
 import msgspec
 
 from blimp.errors import MessageError, ResultError
+
+# The type variables of a task: its parameters, and what it returns. Both have a default, so that a
+# bare `Task` or `AsyncResult` is one of anything (PEP 696).
+if TYPE_CHECKING:
+    from typing_extensions import ParamSpec, TypeVar
+
+    P = ParamSpec("P", default=...)
+    R = TypeVar("R", default=Any, covariant=True)
+else:  # before Python 3.13 those of the standard library take no default
+    from typing import ParamSpec, TypeVar
+
+    P, R = ParamSpec("P"), TypeVar("R", covariant=True)
 
 RETURN = "return"  # as Python's __annotations__ name it
 _TYPED = (datetime, date, time, UUID, Decimal, bytes)  # kombu has names for these

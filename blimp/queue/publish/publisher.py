@@ -257,11 +257,12 @@ class SendingApp(Protocol):
     clock: Clock
     chance: random.Random
     retry_policy: RetryPolicy
-    publisher: Publisher
     broker_clock: BrokerClock
     tracer: Any
     on_sent: Callable[..., None] | None
 
+    @property
+    def publisher(self) -> Publisher: ...
     @property
     def tasks(self) -> Mapping[str, KnownTask]: ...
     @property

@@ -18,10 +18,10 @@ from blimp.errors import (
     TaskError,
     TaskFailed,
 )
+from blimp.queue.protocol.annotated import R
 from blimp.queue.protocol.message import new_id
 from blimp.queue.protocol.record import FINAL, Record, State, running_task
 from blimp.queue.results.backend import warn_of_waiting
-from blimp.queue.returned import R
 
 if TYPE_CHECKING:
     from blimp.queue.results.awaiting import ResultApp

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from kombu.clocks import LamportClock
 
-from blimp.queue.extensions import Extension, Observers, load, observes
+from blimp.queue.extensions import EVENTS, Extension, Observers, load, observes
 from blimp.queue.worker import interpreter
 from blimp.queue.worker.acker import Acker
 from blimp.queue.worker.boot import Boot, check_tasks, locate_all, missing_guarantees
@@ -34,6 +34,7 @@ from blimp.queue.worker.time_limits import Alarms, Limits
 
 if TYPE_CHECKING:
     from blimp.queue.app import TaskApp
+    from blimp.queue.extensions import ExtensionFactory
 
 E = TypeVar("E", bound=Extension)
 
@@ -167,11 +168,10 @@ class Worker:
             log=self.log,
         )
         self.extensions: list[Extension] = []
-        for factory in app.extensions:
-            extension = load(factory)(self)
-            self.extensions.append(extension)
-            if observes(extension):
-                self.observers.add(extension)
+        self._plugging = threading.Lock()
+        self._idle = () if app.events else (EVENTS,)
+        for factory in (*app.extensions, *((EVENTS,) if app.events else ())):
+            self._plug_in(factory)
 
     @property
     def queues(self) -> tuple[str, ...]:
@@ -188,8 +188,22 @@ class Worker:
         """How many tasks run at once, by pool."""
         return self.pools.sizes
 
+    def _plug_in(self, factory: ExtensionFactory | str) -> None:
+        extension = load(factory)(self)
+        self.extensions.append(extension)
+        if observes(extension):
+            self.observers.add(extension)
+
+    def load_idle(self) -> None:
+        """Load the extensions that nothing has used yet: most workers need none. Any thread."""
+        with self._plugging:
+            while self._idle:
+                self._plug_in(self._idle[0])
+                self._idle = self._idle[1:]
+
     def extension(self, kind: type[E]) -> E:
         """Return the worker's extension of type `kind`. Raises LookupError if it has none."""
+        self.load_idle()
         for extension in self.extensions:
             if isinstance(extension, kind):
                 return extension

@@ -11,9 +11,10 @@ from kombu import Exchange, Producer
 
 from blimp.errors import ConfigError, MessageError
 from blimp.queue import TaskApp
-from blimp.queue.control.command import EXCHANGE, Command, is_for, read_command
+from blimp.queue.control.command import Command, is_for, read_command
 from blimp.queue.control.command_sender import open_connection
 from blimp.queue.control.handlers import INSPECT_COMMANDS
+from blimp.queue.control.listener import EXCHANGE
 from blimp.queue.extensions import Broadcast
 from blimp.queue.options import remote_control_mode
 from tests.queue.conftest import DEADLINE_S, Silence, wait_until, working
@@ -145,7 +146,7 @@ def test_a_flood_is_dropped_and_broadcasts_still_arrive(
 def test_its_thread_starts_with_a_command_and_ends(
     app: TaskApp, ask: Ask, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("blimp.queue.control.extension.IDLE_S", 0.01)
+    monkeypatch.setattr("blimp.queue.control.remote_control.IDLE_S", 0.01)
 
     def is_there() -> bool:
         return any(thread.name == "remote" for thread in threading.enumerate())

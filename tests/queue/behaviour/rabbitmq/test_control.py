@@ -8,8 +8,8 @@ import kombu
 import pytest
 
 from blimp.queue import TaskApp
-from blimp.queue.control.command import EXCHANGE
 from blimp.queue.control.command_sender import send_command
+from blimp.queue.control.listener import EXCHANGE
 from blimp.queue.extensions import Broadcast
 from tests.queue.behaviour.rabbitmq.conftest import Depths
 from tests.queue.conftest import DEADLINE_S, Silence, wait_until, working

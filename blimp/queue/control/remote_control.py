@@ -1,0 +1,208 @@
+"""Remote control of one worker: reads, checks, runs and answers commands.
+
+The thread that runs them starts with the first command and ends when none has come for a while.
+"""
+
+from __future__ import annotations
+
+import re
+import threading
+from collections import OrderedDict, deque
+from collections.abc import Callable
+from functools import partial
+from inspect import signature
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from blimp.errors import BlimpError, MessageError
+from blimp.queue.brokers.base import Exchange
+from blimp.queue.control.command import Command, CommandContext, is_for, read_command
+from blimp.queue.control.handlers import CHANGE_COMMANDS, INSPECT_COMMANDS
+from blimp.queue.control.listener import EXCHANGE, MAX_COMMAND_BYTES
+from blimp.queue.extensions import ControlCommand
+from blimp.queue.options import ALL
+from blimp.queue.protocol.message import to_json
+
+if TYPE_CHECKING:
+    from blimp.queue.worker.worker import Worker
+
+MAX_WAITING = 128
+IDLE_S = 15.0
+PAUSE_S = 0.002  # after each command: a flood must leave the interpreter to the tasks
+CLOSE_S = 1.0
+LOG_LENGTH = 200
+REPLY_NAME = re.compile(r"reply\.[\w.-]{1,100}\.pidbox")
+FRESH_S = 30.0  # a signed command is run within it, and once
+MAX_TICKETS = 4096
+MAX_CLOCK = 2**53
+
+
+class ControlMessage(NamedTuple):
+    """One message of the pidbox as it came. clock: its sender's logical clock."""
+
+    url: str
+    body: bytes | str
+    content_type: str | None
+    clock: object
+
+
+class RemoteControl:
+    """Runs and answers commands, in a thread of its own. Close is idempotent.
+
+    revoke: see CommandContext.
+    """
+
+    def __init__(self, worker: Worker, *, revoke: Callable[[str, bool], str]) -> None:
+        self._worker = worker
+        self._app = worker.app
+        self._log = worker.log
+        self._context = CommandContext(
+            worker=worker, revoke=revoke, started_s=worker.app.clock.now_s()
+        )
+        self._commands: dict[str, ControlCommand] = {}
+        self._tickets: OrderedDict[str, None] = OrderedDict()  # of signed commands that ran
+        self._changed = threading.Condition()
+        self._waiting: deque[ControlMessage] = deque()
+        self._thread: threading.Thread | None = None
+        self._closed = threading.Event()
+        self._is_flooded = False
+
+    def receive(self, url: str, message: Any) -> None:
+        """Queue kombu's `message` from the broker at `url`. Any thread; never waits nor raises."""
+        body = message.body if len(message.body) <= MAX_COMMAND_BYTES else b""  # too long for one
+        command = ControlMessage(url, body, message.content_type, message.headers.get("clock"))
+        with self._changed:
+            if len(self._waiting) >= MAX_WAITING:
+                if not self._is_flooded:
+                    self._log.error("remote control flooded", waiting=MAX_WAITING)
+                self._is_flooded = True
+                return
+            self._waiting.append(command)
+            if self._thread is None and not self._closed.is_set():
+                self._thread = threading.Thread(target=self._serve, name="remote", daemon=True)
+                self._thread.start()
+            self._changed.notify()
+
+    def close(self) -> None:
+        """Run no further command; the one that runs may end."""
+        self._closed.set()
+        with self._changed:
+            self._changed.notify()
+            thread = self._thread
+        if thread is not None and thread is not threading.current_thread():
+            thread.join(timeout=CLOSE_S)
+
+    # --- the thread ------------------------------------------------------------------------------
+
+    def _serve(self) -> None:
+        for table, is_change in ((INSPECT_COMMANDS, False), (CHANGE_COMMANDS, True)):
+            for name, function in table.items():
+                own = partial(function, self._context)
+                self._commands[name] = ControlCommand(function=own, is_change=is_change)
+        self._worker.load_idle()
+        for extension in self._worker.extensions:
+            self._commands |= extension.commands
+        while (message := self._next()) is not None:
+            self._handle(message)
+            self._closed.wait(PAUSE_S)
+
+    def _next(self) -> ControlMessage | None:
+        """Wait for a message; None if the thread shall end."""
+        with self._changed:
+            self._changed.wait_for(lambda: self._waiting or self._closed.is_set(), timeout=IDLE_S)
+            if self._waiting and not self._closed.is_set():
+                message = self._waiting.popleft()
+                self._is_flooded = self._is_flooded and bool(self._waiting)
+                return message
+            self._thread = None
+            return None
+
+    def _handle(self, message: ControlMessage) -> None:
+        """Run one command if this worker is meant, and answer if an answer is wanted."""
+        if isinstance(message.clock, int) and 0 <= message.clock < MAX_CLOCK:
+            self._worker.logical_clock.adjust(message.clock)
+        app, name = self._app, self._worker.name
+        try:
+            command = read_command(message.body, content_type=message.content_type)
+            if not is_for(command, worker=name, app=app.name, signer=app.signer):
+                return
+        except (MessageError, RecursionError) as error:  # this thread must go on
+            self._log.error("remote command unreadable", reason=str(error)[:LOG_LENGTH])
+            return
+        reply = self._run(command)
+        if command.reply_to is None:
+            return
+        try:
+            self._reply(command, reply, url=message.url)
+        except Exception as error:  # this caller gets no answer; the next one may
+            fields = {"command": command.method[:LOG_LENGTH], "reason": str(error)[:LOG_LENGTH]}
+            self._log.warning("remote command unanswered", **fields)
+
+    def _run(self, command: Command) -> Any:
+        """Run it; return the answer, `{"error": …}` if it was not done."""
+        name = command.method
+        arguments = {} if command.arguments is None else command.arguments
+        try:
+            found = self._commands.get(name)
+            if found is None:
+                known = ", ".join(sorted(self._commands))
+                raise MessageError(f"{KeyError(name[:80])!r}: no such command; there are: {known}")
+            if found.is_change:
+                self._check_allowed(command)
+            if not isinstance(arguments, dict):
+                raise MessageError(f"arguments are {type(arguments).__name__}, must be an object")
+            signature(found.function).bind(**arguments)
+            reply = found.function(**arguments)
+        except (BlimpError, TypeError) as error:
+            fields = {"command": name[:LOG_LENGTH], "reason": str(error)[:LOG_LENGTH]}
+            self._log.warning("remote command refused", **fields)
+            return {"error": str(error)}
+        except Exception as error:
+            self._log.exception("remote command", command=name)
+            return {"error": repr(error)}
+        if found.is_change:
+            self._log.info("remote command", command=name, arguments=repr(arguments)[:LOG_LENGTH])
+        return reply
+
+    def _check_allowed(self, command: Command) -> None:
+        """Raise MessageError for a change that needs a signature, and has no good one."""
+        app = self._app
+        if app.remote_control == ALL:
+            return
+        where = f"{command.method}: this worker only answers questions (remote_control='inspect')"
+        if app.signer is None:
+            raise MessageError(where)
+        try:
+            document = command.signed_part()
+            app.signer.check_document(document, command.signature, place=EXCHANGE)
+        except MessageError as error:
+            raise MessageError(f"{where}, except for signed changes: {error}") from None
+        sent_s, ticket = command.sent_s, command.ticket
+        if sent_s is None or ticket is None:
+            raise MessageError(f"{where}: a signed command needs a ticket, and when it was sent")
+        age_s = app.broker_clock.now_s() - sent_s
+        if not abs(age_s) <= FRESH_S:
+            raise MessageError(f"{where}: it is {age_s:.0f} s old, the limit is {FRESH_S:.0f}")
+        if age_s > app.clock.now_s() - self._context.started_s:  # its predecessor may have run it
+            raise MessageError(f"{where}: it was sent before this worker started")
+        if ticket in self._tickets:
+            raise MessageError(f"{where}: this one was done already")
+        self._tickets[ticket] = None
+        while len(self._tickets) > MAX_TICKETS:
+            self._tickets.popitem(last=False)
+
+    def _reply(self, command: Command, reply: Any, *, url: str) -> None:
+        assert command.reply_to is not None
+        to, name = command.reply_to, self._worker.name
+        if not REPLY_NAME.fullmatch(to.exchange):
+            raise MessageError(f"reply exchange {to.exchange!r:.80}: must be reply.NAME.pidbox")
+        body = to_json({name: reply})
+        if len(body) > self._app.limit_bytes:
+            reason = f"the answer is {len(body)} bytes: the limit is {self._app.limit_bytes}"
+            body = to_json({name: {"error": reason}})
+        self._app.publisher.notify(
+            body,
+            exchange=Exchange(to.exchange, "direct", durable=False),
+            routing_key=to.routing_key,
+            headers={"ticket": command.ticket, "clock": self._worker.logical_clock.forward()},
+            at=url,
+        )
