@@ -45,7 +45,7 @@ from blimp.queue.retry import (
 from blimp.queue.task import Task, builtin_task, map_task, name_of
 
 if TYPE_CHECKING:
-    from blimp.queue.canvas.send import Chords
+    from blimp.queue.canvas.parts import Chords
     from blimp.queue.context import RegisterBound, TaskContext
     from blimp.queue.dependencies import Kept
     from blimp.queue.extensions import FollowUps
@@ -256,7 +256,7 @@ class TaskApp(Hooks, Closing):
     @cached_property
     def chords(self) -> Chords | None:
         """Where the parts of chords are counted, None without a Redis server."""
-        from blimp.queue.canvas.send import Chords  # most programs use none
+        from blimp.queue.canvas.parts import Chords  # most programs use none
 
         results = self.results
         link = results.server if isinstance(results, RedisResults) else self._store

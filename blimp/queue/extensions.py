@@ -28,7 +28,7 @@ from blimp.errors import ConfigError
 
 if TYPE_CHECKING:
     from blimp.errors import ResultError
-    from blimp.queue.brokers.base import ChordPart, ChordUpdate, Completion
+    from blimp.queue.brokers.base import Completion, FollowUp
     from blimp.queue.protocol.message import TaskMessage
     from blimp.queue.protocol.record import Outcome, Record
 
@@ -127,7 +127,7 @@ class FollowUps(Protocol):
         """Return what follows `message`, and its outcome: a failure if it cannot be followed."""
         ...
 
-    def update(self, found: Any, outcome: Outcome) -> ChordUpdate | None:
+    def update(self, found: Any, outcome: Outcome) -> FollowUp | None:
         """Return what the completion writes beside the messages of `found`; None for nothing."""
         ...
 
@@ -135,8 +135,8 @@ class FollowUps(Protocol):
         """Return what to write if another worker's result stands, and that result."""
         ...
 
-    def join(self, completion: Completion, parts: Sequence[ChordPart], client: Any) -> Completion:
-        """Return `completion` with the bodies of the chords that `parts` complete."""
+    def join(self, completion: Completion, complete: Sequence[int], client: Any) -> Completion:
+        """Return `completion` with what begins with these parts of its follow-up, by number."""
         ...
 
     def count(self, completion: Completion, until_done: UntilDone) -> Completion | None:

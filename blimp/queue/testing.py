@@ -33,7 +33,7 @@ import msgspec
 from blimp.clock import ManualClock
 from blimp.errors import ConfigError, ResultError
 from blimp.queue.brokers.base import MOST_DELIVERIES, Capabilities, Found, Written
-from blimp.queue.canvas.send import Chords
+from blimp.queue.canvas.parts import Chords
 from blimp.queue.extensions import Observers
 from blimp.queue.protocol.message import CONTENT_ENCODING, CONTENT_TYPE, TaskMessage
 from blimp.queue.protocol.record import Record, decode
@@ -57,7 +57,7 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Container
 
     from blimp.queue.app import TaskApp
-    from blimp.queue.brokers.base import ChordPart
+    from blimp.queue.canvas.parts import ChordPart
     from blimp.queue.protocol.record import Outcome
     from blimp.queue.worker.job import CallNext
 
@@ -648,7 +648,7 @@ class _Chords(Chords):
             self._sizes.setdefault(group_id, size)
 
     def count(self, part: ChordPart) -> bool:
-        member, place, entry = part.arguments(self.signer)
+        member, place, entry = part.words(self.signer)
         group_id, server = part.group_id, self._server
         if self._starts.get(group_id, member) != member:
             return False

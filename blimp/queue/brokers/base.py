@@ -11,12 +11,10 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, runtime_checkable
 
 import msgspec
 
-from blimp.errors import LinkError, ResultError
-from blimp.queue.protocol.message import MAX_MESSAGE_BYTES, TaskMessage, to_json
-from blimp.queue.protocol.record import CELERY_STATUS, State
+from blimp.errors import LinkError
+from blimp.queue.protocol.message import MAX_MESSAGE_BYTES, TaskMessage
 
 if TYPE_CHECKING:
-    from blimp.queue.protocol.embed import Signature
     from blimp.queue.protocol.signing import Signer
     from blimp.queue.redis.urls import Brokers
 
@@ -24,7 +22,6 @@ if TYPE_CHECKING:
 MOST_DELIVERIES = 20
 MOST_SEARCHED = 100_000  # messages of a queue, for one that is to be revoked
 MARK_KEEP_S = 86_400  # a begun-mark outlives its message so long, for a copy of that
-LAST = "+inf"  # the place of a chord's part that has none
 
 # The guarantee that is missing without each capability, as a worker says it at its start.
 MISSING = {
@@ -128,61 +125,21 @@ class Delivery(Protocol):
         ...
 
 
-def part_place(group_id: str, place: float) -> str:
-    """Return what the signature of a chord's part is for: its chord, and its place there."""
-    return f"part {place!r} of chord {group_id}"
+class FollowUp(Protocol):
+    """What a completion writes beside its record and its messages, of what the task is a part.
 
-
-class ChordPart(msgspec.Struct, frozen=True, kw_only=True):
-    """What one task reports to the chord that it is a part of.
-
-    body: what follows when all parts are reported. index: its place, None if it has none.
+    is_silent: the messages that follow were sent when the result was written.
+    records: results of tasks that can run no more, by id.
     """
 
-    group_id: str
-    id: str
-    index: int | None
-    state: State
-    value: Any
-    body: Signature
-
     @property
-    def entry(self) -> list[Any]:
-        """What Celery stores of it until all parts are there."""
-        return [1, self.id, CELERY_STATUS.get(self.state, self.state.value), self.value]
-
-    def arguments(self, signer: Signer | None) -> tuple[str, str | int, bytes]:
-        """Return member, place and entry for Lua. Raises ResultError if JSON cannot hold it."""
-        place: str | int = LAST if self.index is None else self.index
-        try:
-            entry = to_json(self.entry)
-        except (TypeError, ValueError, RecursionError) as error:
-            raise ResultError(f"a chord's part is what JSON cannot hold: {error}") from None
-        if signer is not None:
-            entry = signer.append_to(entry, place=part_place(self.group_id, float(place)))
-        return f"{self.id}:{place}", place, entry
-
-
-class ChordUpdate(msgspec.Struct, frozen=True, kw_only=True):
-    """What a completion writes of chords.
-
-    parts: to be counted; if one completes its chord, the body has to be added first.
-    joined: the parts that did, and whose body is among the messages that follow.
-    records: results of tasks that can run no more, by id. sizes: of chords that begin, by group.
-    settled: the task's result stood already; what follows it is only sent if the worker that
-        wrote the result did not, to begin a body.
-    """
-
-    parts: tuple[ChordPart, ...] = ()
-    joined: tuple[ChordPart, ...] = ()
-    records: tuple[tuple[str, bytes], ...] = ()
-    sizes: tuple[tuple[str, int], ...] = ()
-    settled: bool = False
-
+    def is_silent(self) -> bool: ...
     @property
-    def is_silent(self) -> bool:
-        """Whether nothing follows: it was sent when the result was written."""
-        return self.settled and not self.joined
+    def records(self) -> Sequence[tuple[str, bytes]]: ...
+
+    def arguments(self, options: ConsumerOptions) -> tuple[list[str], list[Any]]:
+        """Return keys and arguments for complete.lua. Raises ResultError if JSON cannot hold it."""
+        ...
 
 
 class Completion(msgspec.Struct, frozen=True, kw_only=True):
@@ -194,7 +151,7 @@ class Completion(msgspec.Struct, frozen=True, kw_only=True):
     acks: False if the message was acknowledged before it ran.
     requeue: put the message back instead of acknowledging it.
     dead: make it a dead letter instead, for this reason.
-    chords: None for most.
+    follow_up: None for most.
     mark: a key that expires MARK_KEEP_S after this end; it says that the task has begun, and
         does not expire while its message is pending, however long that lies.
     job: the worker's own; a broker does not look at it.
@@ -207,7 +164,7 @@ class Completion(msgspec.Struct, frozen=True, kw_only=True):
     acks: bool = True
     requeue: bool = False
     dead: str = ""
-    chords: ChordUpdate | None = None
+    follow_up: FollowUp | None = None
     mark: str = ""
     job: Any = None
 
@@ -215,7 +172,7 @@ class Completion(msgspec.Struct, frozen=True, kw_only=True):
 OnMessage = Callable[[Any], None]  # a message as kombu has it
 OnUnreadable = Callable[[bytes, str, Exception], None]  # what came, its queue, why
 OnLost = Callable[[str], None]  # the delivery tag
-JoinChords = Callable[[Completion, Sequence[ChordPart], Any], Completion]
+Join = Callable[[Completion, Sequence[int], Any], Completion]
 
 
 class ConsumerOptions(msgspec.Struct, kw_only=True):
@@ -225,9 +182,9 @@ class ConsumerOptions(msgspec.Struct, kw_only=True):
     limit: how many may be in flight at once, those that wait for their time included;
     waiting: how many those are.
     store_result: writes a result (id, record) apart from its completion; None without results.
-    completes_results, completes_chords: they are written in the completion's one step.
-    join_chords: adds the bodies of chords that these parts complete; the client is of the
-        server that counts them.
+    completes_results, completes_follow_ups: they are written in the completion's one step.
+    join: adds what begins with these parts of a follow-up, by number: the last of theirs. The
+        client is of the server that counts them.
     """
 
     name: str
@@ -248,10 +205,10 @@ class ConsumerOptions(msgspec.Struct, kw_only=True):
     signer: Signer | None = None
     store_result: Callable[[str, bytes], object] | None = None
     completes_results: bool = False
-    completes_chords: bool = False
+    completes_follow_ups: bool = False
     result_keep_s: int = 0
-    chord_keep_s: int = 0
-    join_chords: JoinChords | None = None
+    follow_up_keep_s: int = 0
+    join: Join | None = None
 
 
 class Consumer(Protocol):

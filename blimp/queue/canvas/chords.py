@@ -17,7 +17,6 @@ import msgspec
 
 from blimp.errors import MessageError, NotGenuine, ResultError
 from blimp.nesting import shallow
-from blimp.queue.brokers.base import part_place
 from blimp.queue.canvas.follow import (
     MOST_WORDS,
     After,
@@ -28,15 +27,17 @@ from blimp.queue.canvas.follow import (
     update_of,
     within,
 )
+from blimp.queue.canvas.parts import ChordUpdate, part_place
 from blimp.queue.canvas.plan import SIZE, Ids, Planner
-from blimp.queue.canvas.send import CanvasApp, Chords, settings_of
+from blimp.queue.canvas.send import CanvasApp, settings_of
 from blimp.queue.protocol.embed import options_of
 from blimp.queue.protocol.record import Fault, Outcome, State
 from blimp.queue.redis.client import type_checked
 from blimp.queue.redis.keys import chord_keys, group_key
 
 if TYPE_CHECKING:
-    from blimp.queue.brokers.base import ChordPart, Completion
+    from blimp.queue.brokers.base import Completion
+    from blimp.queue.canvas.parts import ChordPart, Chords
     from blimp.queue.protocol.signing import Signer
 
 FAILED = ("FAILURE", "REVOKED")
@@ -51,12 +52,21 @@ class CanvasFollowUps:
         self.follow = partial(follow, app)
         self.update = partial(update_of, app)
         self.restated = partial(restated, app)
-        self.join = partial(join, app)
+        self.join = partial(join_numbered, app)
         self.count = partial(count_parts, app)
         self.note_joined = partial(note_joined, app)
 
 
 # --- the body --------------------------------------------------------------------------------
+
+
+def join_numbered(
+    app: CanvasApp, completion: Completion, complete: Sequence[int], client: Any
+) -> Completion:
+    """Do `join` for parts by their number in the completion's follow-up."""
+    update = completion.follow_up
+    assert isinstance(update, ChordUpdate)
+    return join(app, completion, [update.parts[number] for number in complete], client)
 
 
 def join(
@@ -66,15 +76,15 @@ def join(
 
     client: of the server that counts them. Raises its errors, and LinkError.
     """
-    update = completion.chords
-    assert update is not None
+    update = completion.follow_up
+    assert isinstance(update, ChordUpdate)
     found = After()
     for part in parts:
         _start_body(app, completion, part, client, found)
     return msgspec.structs.replace(
         completion,
         next=(*completion.next, *found.messages),
-        chords=msgspec.structs.replace(
+        follow_up=msgspec.structs.replace(
             update,
             parts=(*(one for one in update.parts if one not in parts), *found.parts),
             joined=(*update.joined, *parts),
@@ -176,8 +186,8 @@ def count_parts(app: CanvasApp, completion: Completion, until_done: UntilDone) -
     until_done: repeats a call until its server answers; False if the worker is ended first.
     Returns the completion to go on with, None if the worker is ended first.
     """
-    update = completion.chords
-    if update is None or completion.requeue:
+    update = completion.follow_up
+    if not isinstance(update, ChordUpdate) or completion.requeue:
         return completion
     if not app.completes_at_once and not _write(app, update.records, until_done):
         return None
@@ -191,8 +201,8 @@ def count_parts(app: CanvasApp, completion: Completion, until_done: UntilDone) -
         if not until_done(_count_into, app, chords, completion, counted):
             return None
         completion = counted[0]
-        assert completion.chords is not None
-        update = completion.chords
+        update = completion.follow_up
+        assert isinstance(update, ChordUpdate)
         if not _write(app, update.records, until_done):
             return None
     return completion
@@ -202,11 +212,11 @@ def _count_into(
     app: CanvasApp, chords: Chords, completion: Completion, counted: list[Completion]
 ) -> None:
     """Append `completion` with its parts counted, and the bodies of the chords they complete."""
-    update = completion.chords
-    assert update is not None
+    update = completion.follow_up
+    assert isinstance(update, ChordUpdate)
     complete = tuple(part for part in update.parts if chords.count(part))
     update = msgspec.structs.replace(update, parts=complete, sizes=(), records=())
-    completion = msgspec.structs.replace(completion, chords=update)
+    completion = msgspec.structs.replace(completion, follow_up=update)
     if complete:
         completion = chords.link.ask(lambda client: join(app, completion, complete, client))
     counted.append(completion)
@@ -214,9 +224,10 @@ def _count_into(
 
 def note_joined(app: CanvasApp, completion: Completion, until_done: UntilDone) -> None:
     """Mark the bodies as started, if that was not done with the completion."""
-    if completion.chords is None or app.chords_end_at_once or app.chords is None:
+    update = completion.follow_up
+    if not isinstance(update, ChordUpdate) or app.chords_end_at_once or app.chords is None:
         return
-    for part in completion.chords.joined:
+    for part in update.joined:
         until_done(app.chords.joined, part)
 
 

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from blimp.errors import MessageError, ResultError
-from blimp.queue.brokers.base import ChordPart, ChordUpdate
+from blimp.queue.canvas.parts import ChordPart, ChordUpdate
 from blimp.queue.canvas.plan import Ids, Node, Planner, Settings, Then, single
 from blimp.queue.canvas.send import CanvasApp, settings_of
 from blimp.queue.protocol.embed import (
@@ -152,7 +152,7 @@ def restated(app: CanvasApp, completion: Completion) -> tuple[Completion, Record
     outcome = Outcome(state=stands.state, settled=True)
     found, outcome = follow(app, completion.message, outcome, previous=stands)
     update = update_of(app, found, outcome)
-    completion = msgspec.structs.replace(completion, next=tuple(found.messages), chords=update)
+    completion = msgspec.structs.replace(completion, next=tuple(found.messages), follow_up=update)
     return completion, stands
 
 

@@ -6,7 +6,7 @@ import os
 from bisect import bisect_right
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import nullcontext
-from functools import cache, partial
+from functools import partial
 from itertools import islice
 from typing import TYPE_CHECKING, Any, NoReturn, Protocol, cast
 
@@ -21,58 +21,14 @@ from blimp.queue.publish.publisher import (
     origin_of,
     policy_for,
 )
-from blimp.queue.redis.client import type_checked
-from blimp.queue.redis.keys import chord_keys, chord_size_key
-from blimp.queue.redis.scripts import Script, read_functions
 from blimp.queue.results.handle import AsyncResult, GroupResult
 from blimp.queue.retry import RetryPolicy
 
 if TYPE_CHECKING:
-    from blimp.queue.brokers.base import ChordPart
+    from blimp.queue.canvas.parts import Chords
     from blimp.queue.protocol.message import TaskMessage
     from blimp.queue.protocol.signing import Signer
-    from blimp.queue.redis.client import RedisServer
     from blimp.queue.results.backend import ResultBackend
-
-
-DONE_S = 3600  # how long it is known that a body has started, for a part that comes again
-# Calls of the functions in results.lua, each a script of its own.
-BEGIN = "for n, key in ipairs(KEYS) do begin_chord(key, ARGV[n + 1], ARGV[1]) end"
-COUNT = "return count_part(KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5], unpack(ARGV))"
-JOIN = "join_parts(KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5], ARGV[1])"
-
-
-class Chords:
-    """Counts chords in steps of their own. Raises LinkError, ResultError."""
-
-    def __init__(self, *, link: RedisServer, keep_s: int, signer: Signer | None = None) -> None:
-        self.link = link
-        self.signer = signer
-        self.keep_s = keep_s
-
-    def begin(self, sizes: Sequence[tuple[str, int]]) -> None:
-        """Write the number of parts of each chord. Call it before any part is sent."""
-        keys = [chord_size_key(group_id) for group_id, _ in sizes]
-        self._run(BEGIN, keys, [self.keep_s, *(size for _, size in sizes)])
-
-    def count(self, part: ChordPart) -> bool:
-        """Count one part; return whether all have ended now and this one starts the body."""
-        words = [*part.arguments(self.signer), self.keep_s]
-        return bool(self._run(COUNT, chord_keys(part.group_id), words) == 2)
-
-    def joined(self, part: ChordPart) -> None:
-        """Mark the body of the part's chord as started."""
-        self._run(JOIN, chord_keys(part.group_id), [DONE_S])
-
-    def _run(self, call: str, keys: Sequence[str], words: list[Any]) -> Any:
-        script = _script(call)
-        return self.link.ask(lambda client: type_checked(lambda: script.run(client, keys, words)))
-
-
-@cache
-def _script(call: str) -> Script:
-    """Return the script that makes `call` of the functions in results.lua."""
-    return Script(read_functions("results.lua") + call)
 
 
 class CanvasApp(SendingApp, Protocol):

@@ -179,7 +179,7 @@ class Acker:
                 if not self.until_done(self._complete, ends):
                     return [one for one in written if one.requeue]
             for completion in written:
-                if completion.chords is not None:
+                if completion.follow_up is not None:
                     self._app.follow_ups.note_joined(completion, self.until_done)
             return written
         except Exception as error:
@@ -229,7 +229,7 @@ class Acker:
 
     def _restated(self, completion: Completion) -> Completion | None:
         """Return `completion` with what follows the stored result; None if abandoned."""
-        if not (completion.next or completion.chords):
+        if not (completion.next or completion.follow_up):
             return completion
         found: list[tuple[Completion, Record | None]] = []
         restated = self._app.follow_ups.restated
@@ -242,12 +242,12 @@ class Acker:
         return None
 
     def _counted(self, batch: Sequence[Completion]) -> list[Completion]:
-        """Count the parts of chords, if that is a step of its own."""
-        if all(one.chords is None for one in batch):
+        """Do what follow-ups need before, if that is a step of its own."""
+        if all(one.follow_up is None for one in batch):
             return list(batch)
         counted = [
             completion
-            if completion.chords is None
+            if completion.follow_up is None
             else self._app.follow_ups.count(completion, self.until_done)
             for completion in batch
         ]

@@ -130,7 +130,7 @@ class Completions:
             record=record,
             next=(*self._next(job, outcome), *found.messages),
             dead=outcome.dead,
-            chords=self._app.follow_ups.update(found, outcome),
+            follow_up=self._app.follow_ups.update(found, outcome),
         )
 
     def _next(self, job: Job, outcome: Outcome) -> tuple[TaskMessage, ...]:

@@ -76,10 +76,10 @@ class ConsumerLoop:
             signer=app.signer,
             store_result=None if results is None else results.write,
             completes_results=app.completes_at_once,
-            completes_chords=app.chords_end_at_once,
+            completes_follow_ups=app.chords_end_at_once,
             result_keep_s=0 if results is None else results.keep_s,
-            chord_keep_s=app.chord_keep_s,
-            join_chords=lambda *chord: app.follow_ups.join(*chord),  # loaded with the first
+            follow_up_keep_s=app.chord_keep_s,
+            join=lambda *found: app.follow_ups.join(*found),  # loaded with the first
             queues=self._queues,
             room=in_flight.room,
             limit=in_flight.limit,

@@ -13,9 +13,9 @@ from blimp.queue import (
     TaskApp,
     chord,
 )
-from blimp.queue.brokers.base import ChordPart
 from blimp.queue.brokers.streams.store import DeadLetters
 from blimp.queue.brokers.streams.visibility import StreamsSession
+from blimp.queue.canvas.parts import ChordPart
 from blimp.queue.protocol.message import TaskMessage
 from blimp.queue.protocol.record import Record
 from blimp.queue.redis.keys import Keys

@@ -6,16 +6,14 @@ from typing import TYPE_CHECKING, Any
 
 from blimp.queue.brokers.base import MARK_KEEP_S
 from blimp.queue.brokers.streams.envelope import post
-from blimp.queue.redis.keys import chord_keys, chord_size_key, result_key
+from blimp.queue.redis.keys import result_key
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from blimp.queue.brokers.base import ChordUpdate, Completion, ConsumerOptions
+    from blimp.queue.brokers.base import Completion, ConsumerOptions
     from blimp.queue.brokers.streams.envelope import Claim, Envelope
     from blimp.queue.redis.keys import Keys, QueueKeys
-
-CHORD_DONE_S = 3600  # how long it is remembered that a body has begun, for a repeated part
 
 
 class CompletionArguments:
@@ -32,9 +30,9 @@ class CompletionArguments:
 
         Raises MessageError, ResultError if JSON cannot hold what follows.
         """
-        options, chords = self._options, completion.chords
+        options, follow_up = self._options, completion.follow_up
         if claim is not None and not (
-            chords is not None
+            follow_up is not None
             or completion.next
             or completion.dead
             or completion.mark
@@ -43,7 +41,7 @@ class CompletionArguments:
             self.keys.append(claim.stream)
             self.args += ("", claim.id, claim.fence)
             return
-        following = () if chords is not None and chords.is_silent else completion.next
+        following = () if follow_up is not None and follow_up.is_silent else completion.next
         puts = [
             (
                 self._keys.queue(one.queue),
@@ -51,7 +49,7 @@ class CompletionArguments:
             )
             for one in following
         ]
-        update = None if chords is None else self._chord_arguments(chords)
+        update = None if follow_up is None else follow_up.arguments(options)
         # Without a pending entry, a key of its own identifies a repetition.
         needs_key = claim is None and (puts or update)
         self.write(
@@ -99,28 +97,3 @@ class CompletionArguments:
         if update is not None:
             self.keys += update[0]
             self.args += update[1]
-
-    def _chord_arguments(self, chords: ChordUpdate) -> tuple[list[str], list[Any]]:
-        options = self._options
-        here = options.completes_chords
-        is_silent = chords.is_silent
-        parts = chords.parts if here else ()
-        joined = chords.joined if here else ()
-        records = chords.records if options.completes_results and not is_silent else ()
-        sizes = chords.sizes if here and not is_silent else ()
-        keys: list[str] = []
-        args: list[Any] = [len(parts), len(joined), len(records), len(sizes)]
-        args.append(options.chord_keep_s)
-        for part in parts:
-            keys += chord_keys(part.group_id)
-            args += part.arguments(options.signer)
-        for part in joined:
-            keys += chord_keys(part.group_id)
-            args.append(CHORD_DONE_S)
-        for id, record in records:
-            keys.append(result_key(id))
-            args += (record, options.result_keep_s)
-        for group_id, size in sizes:
-            keys.append(chord_size_key(group_id))
-            args.append(size)
-        return keys, args

@@ -278,7 +278,7 @@ class StreamsConsumer:
         return [""] * len(completions)
 
     def _write(self, completions: Sequence[Completion], held: DeferredAcks) -> list[int | str]:
-        """Have the server write completions; those that complete a chord again, with its body."""
+        """Have the server write completions; those that begin more again, with that."""
         leases = held.session.leases
         arguments = CompletionArguments(options=self._options, keys=held.session.keys)
         claims: list[Claim | None] = []
@@ -303,16 +303,14 @@ class StreamsConsumer:
     def _join(
         self, completion: Completion, complete: Sequence[int], held: DeferredAcks
     ) -> int | str:
-        """Write a completion whose parts complete chords, the bodies among what follows."""
-        join, chords = self._options.join_chords, completion.chords
+        """Write a completion of which `complete` were the last parts, and what begins with them."""
+        join = self._options.join
         assert join is not None
-        assert chords is not None
-        parts = [chords.parts[number] for number in complete]
-        joined = join(completion, parts, held.session.link.client)
-        assert joined.chords is not None
+        joined = join(completion, complete, held.session.link.client)
+        assert joined.follow_up is not None
         store = self._options.store_result
         if store is not None and not self._options.completes_results:
-            for id, record in joined.chords.records:
+            for id, record in joined.follow_up.records:
                 store(id, record)
         return self._write([joined], held)[0]
 

@@ -162,7 +162,7 @@ def ttl_ms(headers: dict[str, Any], properties: dict[str, Any]) -> int | None:
     """Return how long a message may wait, ms; None for ever, and for what is no number.
 
     Read from AMQP's `expiration`, a text of milliseconds. A task with the header `expires` goes
-    to a worker however old it is: only a worker records its end, for its caller and its chord.
+    to a worker however old it is: only a worker records its end, for all that wait for it.
     """
     if headers.get("expires") and headers.get("task"):
         return None

@@ -37,7 +37,7 @@ def _load() -> dict[str, Script]:
     """Return the scripts of this folder by name: a mistake in a name is a KeyError."""
     here = Path(__file__).parent
     shared = (here / "shared.lua").read_text()
-    # A final result is final and a chord is counted once, whichever script writes.
+    # A final result is final and a part is counted once, whichever script writes.
     ends = read_functions("results.lua") + shared
     scripts: dict[str, Script] = {}
     for name in ("publish", "deliver", "complete", "queues"):
@@ -218,8 +218,8 @@ class Store:
         """Complete deliveries, each with its result and what follows it, or not at all.
 
         keys, args: of CompletionArguments. Returns DONE, SETTLED or LOST for each, or the
-        server's error as text, or which of its parts complete a chord: then it is to be
-        repeated with the bodies.
+        server's error as text, or which parts of its follow-up were the last: then it is to be
+        repeated with what begins.
         """
         answers = self.run("complete", keys, [GROUP, self.consumer, self._dead_limit, *args])
         return [one.decode() if isinstance(one, bytes) else one for one in answers]
