@@ -14,22 +14,20 @@ from blimp.clock import Clock, SystemClock
 from blimp.closing import Closing
 from blimp.distribution import needing
 from blimp.errors import ConfigError, LinkError, ResultError, UnknownTask
+from blimp.queue.app_settings import AppKeywords, app_settings
 from blimp.queue.brokers import broker_for
 from blimp.queue.extensions import FOLLOW_UPS, KEPT, SCHEDULES, SENT_EVENTS, Hooks, Middleware, load
 from blimp.queue.log import stderr_logger
 from blimp.queue.options import TaskKeywords, UnboundKeywords, options_of, remote_control_mode
 from blimp.queue.protocol.annotated import P, R
 from blimp.queue.protocol.embed import MAP, STARMAP
-from blimp.queue.protocol.message import MAX_MESSAGE_BYTES
-from blimp.queue.protocol.signing import Key, Signer
+from blimp.queue.protocol.signing import Signer
 from blimp.queue.publish.taken_back import BROADCAST, Revocation, Revocations
 from blimp.queue.redis.client import RedisServer
 from blimp.queue.redis.clock import BrokerClock
-from blimp.queue.redis.urls import SCHEMES, Brokers, Strategy
+from blimp.queue.redis.urls import SCHEMES, Brokers
 from blimp.queue.results.backend import (
-    ResultKeywords,
     database_url,
-    result_options,
     warn_of_waiting,
 )
 from blimp.queue.results.redis_backend import RedisResults
@@ -37,9 +35,7 @@ from blimp.queue.retry import (
     CONNECTING,
     ONCE,
     PUBLISHING,
-    OnConnectionError,
     Outage,
-    RetryPolicy,
     policy_of,
 )
 from blimp.queue.task import Task, builtin_task, map_task, name_of
@@ -71,21 +67,9 @@ class TaskApp(Hooks, Closing):
         several, in a list or with `;` between them: if one does not answer, the next is used,
         by `failover_strategy`.
     result_backend: a Redis URL, or several; `db+sqlite:///file` or
-        `db+postgresql+psycopg://…`; or None to keep no results. ResultOptions says how they
-        are kept: `result_extended`, `result_expires_s`, `database_…`.
-    queue: the default queue of its tasks; the app's name if it is not given.
-    limit_bytes: larger messages and results are refused.
-    transport: the name of a broker (brokers/__init__.py) if the URL does not say it. A worker
-        logs at its start which guarantees are missing.
-    retry, retry_policy: whether and how a message is published again after a connection error.
-    connection_retry_policy: how a worker reconnects to its broker; `max_retries` ends it.
-    on_connection_error: called with each error, and the seconds until the next attempt.
-    signing_key: messages are signed with it, and others refused; of several, the first signs.
-    events: its workers send task events, as Celery's do; see docs/events.md.
-    send_sent_event: the sender of a task sends an event, too, at a round trip each.
-    remote_control: what callers who reach the broker may do with a worker: "all" that Celery
-        offers; "inspect": ask questions, and change it only if the command is signed; "off":
-        nothing. By default "inspect" with a signing key, and "all" without.
+        `db+postgresql+psycopg://…`; or None to keep no results.
+    keywords: see AppSettings, and ResultOptions for how results are kept: `result_extended`,
+        `result_expires_s`, `database_…`. Raises ConfigError for a wrong one.
     """
 
     def __init__(
@@ -94,44 +78,31 @@ class TaskApp(Hooks, Closing):
         *,
         broker: str | Sequence[str],
         result_backend: str | Sequence[str] | None = None,
-        queue: str | None = None,
-        middleware: Iterable[Middleware] | None = None,
-        limit_bytes: int = MAX_MESSAGE_BYTES,
-        max_dead_letters: int = 10_000,
-        max_dead_letter_bytes: int = 64_000_000,
-        timeout_s: float = 2.0,
         clock: Clock | None = None,
-        transport: str | None = None,
-        failover_strategy: str | Strategy = "round-robin",
-        retry: bool = True,
-        retry_policy: RetryPolicy | dict[str, Any] | None = None,
-        connection_retry_policy: RetryPolicy | dict[str, Any] | None = None,
-        on_connection_error: OnConnectionError | None = None,
-        signing_key: Key | Sequence[Key] | None = None,
-        events: bool = False,
-        send_sent_event: bool = False,
-        remote_control: str | None = None,
-        **results: Unpack[ResultKeywords],
+        **keywords: Unpack[AppKeywords],
     ) -> None:
         super().__init__(name)
-        self.brokers = Brokers(broker, strategy=failover_strategy)
-        self.broker_kind = broker_for(self.brokers.urls, name=transport)
+        self.settings = settings = app_settings(keywords)
+        self.brokers = Brokers(broker, strategy=settings.failover_strategy)
+        self.broker_kind = broker_for(self.brokers.urls, name=settings.transport)
         self.transport = self.broker_kind.name
         self.capabilities = self.broker_kind.capabilities
-        self.queue = queue or name
-        self.limit_bytes = limit_bytes
-        self.max_dead_letters = max_dead_letters
-        self.max_dead_letter_bytes = max_dead_letter_bytes
-        self.timeout_s = timeout_s
+        self.queue = settings.queue or name
+        self.limit_bytes = settings.limit_bytes
+        self.max_dead_letters = settings.max_dead_letters
+        self.max_dead_letter_bytes = settings.max_dead_letter_bytes
+        self.timeout_s = settings.timeout_s
         self.clock: Clock = clock or SystemClock()
         self.log_level = "info"  # of what a worker writes on standard error
         self.make_log: Callable[..., Any] = stderr_logger
         self.tracer: Any = None  # of what is sent: its `sending(message)` is a context manager
         self.tasks: dict[str, Task] = {}
-        self.signer = None if signing_key is None else Signer(signing_key)
-        self.remote_control = remote_control_mode(remote_control, is_signed=self.signer is not None)
+        self.signer = None if settings.signing_key is None else Signer(settings.signing_key)
+        self.remote_control = remote_control_mode(
+            settings.remote_control, is_signed=self.signer is not None
+        )
         self.result_backend = result_backend
-        self.result_options = result_options(results)
+        self.result_options = settings.results
         database = database_url(result_backend)
         kept = None
         if result_backend is not None and database is None:
@@ -140,13 +111,13 @@ class TaskApp(Hooks, Closing):
         self.shares_server = kept is not None and kept.urls == self.brokers.urls
         kept = self.brokers if self.shares_server else kept  # they change over together
         store = self.brokers if self.capabilities.on_redis else kept
-        self._store = None if store is None else RedisServer(store, timeout_s=timeout_s)
+        self._store = None if store is None else RedisServer(store, timeout_s=self.timeout_s)
         self.has_store = store is not None  # whether there is a `broker_link`
         self.results: ResultBackend | None = None
-        result_limit_bytes = self.result_options.result_limit_bytes or limit_bytes
+        result_limit_bytes = self.result_options.result_limit_bytes or self.limit_bytes
         if kept is not None:
             self.results = RedisResults(
-                server=RedisServer(kept, timeout_s=timeout_s),
+                server=RedisServer(kept, timeout_s=self.timeout_s),
                 clock=self.clock,
                 keep_s=self.result_options.keep_s,
                 limit_bytes=result_limit_bytes,
@@ -160,21 +131,21 @@ class TaskApp(Hooks, Closing):
                 clock=self.clock,
                 options=self.result_options,
                 limit_bytes=result_limit_bytes,
-                timeout_s=timeout_s,
+                timeout_s=self.timeout_s,
                 notify_server=self._store,
             )
         self.broker_clock = BrokerClock(link=self._store, clock=self.clock)
         self.revocations = Revocations(link=self._store, app=name, signer=self.signer)
-        self.retry_policy = policy_of(retry_policy, PUBLISHING) if retry else ONCE
-        self.connection_retry_policy = policy_of(connection_retry_policy, CONNECTING)
-        self.on_connection_error = on_connection_error
+        self.retry_policy = policy_of(settings.retry_policy, PUBLISHING) if settings.retry else ONCE
+        self.connection_retry_policy = policy_of(settings.connection_retry_policy, CONNECTING)
+        self.on_connection_error = settings.on_connection_error
         # None: the worker's default. Outside of it stands what extensions add.
-        self.middleware = None if middleware is None else tuple(middleware)
+        self.middleware = None if settings.middleware is None else tuple(settings.middleware)
         self.outer_middleware: tuple[Middleware, ...] = ()
         self.chance = random.Random()
-        self.events = events
+        self.events = settings.events
         self.on_sent: Callable[..., None] | None = None  # (message, at_s=): a task was sent
-        if send_sent_event:
+        if settings.send_sent_event:
             self.on_sent = load(SENT_EVENTS)(self).send
 
     @property
@@ -210,7 +181,7 @@ class TaskApp(Hooks, Closing):
         """What sends its messages."""
         from blimp.queue.publish.publisher import Publisher  # a worker may send none
 
-        return Publisher(
+        made = Publisher(
             url=self.brokers,
             timeout_s=self.timeout_s,
             transport=self.transport,
@@ -220,6 +191,8 @@ class TaskApp(Hooks, Closing):
             clock=self.clock,
             now_s=self.broker_clock.recent_s,
         )
+        one: Publisher = vars(self).setdefault("publisher", made)  # of all threads that come first
+        return one
 
     @cached_property
     def pools(self) -> Pools:

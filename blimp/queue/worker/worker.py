@@ -11,15 +11,17 @@ import ctypes
 import gc
 import os
 import socket
+import sys
+import sysconfig
 import threading
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypedDict, TypeVar, Unpack
 
+import msgspec
 from kombu.clocks import LamportClock
 
 from blimp.queue.extensions import EVENTS, Extension, Observers, load, observes
-from blimp.queue.worker import interpreter
 from blimp.queue.worker.acker import Acker
 from blimp.queue.worker.boot import Boot, check_tasks, locate_all, missing_guarantees
 from blimp.queue.worker.completions import Completions, timed_out
@@ -39,8 +41,24 @@ if TYPE_CHECKING:
 E = TypeVar("E", bound=Extension)
 
 
-class Worker:
-    """Runs the tasks of one app until stopped.
+class WorkerKeywords(TypedDict, total=False):
+    """The keywords of `Worker`; see WorkerSettings."""
+
+    name: str | None
+    queues: Sequence[str]
+    loop_workers: int
+    loop_concurrency: int
+    sync_workers: int
+    process_workers: int | None
+    prefetch: int | None
+    max_tasks: int | None
+    max_memory_mb: float | None
+    grace_s: float
+    app_path: str | None
+
+
+class WorkerSettings(msgspec.Struct, frozen=True, kw_only=True):
+    """How much a worker runs, and what of.
 
     name: unique among the app's live workers. A worker that restarts under the name of a killed
         one gets back what that had not acknowledged. queues: by default the app's own.
@@ -55,8 +73,27 @@ class Worker:
     max_tasks, max_memory_mb: after so many tasks, or above so much memory, it stops as in a
         warm stop, waits for what runs, and restarts. A child is replaced at the same limits,
         and its tasks do not count for the worker.
-    launch: how this process restarts. Without it `run` returns, with `restart_reason` set.
     grace_s: how long a warm stop waits for what runs.
+    """
+
+    name: str | None = None
+    queues: Sequence[str] = ()
+    loop_workers: int = 1
+    loop_concurrency: int = 16
+    sync_workers: int = 8
+    process_workers: int | None = None
+    prefetch: int | None = None
+    max_tasks: int | None = None
+    max_memory_mb: float | None = None
+    grace_s: float = 10.0
+    app_path: str | None = None
+
+
+class Worker:
+    """Runs the tasks of one app until stopped.
+
+    keywords: see WorkerSettings.
+    launch: how this process restarts. Without it `run` returns, with `restart_reason` set.
     on_ready: called once, when it consumes for the first time.
     """
 
@@ -64,24 +101,15 @@ class Worker:
         self,
         *,
         app: TaskApp,
-        name: str | None = None,
-        queues: Sequence[str] = (),
-        loop_workers: int = 1,
-        loop_concurrency: int = 16,
-        sync_workers: int = 8,
-        process_workers: int | None = None,
-        prefetch: int | None = None,
-        max_tasks: int | None = None,
-        max_memory_mb: float | None = None,
-        grace_s: float = 10.0,
-        app_path: str | None = None,
         launch: Launch | None = None,
         on_ready: Callable[[], None] = lambda: None,
         log: Any = None,
+        **keywords: Unpack[WorkerKeywords],
     ) -> None:
         self.app = app
+        self.settings = settings = WorkerSettings(**keywords)
         self._launch = launch
-        self.name = name or f"{app.name}@{socket.gethostname()}"
+        self.name = settings.name or f"{app.name}@{socket.gethostname()}"
         self.counts: Counter[str] = Counter()
         self.ready = threading.Event()
         self._on_ready = on_ready
@@ -89,14 +117,14 @@ class Worker:
         self._exit_status = 0
         self._counting = threading.Lock()
         self._owns_process = False
-        self._wear = Wear(max_tasks=max_tasks, max_memory_mb=max_memory_mb)
+        self._wear = Wear(max_tasks=settings.max_tasks, max_memory_mb=settings.max_memory_mb)
         self._stops = Stops(on_request=self._stop_requested)
         self._own_name: NameLock | None = None  # None: no message depends on the name
         if app.capabilities.exclusive_names:
             self._own_name = NameLock(link=app.broker_link, app=app.name, worker=self.name)
         self.in_flight = InFlight(
             clock=app.clock,
-            prefetch=prefetch,
+            prefetch=settings.prefetch,
             stopping=self._stops.stopping,
             slots=lambda place: self.pools.sizes.slots(place),
             most=MOST if app.capabilities.local_prefetch else LEAST,  # a change costs a round trip
@@ -108,7 +136,7 @@ class Worker:
         self.consumer_loop = ConsumerLoop(
             app=app,
             worker=self.name,
-            queues=tuple(dict.fromkeys(queues)) or (app.queue,),
+            queues=tuple(dict.fromkeys(settings.queues)) or (app.queue,),
             in_flight=self.in_flight,
             submit=lambda job: self.pools.submit(job),
             on_consuming=self._consuming,
@@ -144,27 +172,27 @@ class Worker:
             in_flight=self.in_flight,
             stops=self._stops,
             counts=self.counts,
-            grace_s=grace_s,
+            grace_s=settings.grace_s,
             log=self.log,
         )
         self.pools = WorkerPools(
             run=self.runner.run,
             sizes=Sizes(
-                loop_workers=loop_workers,
-                loop_concurrency=loop_concurrency,
-                sync_workers=sync_workers,
-                process_workers=process_workers or max(1, (os.cpu_count() or 1) - 1),
+                loop_workers=settings.loop_workers,
+                loop_concurrency=settings.loop_concurrency,
+                sync_workers=settings.sync_workers,
+                process_workers=settings.process_workers or max(1, (os.cpu_count() or 1) - 1),
             ),
-            origins=locate_all(app, app_path=app_path),
-            max_tasks=max_tasks,
-            max_memory_mb=max_memory_mb,
+            origins=locate_all(app, app_path=settings.app_path),
+            max_tasks=settings.max_tasks,
+            max_memory_mb=settings.max_memory_mb,
             log=self.log,
         )
         self._boot = Boot(
             steps=app.boot_steps,
             worker=self,
             call=self.pools.call,
-            stop_s=grace_s,
+            stop_s=settings.grace_s,
             log=self.log,
         )
         self.extensions: list[Extension] = []
@@ -224,7 +252,10 @@ class Worker:
         missing = missing_guarantees(self.app)
         if missing is not None:
             self.log.warning(missing)
-        interpreter.warn(self.log)
+        if sysconfig.get_config_var("Py_GIL_DISABLED"):  # any other build has its lock
+            from blimp.queue.worker import interpreter
+
+            interpreter.warn(self.log)
         upkeep = () if self.app.results is None else self.app.results.start(log=self.log)
         self.in_flight.expect(self.app.tasks.values())
         signals = StopSignals(self._stops)
@@ -369,7 +400,7 @@ def lean_memory() -> Iterator[None]:
     """
     before = gc.get_threshold()
     gc.set_threshold(GC_THRESHOLD, 10, 10)
-    if interpreter.gil() != "disabled":
+    if getattr(sys, "_is_gil_enabled", lambda: True)():
         with contextlib.suppress(AttributeError, OSError):  # of glibc only
             ctypes.CDLL(None).mallopt(_M_ARENA_MAX, 1)
     try:
