@@ -1,4 +1,7 @@
-"""Asking workers: remote-control commands by kombu's pidbox, as Celery's clients send them."""
+"""Asking workers: remote-control commands by kombu's pidbox, as Celery's clients send them.
+
+Tested by test_extension_outage.py.
+"""
 
 from __future__ import annotations
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import threading
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from blimp.errors import LinkError
 from blimp.queue.control.broadcast import BroadcastReceiver
@@ -35,12 +35,14 @@ class ControlExtension(Extension):
 
     def __init__(self, worker: Worker) -> None:
         self._worker = worker
+        self._started_s = worker.app.clock.now_s()
         self.revocation = Revoker(worker)
+        is_on = worker.app.remote_control != OFF
         self.broadcasts = BroadcastReceiver(
             app=worker.app,
             worker=worker.name,
             on_revoke=self.revocation.receive,
-            on_command=None if worker.app.remote_control == OFF else self._receive,
+            on_command=(lambda *found: self.remote.receive(*found)) if is_on else None,
             counts=worker.counts,
             log=worker.log,
         )
@@ -49,10 +51,11 @@ class ControlExtension(Extension):
     def remote(self) -> RemoteControl:
         from blimp.queue.control.remote_control import RemoteControl  # most workers get no command
 
-        return RemoteControl(self._worker, revoke=self.revocation.receive)
-
-    def _receive(self, url: str, message: Any) -> None:
-        self.remote.receive(url, message)
+        made = RemoteControl(
+            self._worker, revoke=self.revocation.receive, started_s=self._started_s
+        )
+        one: RemoteControl = vars(self).setdefault("remote", made)  # each broker has a thread
+        return one
 
     def starting(self) -> None:
         app = self._worker.app

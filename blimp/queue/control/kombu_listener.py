@@ -1,4 +1,7 @@
-"""Hearing broadcasts and remote-control commands by kombu, on a broker that is not Redis."""
+"""Hearing broadcasts and remote-control commands by kombu, on a broker that is not Redis.
+
+Tested by test_control.py.
+"""
 
 from __future__ import annotations
 

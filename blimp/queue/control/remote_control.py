@@ -1,6 +1,7 @@
 """Remote control of one worker: reads, checks, runs and answers commands.
 
 The thread that runs them starts with the first command and ends when none has come for a while.
+Tested by test_extension.py.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ from blimp.queue.control.listener import EXCHANGE, MAX_COMMAND_BYTES
 from blimp.queue.extensions import ControlCommand
 from blimp.queue.options import ALL
 from blimp.queue.protocol.message import to_json
+from blimp.queue.protocol.signing import FRESH_S
 
 if TYPE_CHECKING:
     from blimp.queue.worker.worker import Worker
@@ -31,7 +33,6 @@ PAUSE_S = 0.002  # after each command: a flood must leave the interpreter to the
 CLOSE_S = 1.0
 LOG_LENGTH = 200
 REPLY_NAME = re.compile(r"reply\.[\w.-]{1,100}\.pidbox")
-FRESH_S = 30.0  # a signed command is run within it, and once
 MAX_TICKETS = 4096
 MAX_CLOCK = 2**53
 
@@ -48,16 +49,16 @@ class ControlMessage(NamedTuple):
 class RemoteControl:
     """Runs and answers commands, in a thread of its own. Close is idempotent.
 
-    revoke: see CommandContext.
+    revoke, started_s: see CommandContext.
     """
 
-    def __init__(self, worker: Worker, *, revoke: Callable[[str, bool], str]) -> None:
+    def __init__(
+        self, worker: Worker, *, revoke: Callable[[str, bool], str], started_s: float
+    ) -> None:
         self._worker = worker
         self._app = worker.app
         self._log = worker.log
-        self._context = CommandContext(
-            worker=worker, revoke=revoke, started_s=worker.app.clock.now_s()
-        )
+        self._context = CommandContext(worker=worker, revoke=revoke, started_s=started_s)
         self._commands: dict[str, ControlCommand] = {}
         self._tickets: OrderedDict[str, None] = OrderedDict()  # of signed commands that ran
         self._changed = threading.Condition()
