@@ -155,6 +155,28 @@ def test_each_test_of_the_queue_is_named_for_its_source() -> None:
     assert stray == []
 
 
+def test_each_module_of_the_queue_has_a_test() -> None:
+    """`test_<module>….py`, or the file that its docstring names; one without code needs none."""
+    tests = ROOT / "tests"
+    known = [path.relative_to(tests).as_posix() for path in tests.rglob("test_*.py")]
+    untested = []
+    for path in modules().values():
+        tree = ast.parse(path.read_text("utf-8"))
+        words = re.search(r"Tested by (\S+)\.$", ast.get_docstring(tree) or "", re.MULTILINE)
+        own = f"queue/{path.parent.relative_to(QUEUE).as_posix()}/test_{path.stem}".replace(
+            "/./", "/"
+        )
+        found = [
+            name
+            for name in known
+            if re.match(rf"{own}(_\w+)?\.py$", name)
+            or (words is not None and f"/{name}".endswith(f"/{words.group(1)}"))
+        ]
+        if len(tree.body) > 1 and not found:
+            untested.append(path.relative_to(QUEUE).as_posix())
+    assert untested == []
+
+
 def test_the_files_on_the_way_of_a_message_are_there() -> None:
     """The table of docs/architecture.md names them from `blimp/queue/`."""
     text = (ROOT / "docs" / "architecture.md").read_text("utf-8")

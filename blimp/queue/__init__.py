@@ -13,7 +13,7 @@ Run a worker with `python -m blimp.queue worker -A module:app`.
 
 Tasks that belong together: `signature`, `chain`, `group`, `chord` (docs/canvas.md). Resources that
 only one program may hold: `ResourcePool` (docs/resources.md). A kombu transport:
-`blimp.queue.kombu_transport`.
+`blimp.queue.kombu_transport`. Tested by test_main.py.
 """
 
 from typing import TYPE_CHECKING, Any

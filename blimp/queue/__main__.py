@@ -1,4 +1,4 @@
-"""`python -m blimp.queue worker -A module:app`."""
+"""`python -m blimp.queue worker -A module:app`. Tested by test_main.py."""
 
 import sys
 

@@ -1,4 +1,4 @@
-"""What a bound task sees of the message it runs for."""
+"""What a bound task sees of the message it runs for. Tested by behaviour/test_retry.py."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How a task is run: its options, and the keywords of `TaskApp.task`."""
+"""How a task is run: its options, and the keywords of `TaskApp.task`. Tested by test_task.py."""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""The fixture `blimp_queue` of pytest: tasks without a server, see blimp/queue/testing.py."""
+"""The fixture `blimp_queue` of pytest: tasks without a server, see blimp/queue/testing.py.
+
+Tested by test_testing.py.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Which brokers there are: the one table. Adding a broker is one file and one line here."""
+"""Which brokers there are: the one table. Adding a broker is one file and one line here.
+
+Tested by test_brokers.py.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Brokers that are kombu's own transports: their base, their sender, and the one in memory."""
+"""Brokers that are kombu's own transports: their base, their sender, and the one in memory.
+
+Tested by test_brokers.py.
+"""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """RabbitMQ: its URLs, queues, confirmations and heartbeats.
 
-`amqp://user:password@host:port/vhost`, and `amqps://` over TLS.
+`amqp://user:password@host:port/vhost`, and `amqps://` over TLS. Tested by test_guarantees.py.
 """
 
 from __future__ import annotations

@@ -1,4 +1,7 @@
-"""The queue's command line: a file for the commands of a kind, and what they share."""
+"""The queue's command line: a file for the commands of a kind, and what they share.
+
+Tested by test_main.py.
+"""
 
 from __future__ import annotations
 

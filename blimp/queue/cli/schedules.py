@@ -1,4 +1,7 @@
-"""`schedules`: what an app's workers send by themselves: list, pause, resume, run now."""
+"""`schedules`: what an app's workers send by themselves: list, pause, resume, run now.
+
+Tested by test_scheduler.py.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""`trace`: the spans of a BLIMP_TRACE_FILE as trees, with start and length."""
+"""`trace`: the spans of a BLIMP_TRACE_FILE as trees, with start and length.
+
+Tested by test_tracing.py.
+"""
 
 from __future__ import annotations
 

@@ -6,7 +6,7 @@ The server delivers a message and records its consumer in one step. A thread of 
 renews the lease. If the consumer dies, others take its messages after `lease_s`; a consumer of
 the same name takes them at once. Each delivery has a fence: after a lost lease, its
 acknowledgement is refused. Messages, streams and scripts are those of blimp/queue/brokers/streams.
-See docs/celery.md and docs/decisions/0010-streams-transport.md.
+See docs/celery.md and docs/decisions/0010-streams-transport.md. Tested by test_handlers_change.py.
 """
 
 from __future__ import annotations

@@ -1,4 +1,7 @@
-"""What can be seen of a worker from outside: metrics, logs, traces. Loaded where asked for."""
+"""What can be seen of a worker from outside: metrics, logs, traces. Loaded where asked for.
+
+Tested by test_tracing.py.
+"""
 
 from __future__ import annotations
 

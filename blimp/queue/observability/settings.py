@@ -1,4 +1,7 @@
-"""How a process is watched, by its command line and environment; imports nothing else."""
+"""How a process is watched, by its command line and environment; imports nothing else.
+
+Tested by test_tracing.py.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Metrics, JSON logs and traces for an app's next worker, and for its child processes."""
+"""Metrics, JSON logs and traces for an app's next worker, and for its child processes.
+
+Tested by test_log_json.py.
+"""
 
 from __future__ import annotations
 

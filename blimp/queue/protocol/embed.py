@@ -3,7 +3,7 @@
 `{"task", "args", "kwargs", "options", "subtask_type", "immutable"}`. A chain and a group have
 their parts in `kwargs["tasks"]`, a chord in `kwargs["header"]` and `kwargs["body"]`. The options
 hold the ids of a frozen signature and what follows it (`link`, `link_error`, `chain`, `chord`).
-Source: Celery 5.7 `canvas.py`.
+Source: Celery 5.7 `canvas.py`. Tested by test_plan.py.
 """
 
 from __future__ import annotations

@@ -1,4 +1,7 @@
-"""Reading task messages: everything in one can be wrong, and is named with its limit."""
+"""Reading task messages: everything in one can be wrong, and is named with its limit.
+
+Tested by test_message.py.
+"""
 
 from __future__ import annotations
 

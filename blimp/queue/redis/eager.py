@@ -4,6 +4,7 @@ redis-py's connection waits for the answer to each part of its greeting. On a li
 of a second that is five seconds before the first command. Here greeting and commands go out in one
 packet, so the first command arrives one and a half round trips after the start, and half a one
 later if the connection is there. It speaks RESP3, in which one connection both subscribes and asks.
+Tested by test_listener.py.
 """
 
 from __future__ import annotations

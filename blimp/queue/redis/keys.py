@@ -1,6 +1,6 @@
 """Every key that the queue has on a Redis server, and the names inside them.
 
-Results and chords have the keys that Celery uses.
+Results and chords have the keys that Celery uses. Tested by test_store_model.py.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Lua scripts: how they are read, and the one way to run them."""
+"""Lua scripts: how they are read, and the one way to run them. Tested by test_store_model.py."""
 
 from __future__ import annotations
 

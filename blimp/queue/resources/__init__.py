@@ -4,6 +4,8 @@ pool = ResourcePool(redis.Redis(), "ships", ttl_s=30)
 pool.add("twin")
 with pool.lease("alice", wait_s=5.0) as grant:
     fly(grant.resource, fence=grant.token)
+
+Tested by test_pool.py.
 """
 
 from blimp.queue.resources.grant import Grant, Release, ReleaseOutcome, Ticket

@@ -1,4 +1,7 @@
-"""A grant of a resource: what names it, how it is lost, released, and renewed in the background."""
+"""A grant of a resource: what names it, how it is lost, released, and renewed in the background.
+
+Tested by test_pool.py.
+"""
 
 from __future__ import annotations
 

@@ -2,6 +2,7 @@
 
 Completions that arrive during one write go together in the next. The thread never waits in order
 to gather more: if the broker is faster than the tasks, each is written at once.
+Tested by behaviour/test_delivery.py.
 """
 
 from __future__ import annotations

@@ -1,4 +1,7 @@
-"""The loop of a worker's main thread: connect, consume, and reconnect after any outage."""
+"""The loop of a worker's main thread: connect, consume, and reconnect after any outage.
+
+Tested by test_outage.py.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Decoding what the broker delivers, and rejecting with a reason what cannot run."""
+"""Decoding what the broker delivers, and rejecting with a reason what cannot run.
+
+Tested by test_hostile_messages.py.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A delivered message on its way through the worker."""
+"""A delivered message on its way through the worker. Tested by test_in_flight.py."""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Running one job: through the middleware, into the function, and to the acker."""
+"""Running one job: through the middleware, into the function, and to the acker.
+
+Tested by test_outcomes.py.
+"""
 
 from __future__ import annotations
 

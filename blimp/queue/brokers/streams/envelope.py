@@ -1,6 +1,7 @@
 """A message as it stands in a stream entry: how it is packed, and how it is read.
 
 The head is JSON, the body stays as it is: it is the larger part, and most of it is text.
+Tested by test_streams_sender.py.
 """
 
 from __future__ import annotations

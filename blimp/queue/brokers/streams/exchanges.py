@@ -1,4 +1,7 @@
-"""Exchanges on the server: bindings, and what is published on them, fanouts included."""
+"""Exchanges on the server: bindings, and what is published on them, fanouts included.
+
+Tested by test_declarations.py.
+"""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """Transactions with the database: an engine, and connections that always end.
 
-Translates the errors of SQLAlchemy and of the drivers, without secrets.
+Translates the errors of SQLAlchemy and of the drivers, without secrets. Tested by test_database.py.
 """
 
 from __future__ import annotations

@@ -7,7 +7,7 @@ waits. Calls that may wait for the broker go through `job.in_thread`.
 
 A middleware may have a method `wants(job) -> bool`, asked when its turn comes: False has it
 passed over. Most jobs need none of the default ones, and a coroutine costs a fifth of a short
-task.
+task. Tested by test_middleware.py.
 """
 
 from __future__ import annotations

@@ -1,6 +1,7 @@
 """Requires: a task that needs a resource has one while it runs, or does not begin.
 
 A `concurrency_key` is one of these, too: a pool of so many resources for each key.
+Tested by test_pool_requires.py.
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 Threads for plain functions, loops for `async def`, processes for cpu_bound. A pool takes a job
 and never waits. Threads are daemons: a task that hangs cannot keep a worker from ending, and its
-message is delivered again.
+message is delivered again. Tested by test_threads.py.
 """
 
 from __future__ import annotations
