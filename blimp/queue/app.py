@@ -286,6 +286,11 @@ class TaskApp(Hooks, Closing):
                 self.pools.require(options.requires)
             elif options.is_limited:
                 self.pools.check_granted("its concurrency_key")
+            if options.fair_key is not None and not self.capabilities.shares_fairly:
+                raise ConfigError(
+                    f"task {name!r}: fair_key needs a Redis or Valkey broker, and the transport of "
+                    f"app {self.name!r} is {self.transport!r}"
+                )
             if options.schedule is not None and SCHEDULES not in self.extensions:
                 self.extensions.append(SCHEDULES)
             if task.has_dependencies and KEPT not in self.extensions:

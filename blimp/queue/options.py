@@ -66,6 +66,8 @@ class TaskOptions(msgspec.Struct, frozen=True, kw_only=True):
     unique_for: seconds in which the same task is sent once: a later send returns the handle of
         the first, whatever became of that. The same is one of the same arguments, or of the same
         `unique_key`, given as a `concurrency_key` is.
+    fair_key: names the tenant of a call, as a `concurrency_key` does. The tenants of one queue
+        have their messages taken in turn, whichever of them has sent the most.
     rate_limit: how often one worker begins it, at most: "10/s", "100/m", "1000/h", or a number
         of times a second. Messages that wait for that delay no others.
     coalesce: of the waiting messages with one key only the newest runs. True: one key for
@@ -100,6 +102,7 @@ class TaskOptions(msgspec.Struct, frozen=True, kw_only=True):
     concurrency: int = 1
     unique_for: float | None = None
     unique_key: Key = None
+    fair_key: Key = None
     schedule: Schedule | None = None
 
     @property
@@ -158,6 +161,7 @@ class UnboundKeywords(TypedDict, total=False):
     concurrency: int
     unique_for: float | None
     unique_key: Key
+    fair_key: Key
     schedule: Schedule | None
 
 
@@ -205,10 +209,11 @@ def options_of(keywords: TaskKeywords) -> TaskOptions:
 
 
 def _check_keys(keywords: TaskKeywords) -> None:
-    """Raise ConfigError for limits by key that cannot be."""
+    """Raise ConfigError for keys, and limits by them, that cannot be."""
     at_once, unique_s = keywords.get("concurrency"), keywords.get("unique_for")
     key = keywords.get("concurrency_key")
-    for name, one in (("concurrency_key", key), ("unique_key", keywords.get("unique_key"))):
+    for name in ("concurrency_key", "unique_key", "fair_key"):
+        one = keywords.get(name)
         if not (one is None or isinstance(one, str) or callable(one)):
             raise ConfigError(f"{name} {one!r:.80}: must be a text or a function")
     if at_once is not None and (type(at_once) is not int or not 1 <= at_once <= MOST_AT_ONCE):

@@ -189,7 +189,7 @@ class Task(Generic[P, R]):
         return dict(bound.arguments)
 
     def key_of(self, option: str, args: Sequence[Any], kwargs: dict[str, Any]) -> str:
-        """Return the key that `concurrency_key` or `unique_key` makes of arguments as sent.
+        """Return the key that an option, such as `fair_key`, makes of arguments as sent.
 
         Raises MessageError if it cannot be made of them.
         """

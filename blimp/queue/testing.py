@@ -35,7 +35,7 @@ from blimp.errors import ConfigError, ResultError
 from blimp.queue.brokers.base import MOST_DELIVERIES, Capabilities, Found, Written
 from blimp.queue.canvas.parts import Chords
 from blimp.queue.extensions import Observers
-from blimp.queue.protocol.message import CONTENT_ENCODING, CONTENT_TYPE, TaskMessage
+from blimp.queue.protocol.message import CONTENT_ENCODING, CONTENT_TYPE, FAIR, TaskMessage
 from blimp.queue.protocol.record import Record, decode
 from blimp.queue.publish.publisher import Publisher
 from blimp.queue.publish.taken_back import NUMBER, REMEMBER, Revocations
@@ -70,7 +70,7 @@ NO_POOLS = "resource pools need a server"
 NAME = "in-process"
 CAPABILITIES = Capabilities(
     title="in process", is_shared=False, has_dead_letters=True, counts_deliveries=True,
-    schedules=True, finds_messages=True, keeps_stamps=True,
+    schedules=True, finds_messages=True, keeps_stamps=True, shares_fairly=True,
 )  # fmt: skip
 
 
@@ -108,6 +108,7 @@ class InProcess:
         self._lock = threading.RLock()  # of what waits: any thread may send
         self._ready: list[_Waiting] = []
         self._later: list[_Waiting] = []
+        self._turn: dict[Any, int] = {}  # that is next, of a priority, and of a tenant there
         self._loop: asyncio.AbstractEventLoop | None = None
         self._running: set[int] = set()
         self._tasks: set[asyncio.Task[None]] = set()  # the loop keeps only weak references
@@ -267,12 +268,21 @@ class InProcess:
 
     def put(self, message: TaskMessage, headers: dict[str, Any], body: bytes) -> None:
         """Have it wait for its turn."""
-        one = _Waiting(message.priority, next(self._numbers), message, headers, body)
+        one = _Waiting(message.priority, 0, next(self._numbers), message, headers, body)
         with self._lock:
             if message.eta_s is None:
-                heapq.heappush(self._ready, one)
+                self._push(one)
             else:
                 heapq.heappush(self._later, one._replace(order=message.eta_s))
+
+    def _push(self, one: _Waiting) -> None:
+        """Have it wait for its turn: of a tenant, as place() of shared.lua does."""
+        level, tenant = one.message.priority, one.message.headers.get(FAIR)
+        turn = 0
+        if tenant:
+            turn = max(self._turn.get(level, 1), self._turn.get((level, tenant), 1))
+            self._turn[level, tenant] = turn + 1
+        heapq.heappush(self._ready, one._replace(order=level, turn=turn))
 
     def waits(self, id: str) -> bool:
         with self._lock:
@@ -306,7 +316,12 @@ class InProcess:
     def _take(self) -> _Waiting | None:
         with self._lock:
             self._move_due()
-            return heapq.heappop(self._ready) if self._ready else None
+            if not self._ready:
+                return None
+            one = heapq.heappop(self._ready)
+            level = one.message.priority
+            self._turn[level] = max(one.turn, self._turn.get(level, 1))
+            return one
 
     def _job(self, one: _Waiting) -> Job | None:
         """Return the job of a message; None if no worker would run it."""
@@ -322,8 +337,7 @@ class InProcess:
 
     def _move_due(self) -> None:
         while self._later and self._later[0].order <= self.clock.wall_s():
-            one = heapq.heappop(self._later)
-            heapq.heappush(self._ready, one._replace(order=one.message.priority))
+            self._push(heapq.heappop(self._later))
 
     def _end_s(self, by: float | timedelta) -> float:
         seconds = by.total_seconds() if isinstance(by, timedelta) else by
@@ -473,9 +487,10 @@ class _NoPools:
 
 
 class _Waiting(NamedTuple):
-    """order: the priority of one that is due, the time of another."""
+    """order: the priority of one that is due, the time of another. turn: 0 without a tenant."""
 
     order: float
+    turn: int
     number: int
     message: TaskMessage
     headers: dict[str, Any]

@@ -64,7 +64,7 @@ class Consumers:
             keys = [f"blimp:sender:{number}", queue.later, queue.clock, queue.bell]
             keys += queue.levels
             put = self.server.client.incr("puts")
-            args = [put, 60_000, 0, 2, due_ms, f"head {put}", "body"]
+            args = [put, 60_000, 0, 2, due_ms, f"head {put}", "body", ""]
             assert self["sender"].run("put_many", keys, args) == 1
 
     def take(self, name: str) -> list[Claim]:

@@ -59,6 +59,7 @@ class Capabilities(msgspec.Struct, frozen=True, kw_only=True):
     keeps_broadcasts: a broadcast reaches a worker that was not connected at the moment.
     finds_messages: it finds a task's message that waits, and marks it as revoked.
     keeps_stamps: a publish whose stamp was put, or a later one of its key, is not put again.
+    shares_fairly: it takes the messages of tenants in turn; see `TaskOptions.fair_key`.
     local_prefetch: a changed prefetch costs no round trip.
     longest_wait_s: how long a consumer may block if there is no other broker to look at.
     notes: further limits, in the words of a worker's start line.
@@ -77,6 +78,7 @@ class Capabilities(msgspec.Struct, frozen=True, kw_only=True):
     keeps_broadcasts: bool = False
     finds_messages: bool = False
     keeps_stamps: bool = False
+    shares_fairly: bool = False
     local_prefetch: bool = False
     longest_wait_s: float = 1.0
     notes: tuple[str, ...] = ()

@@ -36,7 +36,7 @@ from blimp.queue.protocol.embed import (
     with_options,
 )
 from blimp.queue.protocol.message import LOW, TaskMessage, new_id
-from blimp.queue.publish.publisher import make_message, needs_now
+from blimp.queue.publish.publisher import fair_headers, make_message, needs_now
 from blimp.queue.publish.taken_back import KnownTask
 
 SIZE = "blimp_parts"  # option of a chord's body, if it is signed: how many parts the chord has
@@ -418,6 +418,9 @@ class Planner:
             is_one = isinstance(priority, int) and 0 <= priority <= LOW
             options = {**options, "priority": priority if is_one else settings.priority}
         stamps = options.get("stamped_headers") or ()
+        headers = settings.headers | (options.get("headers") or {})
+        if task is not None and task.options.fair_key is not None and task.name == name:
+            headers = fair_headers(task, own, own_kwargs) | headers
         message = make_message(
             name,
             own,
@@ -439,7 +442,7 @@ class Planner:
             delivery=then.blimp_delivery or 1,
             stamps={stamp: options.get(stamp) for stamp in stamps} if stamps else {},
             origin=settings.origin,
-            headers=settings.headers | (options.get("headers") or {}),
+            headers=headers,
         )
         self.messages.append(message)
         return Node(message.id, task=message.task, ignored=_ignores(options, task))

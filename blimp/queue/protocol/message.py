@@ -13,6 +13,7 @@ blimp_coalesce    its key: a newer message with the same supersedes it
 blimp_number      its place among the messages of its queue that coalesce
 blimp_version     the version of these headers; absent in the first
 blimp_again       sent a second time: the answer to the first was lost
+blimp_fair        its tenant, who gets a fair share of its queue
 blimp_life        how often it was a dead letter that was requeued: what follows its next end is new
 blimp_signature, blimp_seal   see signing.py
 
@@ -53,6 +54,7 @@ CONTENT_TYPE = "application/json"
 CONTENT_ENCODING = "utf-8"
 VERSION = 1  # of our own headers
 AGAIN = "blimp_again"
+FAIR = "blimp_fair"
 LIFE = "blimp_life"
 PARENT, STATE = "traceparent", "tracestate"
 MAX_PARENT_LENGTH = 256  # of a version to come; the present one's is 55

@@ -17,6 +17,7 @@ from blimp.queue.protocol.kombu_body import COMPRESSIONS, MARK, decompress, from
 from blimp.queue.protocol.message import (
     CONTENT_ENCODING,
     CONTENT_TYPE,
+    FAIR,
     MAX_LIMIT_S,
     MAX_MESSAGE_BYTES,
     MAX_NAME_LENGTH,
@@ -68,10 +69,11 @@ class _Headers(msgspec.Struct):
     blimp_delivery: _Number | None = None
     blimp_life: _Count | None = None
     blimp_coalesce: _Text | None = None
+    blimp_fair: _Text | None = None
     blimp_number: Annotated[int, Meta(ge=0, lt=2**53)] | None = None
 
 
-_NAMES = ("id", "task", "root_id", "parent_id", "group", "origin", "blimp_coalesce")
+_NAMES = ("id", "task", "root_id", "parent_id", "group", "origin", "blimp_coalesce", FAIR)
 
 
 def parse_message(
@@ -162,7 +164,8 @@ def _read_headers(headers: Mapping[str, Any]) -> _Headers:
             what += f": the limit is {MAX_NUMBER:g}"
         raise MessageError(f"header {name!r} is {value!r:.80}: {what}") from None
     names = (found.root_id or "", found.parent_id or "", found.group or "", found.origin or "")
-    text = "".join((found.id, found.task, found.blimp_coalesce or "", *names))
+    keys = found.blimp_coalesce or "", found.blimp_fair or ""
+    text = "".join((found.id, found.task, *keys, *names))
     if not text.isprintable():
         wrong = next(one for one in _NAMES if not (getattr(found, one) or "").isprintable())
         value = headers[wrong]

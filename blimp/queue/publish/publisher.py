@@ -23,6 +23,7 @@ from blimp.queue.protocol.embed import check_signature, listed
 from blimp.queue.protocol.kombu_body import from_json
 from blimp.queue.protocol.message import (
     AGAIN,
+    FAIR,
     MAX_MESSAGE_BYTES,
     MAX_NUMBER,
     NORMAL,
@@ -35,7 +36,7 @@ from blimp.queue.protocol.message import (
     write_message,
 )
 from blimp.queue.protocol.signing import sealed
-from blimp.queue.publish.taken_back import Coalescing, KnownTask, coalescing_key
+from blimp.queue.publish.taken_back import Coalescing, KnownTask, check_name, coalescing_key
 from blimp.queue.redis.urls import Brokers
 from blimp.queue.retry import ONCE, PUBLISHING, RetryPolicy, policy_of
 from blimp.reading import ready
@@ -343,6 +344,8 @@ def _message(
                 fields[field] = signatures
     if task is not None and task.options.coalesce is not False and "coalesce" not in fields:
         fields["coalesce"] = coalescing_key(task, args, kwargs)
+    if task is not None and task.options.fair_key is not None:
+        fields["headers"] = fair_headers(task, args, kwargs) | (options.get("headers") or {})
     return make_message(
         name,
         tuple(args),
@@ -396,6 +399,17 @@ def _claimed(
     if first is not None:
         message = msgspec.structs.replace(message, id=first.decode())
     return message, Stamp(f"{claim}:{message.id}", 1, keep_ms + CLAIM_SLACK_MS)
+
+
+def fair_headers(task: KnownTask, args: Sequence[Any], kwargs: dict[str, Any]) -> dict[str, str]:
+    """Return the header that names a call's tenant. Raises MessageError if none can be made."""
+    try:
+        args, kwargs = from_json(to_json([args, kwargs]))
+    except (TypeError, ValueError, RecursionError) as error:
+        raise MessageError(f"arguments of {task.name!r}: JSON cannot hold them: {error}") from error
+    key = task.key_of("fair_key", args, kwargs)
+    check_name(key, f"fair_key of {task.name!r}")
+    return {FAIR: key}
 
 
 @cache

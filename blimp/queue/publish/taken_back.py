@@ -71,7 +71,7 @@ class Revocations:
 
     def keep(self, id: str, *, terminate: bool, now_s: float) -> None:
         """Store that `id` is revoked. Raises MessageError for what is no id."""
-        _check_name(id, "id")
+        check_name(id, "id")
         if self._link is not None:
             self._count = None
             member = self._member(id, terminate=terminate)
@@ -203,7 +203,8 @@ def _document(id: str, terminate: bool) -> dict[str, Any]:
     return {"id": id, "name": BROADCAST, "payload": {"terminate": terminate}}
 
 
-def _check_name(name: str, what: str) -> None:
+def check_name(name: str, what: str) -> None:
+    """Raise MessageError for a name that is empty, too long or not printable."""
     if not 0 < len(name) <= MAX_NAME_LENGTH or not name.isprintable():
         raise MessageError(f"{what} {name!r:.80}: must be 1 to {MAX_NAME_LENGTH} printable letters")
 
@@ -272,7 +273,7 @@ class Coalescing:
 
     def number(self, queue: str, key: str) -> int:
         """Return the next message's number. Raises MessageError for a key that is none."""
-        _check_name(key, "coalescing key")
+        check_name(key, "coalescing key")
         place = number_key(queue)
         return int(self._link.ask(lambda client: NUMBER.run(client, [place], [NEWEST_KEEP_S])))
 

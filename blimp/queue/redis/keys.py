@@ -25,6 +25,8 @@ class QueueKeys(msgspec.Struct, frozen=True, kw_only=True):
     dead: stream of dead letters. alive: there while a queue that may expire is in use.
     exchanges: set of the exchanges that it is bound to. ttl: how long a message may wait, ms.
     clock: hash, the server's clock when it was last read for this queue; see redis/clock.py.
+    turns: sorted set of the messages of tenants, by virtual start time. tenants: the same of each
+    tenant's next message. Scripts make these two names from `later`: see shared.lua.
     """
 
     name: str
@@ -36,11 +38,13 @@ class QueueKeys(msgspec.Struct, frozen=True, kw_only=True):
     exchanges: str
     ttl: str
     clock: str
+    turns: str
+    tenants: str
 
     def all(self) -> tuple[str, ...]:
         """Return what goes with the queue. Dead letters stay: a person has to see them."""
         rest = (self.bell, self.later, self.alive, self.exchanges, self.ttl, self.clock)
-        return (*self.levels, *rest)
+        return (*self.levels, *rest, self.turns, self.tenants)
 
 
 class Keys:

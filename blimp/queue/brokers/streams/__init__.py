@@ -22,6 +22,7 @@ class StreamsBroker:
         on_redis=True,
         atomic_completion=True,
         keeps_stamps=True,
+        shares_fairly=True,
         has_dead_letters=True,
         counts_deliveries=True,
         leases=True,

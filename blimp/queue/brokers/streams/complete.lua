@@ -41,7 +41,7 @@ return answer
 --   if that number has a "*" before it: KEYS a mark that expires then    ARGV in how many seconds
 --   and for each message that follows
 --     KEYS   stream of its priority, schedule, bell
---     ARGV   priority, server's ms when due, head, body
+--     ARGV   priority, server's ms when due, head, body, tenant ("" for none)
 --   and if that number has a "+" before it (after the "*")
 --     ARGV   number of parts of chords, of chords whose body follows, of further records, of
 --            chords that begin, seconds to keep what chords are
@@ -172,8 +172,8 @@ local function read_rest(one, count)
   end
   for n = 1, tonumber(count) do
     local stream, later, bell = next_keys(3)
-    local level, due_ms, head, body = next_args(4)
-    one.following[n] = { stream, later, bell, level, tonumber(due_ms), head, body }
+    local level, due_ms, head, body, tenant = next_args(5)
+    one.following[n] = { stream, later, bell, level, tonumber(due_ms), head, body, tenant }
   end
   if string.byte(count) == 43 then -- "+"
     read_canvas(one)

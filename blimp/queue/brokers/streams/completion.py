@@ -93,7 +93,7 @@ class CompletionArguments:
             self.args.append(MARK_KEEP_S)
         for queue, put in puts:
             self.keys += (queue.levels[put.level], queue.later, queue.bell)
-            self.args += (put.level, put.due_ms, put.head, put.body)
+            self.args += (put.level, put.due_ms, put.head, put.body, put.tenant)
         if update is not None:
             self.keys += update[0]
             self.args += update[1]

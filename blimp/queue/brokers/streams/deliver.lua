@@ -24,8 +24,9 @@ end
 --- take
 #!lua flags=allow-oom
 -- Delivers up to `room` messages and records them as held, in one step:
--- 1. what is due moves from the schedule into its stream;
--- 2. priority by priority, what was put back or whose holder is dead, then what is new;
+-- 1. what is due moves from the schedule into its stream, or waits for its tenant's turn;
+-- 2. priority by priority, what was put back or whose holder is dead, then what is new, then what
+--    is next of tenants: it moves into its stream now, so nothing there waits before another's turn;
 -- 3. what was delivered too often goes to the dead letters instead, and so does what is older
 --    than its own time to live; what is older than its queue's is dropped.
 -- KEYS     for each queue: one stream per priority, bell, schedule, dead letters, time to live,
@@ -56,6 +57,7 @@ local next_due_ms = -1
 local taken, expired = {}, 0
 local ttl_ms = {} -- of each queue, false for ever
 local may_claim, ahead, paused = {}, {}, {} -- of each queue: see look_at_clock
+local has_turns = {} -- of each queue
 
 local function pending(stream, ...)
   local found = redis.pcall('XPENDING', stream, group, ...)
@@ -161,6 +163,28 @@ local function deliver(queue, level, entry, fence)
   end
 end
 
+-- Moves up to `room` messages of tenants into their stream. Returns false if none waits.
+-- The queue's time to live is looked at here: the entry that is made of a message is new.
+local function take_turns(queue, level)
+  if not has_turns[queue] or paused[queue] and level > 0 then
+    return false
+  end
+  local turns, tenants = turn_keys(KEYS[queue * stride + levels + 2])
+  local least, below = turns_of(level)
+  local found = redis.call('ZRANGE', turns, least, below, 'BYSCORE', 'LIMIT', 0, room)
+  for _, member in ipairs(found) do
+    local _, came_ms, _, message = unpack(cmsgpack.unpack(member))
+    if ttl_ms[queue] and now_ms - came_ms >= ttl_ms[queue] then
+      expired = expired + 1
+    else
+      redis.call('XADD', KEYS[queue * stride + level + 1], '*', unpack(message))
+    end
+    redis.call('ZREM', turns, member)
+  end
+  virtual_time(turns, tenants, level)
+  return found[1] ~= nil
+end
+
 for queue = 0, queues - 1 do
   local base = queue * stride
   local bell, later = KEYS[base + levels + 1], KEYS[base + levels + 2]
@@ -174,9 +198,10 @@ for queue = 0, queues - 1 do
   end
   for _, member in ipairs(redis.call('ZRANGEBYSCORE', later, '-inf', due_ms, 'LIMIT', 0, SWEEP)) do
     local message = cmsgpack.unpack(member)
-    redis.call('XADD', KEYS[base + message[1] + 1], '*', unpack(message[2]))
+    place(KEYS[base + message[1] + 1], later, bell, message[1], message[2])
     redis.call('ZREM', later, member)
   end
+  has_turns[queue] = redis.call('EXISTS', turn_keys(later)) > 0
   ttl_ms[queue] = tonumber(redis.call('GET', KEYS[base + stride - 1]))
   local first = redis.call('ZRANGE', later, 0, 0, 'WITHSCORES')
   if first[2] then
@@ -212,10 +237,15 @@ for level = 0, levels - 1 do
       for _, entry in ipairs(new and new[1][2] or {}) do
         deliver(queue, level, entry, 1)
       end
-      if not new or expired > most_expired then
+      if expired > most_expired or not new and not take_turns(queue, level) then
         break -- the caller looks again at once
       end
     end
+  end
+end
+for queue = 0, queues - 1 do
+  if has_turns[queue] and room <= 0 and not paused[queue] then
+    ring_once(KEYS[queue * stride + levels + 1])
   end
 end
 return { now_ms, next_due_ms, taken, expired }

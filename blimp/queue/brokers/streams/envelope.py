@@ -19,6 +19,7 @@ from blimp.nesting import shallow
 from blimp.queue.protocol.message import (
     CONTENT_ENCODING,
     CONTENT_TYPE,
+    FAIR,
     MAX_MESSAGE_BYTES,
     write_message,
 )
@@ -123,13 +124,17 @@ class Claim(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Envelope(msgspec.Struct, frozen=True, kw_only=True):
-    """One message to be put. due_ms: 0 for now. ttl_ms: None if it may wait for ever."""
+    """One message to be put. due_ms: 0 for now. ttl_ms: None if it may wait for ever.
+
+    tenant: whose turn it waits for, "" for none; such a message has no ttl_ms.
+    """
 
     level: int
     due_ms: int
     head: bytes
     body: bytes
     ttl_ms: int | None = None
+    tenant: str = ""
 
 
 def level_of(properties: dict[str, Any]) -> int:
@@ -261,6 +266,7 @@ def pack_task(body: bytes, *, headers: dict[str, Any], queue: str, priority: int
         due_ms=due_ms(headers),
         head=_encode(head),
         body=body,
+        tenant=tenant if isinstance(tenant := headers.get(FAIR), str) else "",
     )
 
 

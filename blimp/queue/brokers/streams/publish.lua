@@ -36,13 +36,29 @@ return 1
 -- KEYS     then for each queue: schedule, clock, bell, priority streams, first level first
 -- ARGV[1]  number of this publish    ARGV[2]  ms to remember it
 -- ARGV     then for each message: number of its queue (from 0), priority, server's ms when it is
---          due (0 for now), head, body
+--          due (0 for now), head, body, tenant ("" for none)
 -- Returns 1, or 0 for a repetition.
-local OF_QUEUE, KINDS = 7, { [0] = 'zset', 'hash' }
+local OF_QUEUE, OF_MESSAGE, KINDS = 7, 6, { [0] = 'zset', 'hash' }
+local function wrong_type(key, wanted)
+  local kind = redis.call('TYPE', key).ok
+  if kind ~= 'none' and kind ~= wanted then
+    return redis.error_reply('WRONGTYPE ' .. key .. ' is a ' .. kind)
+  end
+end
+
 for n = 2, #KEYS do
-  local kind = redis.call('TYPE', KEYS[n]).ok
-  if kind ~= 'none' and kind ~= (KINDS[(n - 2) % OF_QUEUE] or 'stream') then
-    return redis.error_reply('WRONGTYPE ' .. KEYS[n] .. ' is a ' .. kind)
+  local wrong = wrong_type(KEYS[n], KINDS[(n - 2) % OF_QUEUE] or 'stream')
+  if wrong then
+    return wrong
+  end
+end
+for n = 3, #ARGV, OF_MESSAGE do
+  if ARGV[n + 5] ~= '' then
+    local turns, tenants = turn_keys(KEYS[2 + OF_QUEUE * ARGV[n]])
+    local wrong = wrong_type(turns, 'zset') or wrong_type(tenants, 'zset')
+    if wrong then
+      return wrong
+    end
   end
 end
 local repeated, last = is_repeated(KEYS[1], ARGV[1], ARGV[2])
@@ -50,12 +66,12 @@ if repeated then
   return 0
 end
 local now_ms = server_ms()
-local put, scheduled = {}, {}
-for n = 3, #ARGV, 5 do
+local put, others = {}, {}
+for n = 3, #ARGV, OF_MESSAGE do
   local queue, level = 2 + OF_QUEUE * ARGV[n], ARGV[n + 1]
   local due_ms, stream = tonumber(ARGV[n + 2]), KEYS[queue + 3 + level]
-  if due_ms > now_ms then
-    scheduled[#scheduled + 1] = n
+  if due_ms > now_ms or ARGV[n + 5] ~= '' then
+    others[#others + 1] = n
   else
     local entry = redis.pcall('XADD', stream, '*', 'h', ARGV[n + 3], 'b', ARGV[n + 4])
     if entry.err then -- the stream has given its last id
@@ -68,10 +84,10 @@ for n = 3, #ARGV, 5 do
     put[#put + 1] = { stream, entry }
   end
 end
-for _, n in ipairs(scheduled) do -- nothing refuses these
-  local queue = 2 + OF_QUEUE * ARGV[n]
-  local message = { 'h', ARGV[n + 3], 'b', ARGV[n + 4] }
-  schedule(KEYS[queue], KEYS[queue + 2], ARGV[n + 1], tonumber(ARGV[n + 2]), message)
+for _, n in ipairs(others) do -- nothing refuses these
+  local queue, level, due_ms, head, body, tenant = unpack(ARGV, n, n + 5)
+  queue = 2 + OF_QUEUE * queue
+  enqueue('', KEYS[queue], KEYS[queue + 2], level, tonumber(due_ms), head, body, tenant)
 end
 return 1
 
@@ -127,7 +143,7 @@ for n = 0, (#KEYS - 2) / 5 - 1 do
     gone[#gone + 1] = n
   else
     local limit_ms = redis.call('GET', ttl) -- a key of a wrong type stops it before all else
-    enqueue(level, later, bell, ARGV[3], tonumber(ARGV[2]), ARGV[4], ARGV[5], ARGV[6])
+    enqueue(level, later, bell, ARGV[3], tonumber(ARGV[2]), ARGV[4], ARGV[5], '', ARGV[6])
     if limit_ms then
       trim(level, limit_ms)
     end

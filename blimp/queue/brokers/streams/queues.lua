@@ -50,15 +50,32 @@ local function age_ms(entry)
   return math.max(0, now_ms - tonumber(string.match(entry, '^%d+')))
 end
 
-local function level(key, clock, n)
+-- Returns how many wait for their tenant's turn, and the age of the oldest of those that are next:
+-- with up to LOOKED_AT tenants it is among them.
+local LOOKED_AT = 32
+local function waiting_turns(later, n)
+  local turns, oldest_ms = turn_keys(later), -1
+  local least, below = turns_of(n)
+  local count = number(redis.pcall('ZCOUNT', turns, least, below))
+  if count > 0 then
+    local range = { turns, least, below, 'BYSCORE', 'LIMIT', 0, 2 * LOOKED_AT }
+    for _, member in ipairs(redis.call('ZRANGE', unpack(range))) do
+      oldest_ms = math.max(oldest_ms, now_ms - cmsgpack.unpack(member)[2], 0)
+    end
+  end
+  return count, oldest_ms
+end
+
+local function level(key, clock, n, later)
   local length = redis.pcall('XLEN', key)
-  if type(length) ~= 'number' then
+  local turns, oldest_ms = waiting_turns(later, n)
+  if type(length) ~= 'number' or turns < 0 then
     return { -1, -1, -1 }
   end
   if length == 0 then
-    return { 0, 0, -1 }
+    return { turns, 0, oldest_ms }
   end
-  local taken, last, oldest_ms = 0, '-', -1
+  local taken, last = 0, '-'
   local summary = redis.pcall('XPENDING', key, group)
   if not summary.err then
     for _, one in ipairs(summary[4] or {}) do
@@ -68,7 +85,7 @@ local function level(key, clock, n)
     end
     local back = redis.call('XPENDING', key, group, '-', '+', 1, nobody)
     if back[1] then
-      oldest_ms = age_ms(back[1][1])
+      oldest_ms = math.max(oldest_ms, age_ms(back[1][1]))
     end
     last = '(' .. delivered(key, clock, n)
   end
@@ -76,14 +93,15 @@ local function level(key, clock, n)
   if next[1] then
     oldest_ms = math.max(oldest_ms, age_ms(next[1][1]))
   end
-  return { math.max(0, length - taken), taken, oldest_ms }
+  return { math.max(0, length - taken) + turns, taken, oldest_ms }
 end
 
 local found = { { tonumber(time[1]), tonumber(time[2]) } }
 for first = 1, #KEYS, levels + 3 do
   local queue = {}
   for at = first, first + levels - 1 do
-    for _, figure in ipairs(level(KEYS[at], KEYS[first + levels + 2], at - first)) do
+    local figures = level(KEYS[at], KEYS[first + levels + 2], at - first, KEYS[first + levels])
+    for _, figure in ipairs(figures) do
       queue[#queue + 1] = figure
     end
   end
@@ -115,8 +133,8 @@ for level = 1, #KEYS - 2 do
   end
 end
 local scheduled = KEYS[#KEYS - 1]
-dropped = dropped + redis.call('ZCARD', scheduled)
-redis.call('DEL', scheduled)
+dropped = dropped + redis.call('ZCARD', scheduled) + redis.call('ZCARD', (turn_keys(scheduled)))
+redis.call('DEL', scheduled, turn_keys(scheduled))
 return dropped
 
 --- pause
@@ -249,8 +267,10 @@ end
 return 1
 
 --- requeue_dead
--- Moves one dead letter back to the end of its stream, its deliveries and its end forgotten.
--- KEYS[1]  dead letters    KEYS     one stream per priority, then the keys to forget
+-- Moves one dead letter back to the end of its stream, or of what waits of its tenant, its deliveries
+-- and its end forgotten.
+-- KEYS[1]  dead letters    KEYS[2]  schedule    KEYS[3]  bell
+-- KEYS     then one stream per priority, then the keys to forget
 -- ARGV[1]  id of the dead letter    ARGV[2]  number of priorities
 -- ARGV[3]  its head from now on, "" for the one it has
 -- Returns 1 moved, 0 not there: then nothing is forgotten.
@@ -262,11 +282,12 @@ local fields = {}
 for n = 1, #found[2], 2 do
   fields[found[2][n]] = found[2][n + 1]
 end
-for n = 2 + tonumber(ARGV[2]), #KEYS do
+for n = 4 + tonumber(ARGV[2]), #KEYS do
   redis.call('DEL', KEYS[n])
 end
 local head = ARGV[3] ~= '' and ARGV[3] or fields.h
-redis.call('XADD', KEYS[2 + tonumber(fields.level)], '*', 'h', head, 'b', fields.b)
+local message = { 'h', head, 'b', fields.b, fields.f and 'f', fields.f }
+place(KEYS[4 + fields.level], KEYS[2], KEYS[3], fields.level, message)
 redis.call('XDEL', KEYS[1], ARGV[1])
 return 1
 
@@ -303,13 +324,14 @@ return { #entries == tonumber(ARGV[4]) and entries[#entries][1] or '', -1 }
 
 --- revoke_scheduled
 #!lua flags=allow-oom
--- Takes a message out of the schedule and marks it as revoked: a consumer ends it at once.
--- KEYS[1]  schedule    KEYS     then one stream per priority
+-- Takes a message out of the schedule, or of what waits for its tenant's turn, and marks it as revoked:
+-- a consumer ends it at once.
+-- KEYS[1]  either of the two    KEYS     then one stream per priority
 -- ARGV[1]  the member    ARGV[2]  id    ARGV[3]  mark    then spellings of the id
--- Returns 1 marked, 0 not of this task, or not there any more: it has become due.
+-- Returns 1 marked, 0 not of this task, or not there any more: it has become due, or was taken.
 -- With an empty mark it is only found, and nothing is changed.
 local message = cmsgpack.unpack(ARGV[1])
-local fields = message[2]
+local fields = message[#message]
 if not is_of_task(fields, ARGV[2], 4) then
   return 0
 elseif ARGV[3] == '' then

@@ -30,17 +30,66 @@ local function schedule(later, bell, level, due_ms, message)
   end
 end
 
--- Puts one message into its priority stream, or into the schedule if `due_ms`, on the server's
--- clock, is still to come. ttl_ms: nil or "" if it may wait for ever.
-local function enqueue(level_stream, later, bell, level, due_ms, head, body, ttl_ms)
+-- The messages of tenants wait in a sorted set until a take has room for them. Their score is a
+-- virtual start time: that of the message that is next, or the end of the tenant's last message if
+-- that is later; each message lasts 1. So tenants that wait get equal shares (start-time fair queueing).
+local LEVEL_STEP = 2 ^ 50 -- between the scores of two priorities; all of them are exact
+
+-- Returns the key of these messages, and that of each tenant's next start, from the key of the schedule.
+local function turn_keys(later)
+  return (string.gsub(later, 'later$', 'turns')), (string.gsub(later, 'later$', 'tenants'))
+end
+
+local function turns_of(level)
+  return string.format('%.0f', level * LEVEL_STEP), string.format('(%.0f', (level + 1) * LEVEL_STEP)
+end
+
+-- Returns the start of the next message of a priority. Forgets each tenant whose next message would
+-- start there without a note of it, too.
+local function virtual_time(turns, tenants, level)
+  local least, below = turns_of(level)
+  local next = redis.call('ZRANGE', turns, least, below, 'BYSCORE', 'LIMIT', 0, 1, 'WITHSCORES')[2]
+  redis.call('ZREMRANGEBYSCORE', tenants, least, next or below)
+  return tonumber(next or least)
+end
+
+-- Wakes a reader, unless one is being woken: it wakes the next one if it leaves messages.
+local function ring_once(bell)
+  if redis.call('XLEN', bell) == 0 then
+    ring(bell)
+  end
+end
+
+-- Puts one message, the fields of an entry, into its priority stream, or has it wait for the turn of
+-- its tenant, the field `f`.
+local function place(level_stream, later, bell, level, message)
+  if message[5] ~= 'f' then
+    redis.call('XADD', level_stream, '*', unpack(message))
+    return
+  end
+  local turns, tenants = turn_keys(later)
+  local tenant = level .. ':' .. message[6]
+  local start = tonumber(redis.call('ZSCORE', tenants, tenant)) or 0
+  start = math.max(start, virtual_time(turns, tenants, level))
+  local member = cmsgpack.pack({ tonumber(level), server_ms(), start, message }) -- ties by arrival
+  redis.call('ZADD', turns, start, member)
+  redis.call('ZADD', tenants, start + 1, tenant)
+  ring_once(bell)
+end
+
+-- Puts one message where it waits: into the schedule if `due_ms`, on the server's clock, is still to
+-- come. tenant: "" for none. ttl_ms: nil or "" if it may wait for ever.
+local function enqueue(level_stream, later, bell, level, due_ms, head, body, tenant, ttl_ms)
   local message = { 'h', head, 'b', body }
-  if ttl_ms and ttl_ms ~= '' then
+  if tenant ~= '' then
+    message[5], message[6] = 'f', tenant
+  elseif ttl_ms and ttl_ms ~= '' then
     message[5], message[6] = 'x', ttl_ms
   end
   if due_ms > server_ms() then
     schedule(later, bell, level, due_ms, message)
   else
-    redis.call('XADD', level_stream, '*', unpack(message))
+    place(level_stream, later, bell, level, message)
   end
 end
 

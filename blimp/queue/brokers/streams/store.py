@@ -119,7 +119,7 @@ class Store:
             keys += (one.later, one.clock, one.bell, *one.levels)
         args: list[Any] = [stamp.number, stamp.remember_ms]
         for queue, put in zip(queues, envelopes, strict=True):
-            args += (numbers[queue], put.level, put.due_ms, put.head, put.body)
+            args += (numbers[queue], put.level, put.due_ms, put.head, put.body, put.tenant)
         self.run("put_many", keys, args)
 
     def publish(
@@ -279,15 +279,16 @@ class Store:
         ]
         texts = [one.encode() for one in spellings]
         left = MOST_SEARCHED
-        # The schedule first: a message that is due meanwhile is then found in its stream.
-        for member, _ in self.link.client.zscan_iter(queue.later, count=SEARCH_AT_ONCE):
-            left -= 1
-            if any(text in member for text in texts):
-                args = [member, id, mark, *spellings]
-                if self.run("revoke_scheduled", [queue.later, *queue.levels], args):
-                    return Found.MARKED
-            if left <= 0:
-                return Found.NOT_SEARCHED
+        # In the order in which a message moves: one that does meanwhile is found where it is then.
+        for waiting in (queue.later, queue.turns):
+            for member, _ in self.link.client.zscan_iter(waiting, count=SEARCH_AT_ONCE):
+                left -= 1
+                if any(text in member for text in texts):
+                    args = [member, id, mark, *spellings]
+                    if self.run("revoke_scheduled", [waiting, *queue.levels], args):
+                        return Found.MARKED
+                if left <= 0:
+                    return Found.NOT_SEARCHED
         for stream in queue.levels:
             start = "-"
             while start:
@@ -327,7 +328,7 @@ class Store:
         forgetting: keys that are deleted in the same step. Returns False, with nothing done,
         if the letter is gone.
         """
-        keys = [queue.dead, *queue.levels, *forgetting]
+        keys = [queue.dead, queue.later, queue.bell, *queue.levels, *forgetting]
         return bool(self.run("requeue_dead", keys, [id, LEVELS, head]))
 
     def delete(self, queue: QueueKeys) -> list[str]:

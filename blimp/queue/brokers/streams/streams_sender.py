@@ -90,7 +90,7 @@ class StreamsSender:
                 pack_task(body, headers=headers, queue=message.queue, priority=message.priority)
                 for message, headers, body in messages
             ]
-            if len(envelopes) == 1 and not envelopes[0].due_ms:
+            if len(envelopes) == 1 and not (envelopes[0].due_ms or envelopes[0].tenant):
                 self._put(messages[0].message.queue, envelopes[0], stamp)
             else:
                 queues = [message.queue for message, _, _ in messages]

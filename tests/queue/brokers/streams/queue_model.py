@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from typing import Literal
 
 from blimp.queue.brokers.streams.store import DONE, LOST, SETTLED
 from blimp.queue.redis.keys import LEVELS
 
-State = Literal["scheduled", "ready", "held", "returned", "done", "dead"]
+State = Literal["scheduled", "turn", "ready", "held", "returned", "done", "dead"]
 MOST = 4  # deliveries
 
 
@@ -17,12 +18,16 @@ class Message:
 
     is_idle: its holder did not renew it for longer than the lease. due: None where it is not
     scheduled, else when it is, in hours from now. life: how often it came back from the dead.
+    tenant: "" for none. start: its virtual start time, if it waits for a turn.
     """
 
-    def __init__(self, number: int, level: int, *, is_stale: bool = False) -> None:
+    def __init__(
+        self, number: int, level: int, *, is_stale: bool = False, tenant: str = ""
+    ) -> None:
         self.number = number
         self.level = level
         self.is_stale = is_stale
+        self.tenant, self.start = tenant, 0
         self.state: State = "ready"
         self.session: str | None = None
         self.count = 0
@@ -48,16 +53,44 @@ class QueueModel:
         self.messages: dict[int, Message] = {}
         self.levels: list[list[Message]] = [[] for _ in range(LEVELS)]
         self.dead: list[Message] = []
+        self.next_start: dict[tuple[int, str], int] = {}  # of each tenant
+        self.came_ms: dict[int, int] = {}  # of what waits for a turn, as the server noted it
         self.is_paused = False
 
     # --- into the queue ----------------------------------------------------------------------
 
-    def put(self, number: int, level: int, *, is_stale: bool, due: int | None) -> None:
-        message = self.messages[number] = Message(number, level, is_stale=is_stale)
+    def put(self, number: int, level: int, *, is_stale: bool, due: int | None, tenant: str) -> None:
+        message = Message(number, level, is_stale=is_stale, tenant=tenant)
+        self.messages[number] = message
         if due is None:
-            self.levels[level].append(message)
+            self.place(message)
         else:
             message.state, message.due = "scheduled", due
+
+    def place(self, message: Message) -> None:
+        if not message.tenant:
+            message.state = "ready"
+            self.levels[message.level].append(message)
+            return
+        starts = [one.start for one in self.turns(message.level)]
+        if not starts:
+            self.next_start = {
+                key: start for key, start in self.next_start.items() if key[0] != message.level
+            }
+        self.came_ms.pop(message.number, None)  # of an earlier life
+        key = message.level, message.tenant
+        message.start = max(min(starts, default=0), self.next_start.get(key, 0))
+        message.state = "turn"
+        self.next_start[key] = message.start + 1
+
+    def turns(self, level: int) -> list[Message]:
+        """Return what waits for its tenant's turn, in order."""
+        found = [
+            one for one in self.messages.values() if one.state == "turn" and one.level == level
+        ]
+        return sorted(
+            found, key=lambda one: (one.start, self.came_ms.get(one.number, math.inf), one.number)
+        )
 
     def scheduled(self) -> list[Message]:
         """Return what is not due yet, in the order in which it will be."""
@@ -70,8 +103,8 @@ class QueueModel:
         """Return number and fence of what `name` is given, in order."""
         for one in self.scheduled():
             if one.due is not None and one.due <= early:
-                one.due, one.state = None, "ready"
-                self.levels[one.level].append(one)
+                one.due = None
+                self.place(one)
         given: list[tuple[int, int]] = []
         for message in self._in_order(name):
             if len(given) == room:
@@ -87,6 +120,8 @@ class QueueModel:
             if message.is_stale:
                 self.dead_letter(message, "expired")
             else:
+                if message.state == "turn":
+                    self.levels[message.level].append(message)
                 message.take(name)
                 given.append((message.number, message.count))
                 if is_suspect:
@@ -94,7 +129,7 @@ class QueueModel:
         return given
 
     def _in_order(self, name: str) -> Iterator[Message]:
-        for level in self.levels[:1] if self.is_paused else self.levels:
+        for number, level in enumerate(self.levels[:1] if self.is_paused else self.levels):
             waiting = list(level)
             for one in waiting:
                 abandoned = one.state == "held" and one.is_idle and one.session != name
@@ -103,6 +138,7 @@ class QueueModel:
             for one in waiting:
                 if one.state == "ready":
                     yield one
+            yield from self.turns(number)
 
     # --- the end of deliveries ---------------------------------------------------------------
 
@@ -129,15 +165,17 @@ class QueueModel:
     def requeue(self, message: Message) -> None:
         """It restarts, without a time to live."""
         self.dead.remove(message)
-        message.state, message.count, message.is_stale = "ready", 0, False
+        message.count, message.is_stale = 0, False
         message.is_idle, message.life = False, message.life + 1
-        self.levels[message.level].append(message)
+        self.place(message)
 
     def purge(self) -> int:
         """Return how many went: all but those that are held."""
         gone = [one for level in self.levels for one in level if one.state != "held"]
         for one in gone:
             self.finish(one)
-        for one in (later := self.scheduled()):
+        waiting = [one for level in range(LEVELS) for one in self.turns(level)]
+        waiting += self.scheduled()
+        for one in waiting:
             one.state, one.due = "done", None
-        return len(gone) + len(later)
+        return len(gone) + len(waiting)

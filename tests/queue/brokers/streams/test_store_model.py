@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import hypothesis.strategies as st
+import msgspec
 from hypothesis import HealthCheck, Phase, settings
 from hypothesis.stateful import (
     Bundle,
@@ -41,6 +42,7 @@ HOUR_MS = 3_600_000
 Delivery = tuple[str, Claim, int, int]  # holder, its claim, number and life of the message
 any_holder = st.sampled_from(list(HOLDERS))
 any_level = st.integers(0, 2)  # the first, emergencies, is not paused
+any_tenant = st.sampled_from(("", "a", "b", "c"))
 
 
 class Queue(RuleBasedStateMachine):
@@ -70,7 +72,8 @@ class Queue(RuleBasedStateMachine):
         self.sent = 0
         self.results: set[str] = set()
         for level in (1, 2):
-            self.put(level=level, count=3, due=None, is_stale=False, repeated=1)
+            for tenant in ("", "a", "b"):
+                self.put(level=level, count=2, due=None, repeated=1, tenant=tenant)
 
     def teardown(self) -> None:
         for session in getattr(self, "holders", {}).values():
@@ -84,27 +87,42 @@ class Queue(RuleBasedStateMachine):
         due=st.none() | st.integers(1, 3),
         is_stale=st.sampled_from((False, False, False, True)),
         repeated=st.integers(1, 2),
+        tenant=any_tenant,
     )
-    def publish(
-        self, level: int, count: int, due: int | None, is_stale: bool, repeated: int
-    ) -> None:
-        self.put(level=level, count=count, due=due, is_stale=is_stale, repeated=repeated)
+    def publish(self, *, is_stale: bool, tenant: str, **options: Any) -> None:
+        self.put(is_stale=is_stale and not tenant, tenant=tenant, **options)
 
     def put(
-        self, *, level: int, count: int, due: int | None, is_stale: bool, repeated: int
+        self,
+        *,
+        level: int,
+        count: int,
+        due: int | None,
+        repeated: int,
+        tenant: str,
+        is_stale: bool = False,
     ) -> None:
         """`repeated`: the answer was lost, and it is published again."""
-        for number in range(self.sent, self.sent + count):
-            what = envelope(
+        store, numbers = self.any.store, range(self.sent, self.sent + count)
+        puts = [
+            envelope(
                 level=level,
                 head=str(number).encode(),
                 due_ms=self.due_ms(due, number),
                 ttl_ms=0 if is_stale else None,
+                tenant=tenant,
             )
-            stamp = Stamp(self.any.keys.sender("s"), number + 1, 60_000)
+            for number in numbers
+        ]
+        if tenant:
+            stamp = Stamp(self.any.keys.sender("many"), self.sent + 1, 60_000)
             for _ in range(repeated):
-                assert self.any.store.publish([(self.keys, False)], what, stamp=stamp) == []
-            self.model.put(number, level, is_stale=is_stale, due=due)
+                store.put_many(["q"] * count, puts, stamp=stamp)
+        for number, what in zip(numbers, puts, strict=True):
+            stamp = Stamp(self.any.keys.sender("s"), number + 1, 60_000)
+            for _ in range(0 if tenant else repeated):
+                assert store.publish([(self.keys, False)], what, stamp=stamp) == []
+            self.model.put(number, level, is_stale=is_stale, due=due, tenant=tenant)
         self.sent += count
 
     def due_ms(self, due: int | None, number: int) -> int:
@@ -158,8 +176,10 @@ class Queue(RuleBasedStateMachine):
         if answer == DONE:
             self.model.finish(message)
 
-    @rule(delivery=deliveries, level=any_level, due=st.none() | st.just(2))
-    def complete_with_what_follows(self, delivery: Delivery, level: int, due: int | None) -> None:
+    @rule(delivery=deliveries, level=any_level, due=st.none() | st.just(2), tenant=any_tenant)
+    def complete_with_what_follows(
+        self, delivery: Delivery, level: int, due: int | None, tenant: str
+    ) -> None:
         """Result, next message and acknowledgement in one step, or none of them."""
         store, claim, message, answer = self.judged(delivery)
         number, key = self.sent, f"celery-task-meta-{claim.tag}"
@@ -168,6 +188,7 @@ class Queue(RuleBasedStateMachine):
             due_ms=self.due_ms(due, number),
             head=str(number).encode(),
             body=b"",
+            tenant=tenant,
         )
         record = b'{"status":"SUCCESS"}'
         end = {
@@ -182,7 +203,7 @@ class Queue(RuleBasedStateMachine):
             self.sent += 1
             self.results.add(key)
             self.model.finish(message)
-            self.model.put(number, level, is_stale=False, due=due)
+            self.model.put(number, level, is_stale=False, due=due, tenant=tenant)
 
     @rule(delivery=deliveries)
     def put_back(self, delivery: Delivery) -> None:
@@ -276,8 +297,17 @@ class Queue(RuleBasedStateMachine):
             pipe.xpending_range(level, GROUP, "-", "+", 1000)
         pipe.xrange(self.keys.dead)
         pipe.zcard(self.keys.later)
+        pipe.zrange(self.keys.turns, 0, -1)
+        pipe.exists(self.keys.tenants)
         pipe.keys("celery-task-meta-*")
-        *levels, dead, scheduled, results = pipe.execute()
+        *levels, dead, scheduled, turns, has_tenants, results = pipe.execute()
+        assert bool(has_tenants) == bool(turns)  # a tenant with nothing that waits is forgotten
+        for _, came_ms, _, fields in map(msgspec.msgpack.decode, turns):
+            self.model.came_ms[int(fields[1])] = came_ms
+        for number in range(LEVELS):
+            here = [one for one in map(msgspec.msgpack.decode, turns) if one[0] == number]
+            expected = [one.number for one in self.model.turns(number)]
+            assert [int(one[3][1]) for one in here] == expected
         for number in range(LEVELS):
             self.level_agrees(number, entries=levels[2 * number], pending=levels[2 * number + 1])
         assert [
@@ -291,7 +321,8 @@ class Queue(RuleBasedStateMachine):
         states = [one.state for one in self.model.messages.values()]
         counts = self.any.store.counts(self.keys)
         assert (counts.in_flight, counts.dead) == (states.count("held"), states.count("dead"))
-        assert counts.ready == states.count("ready") + states.count("returned")
+        ready = ("ready", "returned", "turn")
+        assert counts.ready == sum(map(states.count, ready))
         assert counts.scheduled == states.count("scheduled")
         assert counts.paused == self.model.is_paused
 
