@@ -319,8 +319,9 @@ class InProcess:
             if not self._ready:
                 return None
             one = heapq.heappop(self._ready)
-            level = one.message.priority
-            self._turn[level] = max(one.turn, self._turn.get(level, 1))
+            if one.turn:
+                same = self._ready and self._ready[0].order == one.order
+                self._turn[one.order] = self._ready[0].turn if same else one.turn + 1
             return one
 
     def _job(self, one: _Waiting) -> Job | None:

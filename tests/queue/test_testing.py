@@ -605,3 +605,21 @@ def test_pytest_has_the_fixture(tmp_path: Path) -> None:
     words = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", *plugin, "test_it.py"]
     done = subprocess.run(words, cwd=tmp_path, capture_output=True, text=True, check=False)
     assert "2 passed" in done.stdout, done.stdout + done.stderr
+
+
+def test_tenants_begin_in_turn(app: TaskApp, queue: InProcess) -> None:
+    order: list[str] = []
+
+    @app.task(name="it", fair_key="{tenant}")
+    def it(tenant: str, number: int) -> None:
+        order.append(f"{tenant}{number}")
+
+    app.send_many(it.s("a", number) for number in range(4))
+    it.apply_async(("c", 0), countdown=1.0)
+    it.delay("b", 0)
+    it.delay("b", 1)
+    assert queue.step()
+    assert queue.step()
+    queue.clock.sleep_until(queue.clock.now_s() + 2.0)
+    queue.run()
+    assert order == ["a0", "b0", "a1", "c0", "b1", "a2", "a3"]

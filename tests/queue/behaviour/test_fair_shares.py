@@ -1,0 +1,189 @@
+"""Tenants of one queue begin in turn, and nothing of theirs is lost or doubled."""
+
+import threading
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import redis
+
+from blimp.errors import ConfigError, MessageError, Revoked
+from blimp.queue import State, TaskApp, TaskContext
+from blimp.queue.redis.keys import Keys
+from tests.queue.conftest import DEADLINE_S, WorkerProcess, wait_until, working
+from tests.queue.server_view import Look
+
+Start = Callable[..., WorkerProcess]
+APP = "tests.queue.fair_app:app"
+KEYS = Keys().queue("fair")
+
+
+@pytest.fixture
+def fair(url: str) -> Any:
+    """An app that sends what the worker processes run."""
+    with TaskApp("fair", broker=url, result_backend=url) as app:
+        app.task(name="share", fair_key=lambda tenant: tenant)(lambda tenant, number: None)
+        yield app
+
+
+def begun(directory: Path) -> list[tuple[str, int]]:
+    try:
+        lines = (directory / "begun").read_text().splitlines()
+    except FileNotFoundError:
+        return []
+    return [(tenant, int(number)) for tenant, number in map(str.split, lines)]
+
+
+def test_three_tenants_begin_in_turn_whatever_each_has_sent(
+    fair: TaskApp, url: str, tmp_path: Path, start_worker: Start, look: Look
+) -> None:
+    share = fair.tasks["share"]
+    handles = fair.send_many(share.s("a", number) for number in range(500))
+    handles += [share.delay("b", number) for number in range(3)]
+    handles += fair.send_many(share.s("c", number) for number in range(50))
+    assert look.waiting("fair") == 553
+    start_worker(url, app=APP, options="--sync-workers 1 --prefetch 1")
+    assert [one.get(DEADLINE_S) for one in handles[-3:]] == [47, 48, 49]
+    order = begun(tmp_path)
+    assert order[:9] == [(tenant, number) for number in range(3) for tenant in "abc"]
+    assert order[9:103] == [(tenant, number) for number in range(3, 50) for tenant in "ac"]
+    assert handles[499].get(DEADLINE_S) == 499
+    assert begun(tmp_path)[103:] == [("a", number) for number in range(50, 500)]
+
+
+def test_a_tenant_that_comes_later_does_not_wait_for_the_others(app: TaskApp) -> None:
+    order: list[str] = []
+    ended = threading.Event()
+
+    @app.task(name="it", fair_key="{tenant}")
+    def it(tenant: str, number: int) -> None:
+        order.append(f"{tenant}{number}")
+        if (tenant, number) == ("a", 5):
+            it.delay("b", 0)
+            it.delay("c", 0)
+        if (tenant, number) == ("a", 39):
+            ended.set()
+
+    app.send_many(it.s("a", number) for number in range(40))
+    with working(app, sync_workers=1, prefetch=1):
+        assert ended.wait(DEADLINE_S)
+    assert max(order.index("b0"), order.index("c0")) <= order.index("a5") + 4  # one is prefetched
+    assert [one for one in order if one[0] == "a"] == [f"a{number}" for number in range(40)]
+
+
+def kill_in_the_middle(worker: WorkerProcess, look: Look) -> int:
+    """Kill a worker while two tasks run, after some have ended. Returns how many it had."""
+    directory, hold = worker.directory, worker.directory / "hold"
+    hold.unlink(missing_ok=True)
+    before = len(begun(directory))
+    wait_until(lambda: len(begun(directory)) > before + 5, "no more begin")
+    hold.touch()
+    wait_until(lambda: look.in_flight(app="fair") >= 2, "none is in flight")
+    worker.kill()
+    return look.in_flight(app="fair")
+
+
+def test_killed_workers_lose_nothing_and_double_nothing(
+    fair: TaskApp, url: str, tmp_path: Path, start_worker: Start, look: Look
+) -> None:
+    """What a killed worker had begun runs again; all else begins once."""
+    share = fair.tasks["share"]
+    handles = fair.send_many(share.s("abc"[n % 3], n) for n in range(300))
+    options = {"app": APP, "options": "--sync-workers 2"}
+    for kill in range(4):  # the same name again, and another one
+        assert kill_in_the_middle(start_worker(url, name=f"w{kill // 2}", **options), look) >= 2
+    assert look.waiting("fair") > 0
+    (tmp_path / "hold").unlink()
+    start_worker(url, name="last", **options)
+    assert [one.get(DEADLINE_S) for one in handles] == list(range(300))
+    runs = Counter(begun(tmp_path))
+    assert set(runs) == {("abc"[n % 3], n) for n in range(300)}
+    assert 300 < sum(runs.values()) <= 300 + 4 * 2  # two threads ran at each kill
+    wait_until(lambda: look.in_flight(app="fair") == 0, "something is left")
+    assert look.waiting("fair") == look.dead("fair") == 0
+    assert not look.server.exists(KEYS.turns, KEYS.tenants)
+
+
+def test_a_forgotten_tenant_takes_no_memory(app: TaskApp, server: redis.Redis, look: Look) -> None:
+    it = app.task(name="it", fair_key="{tenant}")(lambda tenant: tenant)
+    keys = Keys().queue("tests")
+    app.send_many(it.s(f"tenant {n}") for n in range(300))
+    last = app.send_many(it.s("tenant 0") for n in range(300))[-1]
+    assert server.zcard(keys.tenants) == 300
+    seen: list[int] = []
+    it.function = lambda tenant: seen.append(server.zcard(keys.tenants))
+    with working(app, sync_workers=1, prefetch=1):
+        last.get(DEADLINE_S)
+    assert max(seen[400:]) <= 1  # while the one that is left has messages
+    assert not server.exists(keys.turns, keys.tenants)
+    assert look.left_behind() == []
+
+
+def test_a_retry_and_what_follows_keep_their_tenants(app: TaskApp) -> None:
+    tenants: list[tuple[str, Any]] = []
+
+    @app.task(name="it", bind=True, fair_key="{tenant}")
+    def it(context: TaskContext, tenant: str) -> str:
+        tenants.append((tenant, context.message.headers.get("blimp_fair")))
+        if context.message.retries < 1:
+            raise context.retry(countdown=0.0)
+        return "after"
+
+    @app.task(name="free", bind=True)
+    def free(context: TaskContext, tenant: str) -> None:
+        tenants.append(("free", context.message.headers.get("blimp_fair")))
+
+    handle = (it.s("b") | it.s()).apply_async()
+    with working(app):
+        handle.get(DEADLINE_S)
+        (it.si("b") | free.s()).apply_async().get(DEADLINE_S)
+    assert tenants == [
+        *[("b", "b")] * 2, *[("after", "after")] * 2, *[("b", "b")] * 2, ("free", None)
+    ]  # fmt: skip
+
+
+def test_signed_scheduled_and_urgent_messages_have_turns(url: str) -> None:
+    order: list[str] = []
+    with TaskApp("tests", broker=url, result_backend=url, signing_key="k" * 32) as app:
+        it = app.task(name="it", fair_key="{tenant}")(
+            lambda tenant, n: order.append(f"{tenant}{n}")
+        )
+        handles = app.send_many(it.s("a", n) for n in range(3))
+        handles.append(it.apply_async(("b", 9), countdown=0.001))
+        handles.append(it.apply_async(("c", 7), priority=3))
+        with working(app, sync_workers=1, prefetch=1):
+            for one in handles:
+                one.get(DEADLINE_S)
+    assert order[0] == "c7"
+    assert order.index("b9") <= 3
+    assert [one for one in order if one[0] == "a"] == ["a0", "a1", "a2"]
+
+
+def test_one_that_waits_is_revoked(app: TaskApp, look: Look) -> None:
+    ran: list[int] = []
+    it = app.task(name="it", fair_key="{tenant}")(lambda tenant, number: ran.append(number))
+    handles = [it.delay("a", number) for number in range(3)]
+    handles[1].revoke()
+    assert handles[1].state is State.REVOKED
+    with working(app):
+        with pytest.raises(Revoked):
+            handles[1].get(DEADLINE_S)
+        handles[2].get(DEADLINE_S)
+    assert ran == [0, 2]
+    assert look.left_behind() == []
+
+
+def test_where_it_cannot_be_it_is_refused(app: TaskApp) -> None:
+    with pytest.raises(ConfigError, match="fair_key 3: must be a text or a function"):
+        app.task(name="it", fair_key=3)(print)  # type: ignore[call-overload]
+    other = TaskApp("other", broker="memory://").task
+    with pytest.raises(ConfigError, match="'it': fair_key needs a Redis or Valkey broker, and the"):
+        other(name="it", fair_key="a")(print)
+    it = app.task(name="it", fair_key=lambda size: "x" * (10 // size))(lambda size: size)
+    with pytest.raises(MessageError, match="fair_key of 'it': ZeroDivisionError"):
+        it.delay(0)
+    for send in (it.delay, lambda size: app.send_many([it.s(size)])):
+        with pytest.raises(MessageError, match="fair_key of 'it' '': must be 1 to 255 printable"):
+            send(11)

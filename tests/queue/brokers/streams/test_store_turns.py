@@ -1,0 +1,98 @@
+"""What the scripts do with the messages of tenants, beside what the model of the queue says."""
+
+from typing import Any
+
+import pytest
+import redis
+
+from blimp.queue.brokers.streams.envelope import Envelope, Stamp
+from blimp.queue.brokers.streams.visibility import StreamsSession
+from blimp.queue.redis.keys import GROUP
+from tests.queue.kombu_transport.conftest import envelope
+
+
+@pytest.fixture
+def client(session: StreamsSession) -> Any:
+    session.store.begin([session.keys.queue("q")], known=())
+    return session.link.client
+
+
+def put(session: StreamsSession, *tenants: str, stamp: int = 1) -> None:
+    many: list[Envelope] = [envelope(head=one.encode(), tenant=one) for one in tenants]
+    key = session.keys.sender("s")
+    session.store.put_many(["q"] * len(many), many, stamp=Stamp(key, stamp, 60_000))
+
+
+def take(session: StreamsSession, *, room: int = 100) -> str:
+    taken = session.store.take([session.keys.queue("q")], room=room)
+    return "".join(fields[1].decode() for _, fields in taken.deliveries)
+
+
+def test_each_reader_that_waits_is_woken_by_the_one_before(
+    session: StreamsSession, client: Any
+) -> None:
+    bell = session.keys.queue("q").bell
+    put(session, *"abc")
+    assert client.xlen(bell) == 1  # one is woken, however many come
+    client.xreadgroup(GROUP, session.consumer, {bell: ">"})
+    assert take(session, room=1) == "a"
+    assert client.xlen(bell) == 1  # and wakes the next, as it leaves some
+    client.xreadgroup(GROUP, session.consumer, {bell: ">"})
+    assert take(session) == "bc"
+    assert client.xlen(bell) == 0
+
+
+def test_a_paused_queue_wakes_nobody(session: StreamsSession, client: Any) -> None:
+    keys = session.keys.queue("q")
+    put(session, "a")
+    session.store.pause(keys)
+    client.xreadgroup(GROUP, session.consumer, {keys.bell: ">"})
+    assert take(session, room=0) == ""
+    assert client.xlen(keys.bell) == 0
+    session.store.pause(keys, resume=True)
+    assert take(session) == "a"
+
+
+def test_counts_say_how_old_the_oldest_is(session: StreamsSession, client: Any) -> None:
+    keys = session.keys.queue("q")
+    put(session, *"aab")
+    assert take(session, room=1) == "a"
+    counts = session.store.counts(keys)
+    assert (counts.ready, counts.in_flight) == (2, 1)
+    assert counts.oldest_age_s is not None
+    assert 0.0 <= counts.oldest_age_s < 60.0
+    client.set(keys.turns, "no sorted set")
+    with pytest.raises(redis.ResponseError, match="WRONGTYPE"):
+        session.store.counts(keys)
+
+
+def test_what_is_older_than_its_queue_allows_is_dropped(
+    session: StreamsSession, client: Any
+) -> None:
+    keys = session.keys.queue("q")
+    put(session, *"ab")
+    client.set(keys.ttl, 0)
+    assert session.store.take([keys], room=100).expired == 2
+    assert not client.exists(keys.turns, keys.tenants)
+    assert client.xlen(keys.levels[2]) == 0
+
+
+@pytest.mark.parametrize("part", ["turns", "tenants"])
+def test_all_are_put_or_none(session: StreamsSession, client: Any, part: str) -> None:
+    keys = session.keys.queue("q")
+    client.set(getattr(keys, part), "no sorted set")
+    with pytest.raises(redis.ResponseError, match=f"WRONGTYPE {getattr(keys, part)} is a string"):
+        put(session, "", "a")
+    client.delete(getattr(keys, part))
+    assert session.store.counts(keys).ready == 0
+    put(session, "", "a")  # the same once more
+    put(session, "", "a")
+    assert take(session) == "a"
+    assert session.store.counts(keys).in_flight == 2
+
+
+def test_a_deleted_queue_has_no_tenants(session: StreamsSession, client: Any) -> None:
+    keys = session.keys.queue("q")
+    put(session, "a")
+    session.store.delete(keys)
+    assert not client.exists(keys.turns, keys.tenants)

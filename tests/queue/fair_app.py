@@ -1,0 +1,21 @@
+"""The app of the worker processes of the tests of fair shares. Its task leaves a line in a file."""
+
+import os
+from pathlib import Path
+
+from blimp.queue import TaskApp, TaskContext
+
+BROKER = os.environ.get("KILLED_BROKER", "redis+socket:///nowhere?virtual_host=0")
+DIRECTORY = Path(os.environ.get("KILLED_DIRECTORY", "."))
+
+app = TaskApp("fair", broker=BROKER, result_backend=BROKER)
+
+
+@app.task(name="share", bind=True, fair_key="{tenant}")
+def share(context: TaskContext, tenant: str, number: int) -> int:
+    """Write that it began; while there is a file `hold`, do not end."""
+    with (DIRECTORY / "begun").open("a") as lines:
+        lines.write(f"{tenant} {number}\n")
+    while (DIRECTORY / "hold").exists():
+        context.stopping.wait(0.005)
+    return number
