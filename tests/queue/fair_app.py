@@ -13,9 +13,15 @@ app = TaskApp("fair", broker=BROKER, result_backend=BROKER)
 
 @app.task(name="share", bind=True, fair_key="{tenant}")
 def share(context: TaskContext, tenant: str, number: int) -> int:
-    """Write that it began; while there is a file `hold`, do not end."""
-    with (DIRECTORY / "begun").open("a") as lines:
-        lines.write(f"{tenant} {number}\n")
-    while (DIRECTORY / "hold").exists():
-        context.stopping.wait(0.005)
+    """Write that it began. If there is a file `hold`, write that too, and end once it is gone."""
+    note("begun", tenant, number)
+    if (DIRECTORY / "hold").exists():
+        note("held", tenant, number)
+        while (DIRECTORY / "hold").exists():
+            context.stopping.wait(0.005)
     return number
+
+
+def note(name: str, tenant: str, number: int) -> None:
+    with (DIRECTORY / name).open("a") as lines:
+        lines.write(f"{tenant} {number}\n")

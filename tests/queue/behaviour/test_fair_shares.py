@@ -3,6 +3,7 @@
 import threading
 from collections import Counter
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -28,9 +29,10 @@ def fair(url: str) -> Any:
         yield app
 
 
-def begun(directory: Path) -> list[tuple[str, int]]:
+def lines_of(directory: Path, name: str) -> list[tuple[str, int]]:
+    """Return tenant and number of each task that wrote a line into the file."""
     try:
-        lines = (directory / "begun").read_text().splitlines()
+        lines = (directory / name).read_text().splitlines()
     except FileNotFoundError:
         return []
     return [(tenant, int(number)) for tenant, number in map(str.split, lines)]
@@ -46,11 +48,11 @@ def test_three_tenants_begin_in_turn_whatever_each_has_sent(
     assert look.waiting("fair") == 553
     start_worker(url, app=APP, options="--sync-workers 1 --prefetch 1")
     assert [one.get(DEADLINE_S) for one in handles[-3:]] == [47, 48, 49]
-    order = begun(tmp_path)
+    order = lines_of(tmp_path, "begun")
     assert order[:9] == [(tenant, number) for number in range(3) for tenant in "abc"]
     assert order[9:103] == [(tenant, number) for number in range(3, 50) for tenant in "ac"]
     assert handles[499].get(DEADLINE_S) == 499
-    assert begun(tmp_path)[103:] == [("a", number) for number in range(50, 500)]
+    assert lines_of(tmp_path, "begun")[103:] == [("a", number) for number in range(50, 500)]
 
 
 def test_a_tenant_that_comes_later_does_not_wait_for_the_others(app: TaskApp) -> None:
@@ -73,34 +75,35 @@ def test_a_tenant_that_comes_later_does_not_wait_for_the_others(app: TaskApp) ->
     assert [one for one in order if one[0] == "a"] == [f"a{number}" for number in range(40)]
 
 
-def kill_in_the_middle(worker: WorkerProcess, look: Look) -> int:
-    """Kill a worker while two tasks run, after some have ended. Returns how many it had."""
-    directory, hold = worker.directory, worker.directory / "hold"
-    hold.unlink(missing_ok=True)
-    before = len(begun(directory))
-    wait_until(lambda: len(begun(directory)) > before + 5, "no more begin")
-    hold.touch()
-    wait_until(lambda: look.in_flight(app="fair") >= 2, "none is in flight")
-    worker.kill()
-    return look.in_flight(app="fair")
-
-
 def test_killed_workers_lose_nothing_and_double_nothing(
     fair: TaskApp, url: str, tmp_path: Path, start_worker: Start, look: Look
 ) -> None:
-    """What a killed worker had begun runs again; all else begins once."""
-    share = fair.tasks["share"]
+    """Two tasks run at each kill, and others are prefetched: the two run again, and no others."""
+    share, hold, kills = fair.tasks["share"], tmp_path / "hold", 3
     handles = fair.send_many(share.s("abc"[n % 3], n) for n in range(300))
     options = {"app": APP, "options": "--sync-workers 2"}
-    for kill in range(4):  # the same name again, and another one
-        assert kill_in_the_middle(start_worker(url, name=f"w{kill // 2}", **options), look) >= 2
+
+    lines = partial(lines_of, tmp_path)
+
+    def ended() -> int:
+        return 300 - look.waiting("fair") - look.in_flight(app="fair")
+
+    for kill in range(1, kills + 1):
+        before = ended()
+        worker = start_worker(url, name=f"w{kill // 2}", **options)  # one comes again by its name
+        wait_until(partial(lambda least: ended() > least, before + 5), "no more end")
+        hold.touch()
+        wait_until(partial(lambda n: len(lines("held")) == n, 2 * kill), "no two run")
+        acknowledged = partial(lambda n: ended() == len(lines("begun")) - n, 2 * kill)
+        wait_until(acknowledged, "what has ended is not acknowledged")
+        worker.kill()
+        hold.unlink()
     assert look.waiting("fair") > 0
-    (tmp_path / "hold").unlink()
     start_worker(url, name="last", **options)
     assert [one.get(DEADLINE_S) for one in handles] == list(range(300))
-    runs = Counter(begun(tmp_path))
-    assert set(runs) == {("abc"[n % 3], n) for n in range(300)}
-    assert 300 < sum(runs.values()) <= 300 + 4 * 2  # two threads ran at each kill
+    again = Counter(lines("held"))
+    once = Counter({("abc"[n % 3], n): 1 for n in range(300)})
+    assert Counter(lines("begun")) == once + again
     wait_until(lambda: look.in_flight(app="fair") == 0, "something is left")
     assert look.waiting("fair") == look.dead("fair") == 0
     assert not look.server.exists(KEYS.turns, KEYS.tenants)

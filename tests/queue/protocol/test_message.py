@@ -120,6 +120,8 @@ def test_large_arguments_are_not_written_out_to_be_cut() -> None:
         ("id", "\ud800", "header 'id' is '\\ud800', must be printable letters"),
         ("group", "a\nb", "header 'group' is 'a\\nb', must be printable letters"),
         ("blimp_coalesce", "\0", "header 'blimp_coalesce' is '\\x00', must be printable letters"),
+        ("blimp_fair", "\0", "header 'blimp_fair' is '\\x00', must be printable letters"),
+        ("blimp_fair", 3, "header 'blimp_fair' is 3: Expected `str"),
         ("task", None, "header 'task' is None: Expected `str`"),
         ("task", ["t"], "header 'task' is ['t']: Expected `str`"),
         ("retries", -1, "header 'retries' is -1: Expected `int` >= 0"),

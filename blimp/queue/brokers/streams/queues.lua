@@ -50,16 +50,16 @@ local function age_ms(entry)
   return math.max(0, now_ms - tonumber(string.match(entry, '^%d+')))
 end
 
--- Returns how many wait for their tenant's turn, and the age of the oldest of those that are next:
--- with up to LOOKED_AT tenants it is among them.
-local LOOKED_AT = 32
+-- Returns how many wait for their tenant's turn, and the age of the oldest of the LOOKED_AT that
+-- are next, -1 for none. Each tenant's first is among the next two of each: up to 32 tenants.
+local LOOKED_AT = 64
 local function waiting_turns(later, n)
   local turns, oldest_ms = turn_keys(later), -1
   local least, below = turns_of(n)
   local count = number(redis.pcall('ZCOUNT', turns, least, below))
   if count > 0 then
-    local range = { turns, least, below, 'BYSCORE', 'LIMIT', 0, 2 * LOOKED_AT }
-    for _, member in ipairs(redis.call('ZRANGE', unpack(range))) do
+    local next = redis.call('ZRANGE', turns, least, below, 'BYSCORE', 'LIMIT', 0, LOOKED_AT)
+    for _, member in ipairs(next) do
       oldest_ms = math.max(oldest_ms, now_ms - cmsgpack.unpack(member)[2], 0)
     end
   end
@@ -267,8 +267,8 @@ end
 return 1
 
 --- requeue_dead
--- Moves one dead letter back to the end of its stream, or of what waits of its tenant, its deliveries
--- and its end forgotten.
+-- Moves one dead letter back to the end of its stream, or of what waits of its tenant, its
+-- deliveries and its end forgotten.
 -- KEYS[1]  dead letters    KEYS[2]  schedule    KEYS[3]  bell
 -- KEYS     then one stream per priority, then the keys to forget
 -- ARGV[1]  id of the dead letter    ARGV[2]  number of priorities
@@ -324,8 +324,8 @@ return { #entries == tonumber(ARGV[4]) and entries[#entries][1] or '', -1 }
 
 --- revoke_scheduled
 #!lua flags=allow-oom
--- Takes a message out of the schedule, or of what waits for its tenant's turn, and marks it as revoked:
--- a consumer ends it at once.
+-- Takes a message out of the schedule, or of what waits for its tenant's turn, and marks it as
+-- revoked: a consumer ends it at once.
 -- KEYS[1]  either of the two    KEYS     then one stream per priority
 -- ARGV[1]  the member    ARGV[2]  id    ARGV[3]  mark    then spellings of the id
 -- Returns 1 marked, 0 not of this task, or not there any more: it has become due, or was taken.

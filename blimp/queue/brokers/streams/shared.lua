@@ -32,10 +32,11 @@ end
 
 -- The messages of tenants wait in a sorted set until a take has room for them. Their score is a
 -- virtual start time: that of the message that is next, or the end of the tenant's last message if
--- that is later; each message lasts 1. So tenants that wait get equal shares (start-time fair queueing).
+-- that is later; each message lasts 1. So tenants that wait get equal shares: start-time fair
+-- queueing (Goyal, Vin and Cheng, 1996).
 local LEVEL_STEP = 2 ^ 50 -- between the scores of two priorities; all of them are exact
 
--- Returns the key of these messages, and that of each tenant's next start, from the key of the schedule.
+-- Returns the keys of these messages and of each tenant's next start, from that of the schedule.
 local function turn_keys(later)
   return (string.gsub(later, 'later$', 'turns')), (string.gsub(later, 'later$', 'tenants'))
 end
@@ -44,8 +45,8 @@ local function turns_of(level)
   return string.format('%.0f', level * LEVEL_STEP), string.format('(%.0f', (level + 1) * LEVEL_STEP)
 end
 
--- Returns the start of the next message of a priority. Forgets each tenant whose next message would
--- start there without a note of it, too.
+-- Returns the start of the next message of a priority. Forgets each tenant whose next message
+-- would start there without its note, too.
 local function virtual_time(turns, tenants, level)
   local least, below = turns_of(level)
   local next = redis.call('ZRANGE', turns, least, below, 'BYSCORE', 'LIMIT', 0, 1, 'WITHSCORES')[2]
@@ -60,8 +61,8 @@ local function ring_once(bell)
   end
 end
 
--- Puts one message, the fields of an entry, into its priority stream, or has it wait for the turn of
--- its tenant, the field `f`.
+-- Puts one message, the fields of an entry, into its priority stream, or has it wait for the turn
+-- of its tenant, the field `f`.
 local function place(level_stream, later, bell, level, message)
   if message[5] ~= 'f' then
     redis.call('XADD', level_stream, '*', unpack(message))
@@ -77,8 +78,8 @@ local function place(level_stream, later, bell, level, message)
   ring_once(bell)
 end
 
--- Puts one message where it waits: into the schedule if `due_ms`, on the server's clock, is still to
--- come. tenant: "" for none. ttl_ms: nil or "" if it may wait for ever.
+-- Puts one message where it waits: into the schedule if `due_ms`, on the server's clock, is still
+-- to come. tenant: "" for none. ttl_ms: nil or "" if it may wait for ever.
 local function enqueue(level_stream, later, bell, level, due_ms, head, body, tenant, ttl_ms)
   local message = { 'h', head, 'b', body }
   if tenant ~= '' then

@@ -321,8 +321,8 @@ class Queue(RuleBasedStateMachine):
         states = [one.state for one in self.model.messages.values()]
         counts = self.any.store.counts(self.keys)
         assert (counts.in_flight, counts.dead) == (states.count("held"), states.count("dead"))
-        ready = ("ready", "returned", "turn")
-        assert counts.ready == sum(map(states.count, ready))
+        ready = states.count("ready") + states.count("returned") + states.count("turn")
+        assert counts.ready == ready
         assert counts.scheduled == states.count("scheduled")
         assert counts.paused == self.model.is_paused
 
