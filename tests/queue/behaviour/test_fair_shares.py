@@ -147,6 +147,11 @@ def test_a_retry_and_what_follows_keep_their_tenants(app: TaskApp) -> None:
     ]  # fmt: skip
 
 
+def test_a_program_without_the_task_names_the_tenant(app: TaskApp, server: redis.Redis) -> None:
+    app.send_task("elsewhere", headers={"blimp_fair": "ada"})
+    assert server.zrange(Keys().queue("tests").tenants, 0, -1) == [b"2:ada"]
+
+
 def test_signed_scheduled_and_urgent_messages_have_turns(url: str) -> None:
     order: list[str] = []
     with TaskApp("tests", broker=url, result_backend=url, signing_key="k" * 32) as app:
