@@ -1,4 +1,7 @@
-"""What a person does with queues and results, from the command line or the page."""
+"""What a person does with queues and results, from the command line or the page.
+
+Tested by test_queue_room.py.
+"""
 
 from __future__ import annotations
 

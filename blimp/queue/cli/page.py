@@ -1,4 +1,7 @@
-"""`page`: queues, workers, failures and schedules of an app in a browser."""
+"""`page`: queues, workers, failures and schedules of an app in a browser.
+
+Tested by test_page_server.py.
+"""
 
 from __future__ import annotations
 
