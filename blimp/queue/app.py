@@ -72,6 +72,8 @@ class TaskApp(Hooks, Closing):
         `result_expires_s`, `database_…`. Raises ConfigError for a wrong one.
     """
 
+    task_class: type[Task] = Task  # of what `task` makes
+
     def __init__(
         self,
         name: str,
@@ -279,7 +281,7 @@ class TaskApp(Hooks, Closing):
 
         def register(function: Callable[..., Any]) -> Task:
             name = keywords.get("name") or name_of(function)
-            task = Task(app=self, name=name, function=function, options=options)
+            task = self.task_class(app=self, name=name, function=function, options=options)
             if task.name in self.tasks:
                 raise ConfigError(f"app {self.name!r}: two tasks are named {task.name!r}")
             if options.requires is not None:
@@ -299,6 +301,12 @@ class TaskApp(Hooks, Closing):
             return task
 
         return register if function is None else register(function)
+
+    def import_tasks(self) -> None:
+        """Import the modules that register tasks; by default the app's own does, or imports them.
+
+        The command line and child processes call it once they have the app.
+        """
 
     def direct_context(self, task: Task, args: Any, kwargs: Any) -> TaskContext:
         """Return what a bound task gets from `Task.call`."""

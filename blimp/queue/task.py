@@ -266,17 +266,21 @@ class Task(Generic[P, R]):
 
         Raises TypeError for arguments with which the function cannot be called, as a call does.
         """
+        self.check_sent(args, kwargs or {})
+        return self.app.send_task(self.name, args, kwargs, **options)
+
+    def check_sent(self, args: Sequence[Any], kwargs: dict[str, Any]) -> None:
+        """Raise TypeError for arguments of no call, or that would not arrive as they are."""
         try:
-            self.check_arguments(args, kwargs or {})
+            self.check_arguments(args, kwargs)
         except MessageError as error:
             raise TypeError(str(error)) from None
         try:
             if not are_plain((args, kwargs)):
                 where = f"arguments of {self.name!r}"
-                self.annotations.check_sent(args, kwargs or {}, arrives=_arrives, where=where)
+                self.annotations.check_sent(args, kwargs, arrives=_arrives, where=where)
         except RecursionError:
             pass  # JSON cannot hold them either, and sending them says so
-        return self.app.send_task(self.name, args, kwargs, **options)
 
     async def adelay(self, *args: P.args, **kwargs: P.kwargs) -> AsyncResult[R]:
         """Do what `delay` does, from a coroutine: others go on while it waits for the broker."""

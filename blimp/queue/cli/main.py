@@ -66,6 +66,7 @@ def load_app(path: str) -> TaskApp:
     if not isinstance(app, TaskApp):
         kind = "is missing" if app is None else f"is {type(app).__name__}"
         raise ConfigError(f"-A {path!r}: {attribute} {kind} in {module_name}, must be a TaskApp")
+    app.import_tasks()
     return app
 
 

@@ -29,6 +29,7 @@ import msgspec
 
 from blimp.clock import SystemClock
 from blimp.errors import ConfigError, ResultError, SoftTimeLimitExceeded
+from blimp.queue.app import TaskApp
 from blimp.queue.context import TaskContext
 from blimp.queue.extensions import ChildExtension, ChildHook, load
 from blimp.queue.protocol.embed import called_task
@@ -172,7 +173,8 @@ class Server:
         """Run what comes. Raises EOFError when the worker closes the channel."""
         try:
             for origin in origins:
-                importlib.import_module(origin.partition(":")[0])
+                if isinstance(app := _at(origin), TaskApp):
+                    app.import_tasks()
         except Exception as error:
             problem = f"{type(error).__name__}: {error}"
             self._channel.send(Ready(child=self._number, problem=problem))
@@ -333,10 +335,7 @@ def with_arguments(begin: Begin) -> TaskMessage:
 
 def find(origin: str, name: str) -> Task:
     """Return the task `name` at `origin`. Raises ConfigError if it is not there."""
-    from blimp.queue.app import TaskApp
-
-    module_name, _, attribute = origin.partition(":")
-    found = getattr(importlib.import_module(module_name), attribute, None)
+    found = _at(origin)
     if isinstance(found, TaskApp):
         found = found.tasks.get(name)
     if not isinstance(found, Task) or found.name != name:
@@ -345,3 +344,8 @@ def find(origin: str, name: str) -> Task:
             "when it is imported, and no more"
         )
     return found
+
+
+def _at(origin: str) -> Any:
+    module_name, _, attribute = origin.partition(":")
+    return getattr(importlib.import_module(module_name), attribute, None)
