@@ -10,6 +10,7 @@ from functools import partial, wraps
 from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar, assert_type
 
 from blimp.queue import AsyncResult, Depends, Task, TaskApp, TaskContext
+from blimp.queue.django import DjangoTaskApp
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Iterator
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
 P = ParamSpec("P")
 R = TypeVar("R")
 app = TaskApp("typed", broker="memory://")
+shop = DjangoTaskApp("typed")
 
 
 class Session:
@@ -108,6 +110,21 @@ def wrongly(raw: bytes = Depends(session), more: str = Depends(fetched)) -> None
     """What is yielded or awaited must be what the parameter is."""
 
 
+@shop.task
+def order(item: str, *, count: int = 1) -> int:
+    return len(item) * count
+
+
+@shop.task(name="ship", max_retries=1)
+async def ship(number: int) -> str:
+    return str(number)
+
+
+@shop.task(bind=True, name="bill")
+def bill(context: TaskContext, number: int) -> bool:
+    return context.id == str(number)
+
+
 half = app.task(name="half")(partial(add.function, y=2))
 
 
@@ -121,6 +138,13 @@ def typed() -> None:
     assert_type(wait.delay(3), AsyncResult[None])
     assert_type(stored.delay(1).get(), str)
     assert_type(astored.delay(1).get(), str)
+    assert_type(order.delay("lamp").get(), int)
+    assert_type(ship.delay(3).get(), str)
+    assert_type(bill.delay(3).get(), bool)
+    order.delay_on_commit("lamp", count=2)
+    ship.delay_on_commit(3)
+    bill.delay_on_commit(3)
+    bill.apply_async_on_commit((3,), using="archive", robust=True, countdown=1.0)
 
 
 async def awaited() -> None:
@@ -139,6 +163,11 @@ def wrong() -> None:
     wrapped.delay(3)  # type: ignore[arg-type]
     number: str = add.delay(1).get()  # type: ignore[assignment]
     app.task(nmae="x")  # type: ignore[call-overload]
+    order.delay_on_commit(3)  # type: ignore[arg-type]
+    ship.delay_on_commit()  # type: ignore[call-arg]
+    bill.delay_on_commit(None, 3)  # type: ignore[call-arg, arg-type]
+    bill.apply_async_on_commit((3,), in_s=1.0)  # type: ignore[call-arg]
+    shop.task(nmae="x")  # type: ignore[call-overload]
     print(number)
 
 

@@ -1,0 +1,1 @@
+"""A Django project: orders, each of which a worker confirms, and probes of connections."""

@@ -1,0 +1,1 @@
+"""Orders: a view takes one, a task confirms it."""

@@ -1,0 +1,8 @@
+from django.db import models
+
+
+class Order(models.Model):
+    """confirmed_by: the process that confirmed it, None before."""
+
+    item = models.CharField(max_length=100)
+    confirmed_by = models.IntegerField(null=True)

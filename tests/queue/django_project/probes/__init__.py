@@ -1,0 +1,1 @@
+"""Tasks that show which connection they have."""
