@@ -10,6 +10,7 @@ import os
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -369,6 +370,22 @@ def test_a_connection_that_is_not_kept_ends_with_its_task(
     probes = start_probes(**options)
     assert probes.run(place) != probes.run(place)
     wait_until(lambda: probes.connections() == 0, "a connection stays")
+
+
+def test_a_slow_query_of_a_coroutine_holds_up_no_other(
+    project: SimpleNamespace, server: redis.Redis, start_worker: Callable[..., WorkerProcess],
+    tmp_path: Path,
+) -> None:  # fmt: skip
+    start_worker(os.environ["PROJECT_BROKER"], app=APP)
+    slow = project.app.send_task("probes.hold", (str(tmp_path),))
+    wait_until((tmp_path / "began").exists, "it does not begin")
+    order = project.Order.objects.create(item="lamp")
+    try:
+        assert project.tasks.confirm_in_loop.delay(order.pk).get(timeout=DEADLINE_S) == "lamp"
+        assert not slow.ready()
+    finally:
+        (tmp_path / "go").touch()
+    slow.get(timeout=DEADLINE_S)
 
 
 def test_a_transaction_left_open_ends_with_its_task(start_probes: Callable[..., Probes]) -> None:
