@@ -7,10 +7,13 @@ import contextlib
 import json
 import logging
 import os
+import re
+import sqlite3
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from textwrap import dedent
 from types import SimpleNamespace
 from typing import Any
 
@@ -92,6 +95,59 @@ def test_a_view_has_a_real_worker_run_what_it_commits_and_nothing_else(
     assert project.tasks.confirm_in_loop.delay(pk).get(timeout=DEADLINE_S) == "lamp"
     assert confirmer() == worker.process.pid
     assert worker.terminate() == 0
+
+
+REST_OF_PROJECT = {
+    "shop/settings.py": """
+        SECRET_KEY = "of an example"
+        INSTALLED_APPS = ["orders"]
+        DATABASES = {"default": {"ENGINE": "django.db.backends.sqlite3", "NAME": "shop.sqlite3"}}
+        """,
+    "orders/models.py": """
+        from django.db import models
+
+        class Order(models.Model):
+            item = models.TextField()
+            is_confirmed = models.BooleanField(default=False)
+        """,
+    "web.py": """
+        import django, shop.queue
+        from django.core.management import call_command
+        from django.test import RequestFactory
+
+        django.setup()
+        call_command("migrate", run_syncdb=True, verbosity=0)
+        from orders.views import order
+
+        print(order(RequestFactory().post("/", {"item": "lamp"})).status_code)
+        """,
+}
+
+
+def test_the_project_of_the_document_runs(
+    server: redis.Redis, broker_server: EmbeddedBroker, tmp_path: Path,
+    start_worker: Callable[..., WorkerProcess], monkeypatch: pytest.MonkeyPatch,
+) -> None:  # fmt: skip
+    text = (Path(__file__).parents[2] / "docs/queue.md").read_text("utf-8")
+    block = re.search(r"```python\n(# shop/settings.py\n.*?)```", text, re.S)
+    assert block is not None
+    _, *parts = re.split(r"^# (\w+/\w+\.py)\n", block[1], flags=re.M)
+    for name, code in (*zip(parts[::2], parts[1::2], strict=True), *REST_OF_PROJECT.items()):
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        with (tmp_path / name).open("a") as file:
+            file.write(dedent(code).replace("redis://localhost/0", broker_server.url))
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("DJANGO_SETTINGS_MODULE", raising=False)
+    ended = subprocess.run(
+        [sys.executable, "web.py"], capture_output=True, text=True, timeout=DEADLINE_S, check=False
+    )
+    assert (ended.stdout, ended.stderr) == ("202\n", "")
+    start_worker(broker_server.url, app="shop.queue:app")
+    with contextlib.closing(sqlite3.connect("shop.sqlite3")) as database:
+        wait_until(
+            lambda: database.execute("SELECT is_confirmed FROM orders_order").fetchone() == (1,),
+            "the worker confirms no order",
+        )
 
 
 def test_the_queue_knows_no_django_before_its_module_is_asked_for() -> None:
