@@ -25,13 +25,13 @@ from typing import Any, Concatenate, Literal, Protocol, Unpack, overload
 from blimp.distribution import needing
 from blimp.errors import ConfigError
 from blimp.queue.app import TaskApp
+from blimp.queue.app_settings import AppKeywords
 from blimp.queue.context import RegisterBound, TaskContext
 from blimp.queue.options import TaskKeywords, UnboundKeywords
+from blimp.queue.protocol.annotated import P, R
 from blimp.queue.protocol.kombu_body import from_json
 from blimp.queue.protocol.message import write_message
 from blimp.queue.publish.publisher import SendOptions, check_options, make_message
-from blimp.queue.results.backend import ResultKeywords
-from blimp.queue.returned import P, R
 from blimp.queue.task import Register, Task
 from blimp.suggest import suggestion
 
@@ -196,8 +196,8 @@ def _keywords() -> dict[str, Any]:
             f"{where} {kind}: must be a dict of TaskApp's keywords, such as "
             '{"broker": "redis://localhost/0"}'
         )
-    known = {*inspect.signature(TaskApp).parameters, *ResultKeywords.__annotations__}
-    known -= {"name", "results"}
+    known = {*inspect.signature(TaskApp).parameters, *AppKeywords.__annotations__}
+    known -= {"name", "keywords"}
     for name in found:
         if name not in known:
             near = suggestion(str(name), known)
