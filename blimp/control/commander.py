@@ -231,7 +231,11 @@ class Commander:
         if number in NEEDS_POSITION:
             self._must_know_position(at, number.name)
         if number is Mode.MANUAL:
-            self._pilot.enter(self._pilot.manual, reason=_superseded(command))
+            manual = self._pilot.manual
+            if self._pilot.flying is not manual:
+                flies = not self._resting(at) and not at.state.on_ground
+                manual.begin(at.now_s, in_flight=flies)
+            self._pilot.enter(manual, reason=_superseded(command))
             return self._done(command, at, {"mode": number.name})
         if self._resting(at):
             if number in (Mode.HOLD, Mode.LAND):

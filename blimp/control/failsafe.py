@@ -43,7 +43,7 @@ class Flags(msgspec.Struct, frozen=True, kw_only=True):
     driven_up: bool = False  # and faster than without thrust
     unmoved_s: float = 0.0  # pushed down and not sinking, for so long
     heavy: bool = False  # has weighed itself in flight, and is
-    unattended: bool = False  # MANUAL, no order in force, and faster up or down than its limits
+    unattended: bool = False  # in MANUAL in flight, and nobody drives
     gyro_settled: bool = True
     since_stall_s: float = 1e9  # since a cycle last came far too late
 
@@ -62,7 +62,6 @@ class Times(msgspec.Struct, frozen=True, kw_only=True):
     output_s: float = 1.0
     rising_s: float = 6.0
     unmoved_s: float = 12.0
-    unattended_s: float = 0.5  # between two orders
     fence_s: float = 1.0
     fence_margin: float = 1.1  # of the airframe's limits
     spared: float = 0.4  # of each axis: with less a dead motor ends the flight
@@ -215,7 +214,6 @@ def rules(
         Rule(
             name="MANUAL, no order",
             when=lambda _, flags: flags.unattended,
-            after_s=times.unattended_s,
             action=Action.LAND,
             text="MANUAL without an order in force: landing",
             light="without thrust it rises for ever: " + _PUSHED,

@@ -50,6 +50,8 @@ _UNHEEDED_S = 4.0  # asked to sink, it does not: from then on height goes before
 _UNHEEDED = 0.25  # of the sink rate that was asked for
 _ASKED_MPS = 0.1  # less is not asked in earnest
 _HEIGHT_FIRST_S = 10.0  # how long height goes before all else
+_SILENT_S = 2.0  # without an order: two commands of a terminal follow each other sooner
+_LEFT_S = 30.0  # the same, of a ship that neither rises nor sinks fast
 _ASSERT_SAFE_HZ = 4.0  # how often safe outputs are written again
 
 
@@ -481,15 +483,12 @@ class FlightLoop:
         )
 
     def _is_unattended(self, now_s: float) -> bool:
-        """Whether nobody drives a ship in MANUAL that rises or sinks faster than it is to."""
+        """Whether nobody drives a ship in MANUAL: for long, or while it rises or sinks fast."""
         pilot, state, limits = self._pilot, self.state, self._pilot.ship.airframe.limits
-        return (
-            pilot.flying is pilot.manual
-            and not pilot.manual.active(now_s)
-            and state.height_valid
-            and not state.on_ground
-            and not -limits.climb_mps < state.velocity_ned_mps[2] < limits.descent_mps
-        )
+        if pilot.flying is not pilot.manual or not state.height_valid or state.on_ground:
+            return False
+        slow = -limits.climb_mps < state.velocity_ned_mps[2] < limits.descent_mps
+        return pilot.manual.silent_s(now_s) > (_LEFT_S if slow else _SILENT_S)
 
     def _pilot_age_s(self, now_s: float) -> float | None:
         return self._pilot_link.age_s(now_s, armed=self.armed)

@@ -54,10 +54,9 @@ def outcome(state: VehicleState, *, seconds: float = 0.0, **flags: Any) -> tuple
         (at(115.0, 0.0, 3.0), 1.0, {}, Action.RETURN, "outside the fence: returning"),
         (at(0.0, 0.0, 34.0), 1.0, {}, Action.RETURN, "outside the fence: returning"),
         (at(105.0, 0.0, 3.0), 9.0, {}, Action.NONE, ""),
-        (FLYING, 0.4, {"unattended": True}, Action.NONE, ""),  # between two orders
         (
             FLYING,
-            0.5,
+            0.0,
             {"unattended": True},
             Action.LAND,
             "MANUAL without an order in force: landing",

@@ -424,7 +424,10 @@ def test_a_ship_that_came_off_the_ground_is_not_pressed_before_it_lies_still() -
         setpoint = land.update(sinks, dt_s=DT_S)
         assert setpoint.press_n is None
         assert 0.0 < setpoint.velocity_ned_mps[2] <= twin().limits.touchdown_mps
-    assert stand(land, 1.0).press_n is not None
+    for k in range(100):  # a gust moves it now and then
+        gust = at(1.0, 1.0, 0.0, velocity_ned_mps=(0.0, 0.0, 0.08 if k % 3 == 0 else 0.0))
+        setpoint = land.update(gust, dt_s=0.1)
+    assert setpoint.press_n is not None
 
 
 def test_a_height_that_wanders_with_the_weather_is_no_rise() -> None:
@@ -556,6 +559,15 @@ def test_thrust_is_not_turned_round_for_long_if_that_is_worse() -> None:
     assert climbs(mode, 0.8, 4.5).press_n is not None
     worse = climbs(mode, 1.2, 0.1)
     assert (worse.press_n, worse.idle) == (None, False)
+    useless = Idle(ship=a_ship())
+    climbs(useless, 1.1, 0.5)
+    assert climbs(useless, 0.8, 4.5).press_n is not None
+    assert climbs(useless, 0.8, 5.0).press_n is None  # no slower in 5 s
+    blind = Idle(ship=a_ship())
+    climbs(blind, 1.1, 0.5)
+    assert climbs(blind, 0.8, 4.5).press_n is not None
+    unseen = at(0.0, 0.0, 6.0, velocity_ned_mps=(0.0, 0.0, -0.8), height_valid=False)
+    assert blind.update(unseen, dt_s=DT_S).press_n is None
     light = Idle(ship=a_ship())  # idle made it no slower: its own lift
     assert climbs(light, 0.8, 6.0).idle
 

@@ -215,6 +215,42 @@ def test_a_ship_in_manual_that_nobody_drives_lands(heaviness_kg: float) -> None:
     assert rig.loop.armed is (heaviness_kg < 0.0)  # a light one is held
 
 
+def test_a_ship_in_manual_that_nobody_drives_for_half_a_minute_lands() -> None:
+    """One of 6 g rose from 6 to 10 m, slower than its limits."""
+    rig = airborne(heaviness_kg=-0.003, wind_mps=0.0)
+    assert rig.command("mode", name="MANUAL").state is OutcomeState.DONE
+    rig.step(29.0)
+    assert rig.loop.snapshot(rig.now_s).mode == "MANUAL"
+    rig.step(2.0)
+    assert rig.loop.snapshot(rig.now_s).mode == "LAND"
+    assert rig.command("mode", name="MANUAL").state is OutcomeState.DONE  # the pilot is back
+    rig.step(1.0)
+    assert rig.loop.snapshot(rig.now_s).mode == "MANUAL"
+
+
+@pytest.mark.parametrize("again", [False, True])
+def test_a_ship_in_manual_that_a_person_holds_starts_no_motor(again: bool) -> None:
+    """Armed, carried up and lowered again at 0.6 m/s, its motors would start."""
+    rig = Rig(airframe=weighing(gtmab(), 0.004))
+    assert rig.command("arm").state is OutcomeState.DONE
+    assert rig.command("mode", name="MANUAL").state is OutcomeState.DONE
+
+    def carry(up_mps: float, seconds: float) -> None:
+        for _ in range(round(100.0 * seconds)):
+            north_m, east_m, down_m = rig.physics.state.position_ned_m
+            held_m = (north_m, east_m, down_m - 0.01 * up_mps)
+            rig.physics.place(position_ned_m=held_m, velocity_ned_mps=(0.0, 0.0, -up_mps))
+            rig.step(0.01)
+
+    carry(0.25, 5.0)
+    if again:
+        assert rig.command("mode", name="MANUAL").state is OutcomeState.DONE
+    carry(-0.6, 1.2)
+    carry(0.0, 3.0)
+    assert rig.loop.snapshot(rig.now_s).mode == "MANUAL"
+    assert not any(rig.outputs.command.motors)
+
+
 @branching
 def test_an_estop_in_the_air_stops_everything_in_that_cycle(rig: Rig) -> None:
     rig.command("goto", north_m=10.0, east_m=0.0, altitude_m=3.0)

@@ -24,6 +24,7 @@ _LOOK_S = 2.0  # more than the noise of a climb
 _KEPT = 0.5  # of what half of its drag takes from its climb then: slower than that, it is lift
 _SLOWED_MPS = 0.1  # more than the noise of a climb
 _FASTER_MPS = 0.3  # pushed the other way it rises by so much faster: that was wrong
+_TURNED_S = 5.0  # or it rises no slower after so long: a tilt servo swings round in 2 s
 _BEYOND_M = 0.5  # above what it could have risen by: a climb as estimated lags by a second
 
 
@@ -31,8 +32,8 @@ class Idle:
     """Drives nothing; `landed` once the ship is seen to lie on the ground.
 
     One that rises on all the same has become light: it is pushed down with what there is. If idle
-    slowed its climb, its thrust had driven it up: it is pushed the other way, until that makes it
-    faster, or the output at fault is named. So is pushed down one that seems to rise by more than a
+    slowed its climb, its thrust had driven it up: it is pushed the other way, as long as its height
+    is seen and that slows it, until the output at fault is named. So is pushed down one that seems to rise by more than a
     ship of its drag can without thrust: then it was no thrust that drove it up, but a height that
     is wrong, and a light one would be gone by 25 s.
     """
@@ -56,6 +57,7 @@ class Idle:
         self._looked_mps = self._coasts_mps = 0.0  # a climb, and what drag leaves of it
         self._backwards = False  # its thrust goes the other way
         self._pushed_mps = 0.0  # what it rose at when it was first pushed so
+        self._turned_s = 0.0  # how long it has been pushed so
         self._braked_mps: float | None = None  # what it sank at when it began to brake
         self._brakes = True  # until that makes it faster
         self.landed = False
@@ -88,6 +90,8 @@ class Idle:
         self._light = self._light or self._rising_s > _RISING_S or self._beyond_m > _BEYOND_M
         if state.height_valid:
             self._note_direction(-state.velocity_ned_mps[2], dt_s)
+        else:
+            self._backwards = False
         sink_mps = self._ship.airframe.limits.touchdown_mps
         if self._backwards and not self._ship.astray():
             if state.velocity_ned_mps[2] > sink_mps:
@@ -117,8 +121,11 @@ class Idle:
 
     def _note_direction(self, rises_mps: float, dt_s: float) -> None:
         """Note whether thrust that was to push it down had pushed it up."""
-        if self._backwards and rises_mps > self._pushed_mps + _FASTER_MPS:
-            self._backwards = False
+        if self._backwards:
+            self._turned_s += dt_s
+            slower = rises_mps < self._pushed_mps - _SLOWED_MPS
+            faster = rises_mps > self._pushed_mps + _FASTER_MPS
+            self._backwards = not faster and (slower or self._turned_s < _TURNED_S)
         if self._began_mps is None:
             self._began_mps = rises_mps
         self._idle_s += dt_s

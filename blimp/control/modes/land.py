@@ -234,8 +234,10 @@ class Land:
         was 0.2 m up touched down at 0.56 m/s.
         """
         still = abs(state.velocity_ned_mps[2]) < _STILL_MPS or not state.height_valid
-        self._still_s = self._still_s + dt_s if still else 0.0
         lifts, was_loose = self._lifts(state, dt_s), self._loose
+        # Not begun again by each gust: in 0.8 m/s of wind a ship on the ground waited 16 s.
+        still_s = max(0.0, self._still_s + (dt_s if still else -dt_s))
+        self._still_s = 0.0 if lifts else still_s
         self._loose = lifts or (was_loose and self._still_s < _TOUCH_S)
         if self._loose:
             self._height_m = state.altitude_m

@@ -28,6 +28,8 @@ class Manual:
     def __init__(self, *, airframe: Airframe) -> None:
         self._airframe = airframe
         self._orders: dict[str, Order] = {}
+        self._in_flight = False
+        self._began_s = 0.0
 
     @property
     def result(self) -> dict[str, Any]:
@@ -35,6 +37,20 @@ class Manual:
 
     def resume(self, state: VehicleState) -> None:
         """Nothing to take up: what was ordered has its own time."""
+
+    def begin(self, now_s: float, *, in_flight: bool) -> None:
+        """Note when it took over, and whether from a mode that flew the ship in the air.
+
+        One that was armed and carried up may be held by a person: no motor may start.
+        """
+        self._began_s, self._in_flight = now_s, in_flight
+
+    def silent_s(self, now_s: float) -> float:
+        """Return how long a ship in flight has had no order; 0 of one that was not flying."""
+        if not self._in_flight:
+            return 0.0
+        ends_s = [order.until_s for order in self._orders.values()]
+        return max(0.0, now_s - max([self._began_s, *ends_s]))
 
     def order(self, name: str, order: Order) -> None:
         """Take an order for one actuator; it replaces the one before."""
