@@ -33,9 +33,9 @@ class Idle:
 
     One that rises on all the same has become light: it is pushed down with what there is. If idle
     slowed its climb, its thrust had driven it up: it is pushed the other way, as long as its height
-    is seen and that slows it, until the output at fault is named. So is pushed down one that seems to rise by more than a
-    ship of its drag can without thrust: then it was no thrust that drove it up, but a height that
-    is wrong, and a light one would be gone by 25 s.
+    is seen and that slows it, until the output at fault is named. One that seems to rise by more
+    than a ship of its drag can without thrust is pushed down, too: then it was no thrust that drove
+    it up, but a height that is wrong, and a light one would be gone by 25 s.
     """
 
     number = Mode.LAND
