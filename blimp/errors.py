@@ -12,7 +12,9 @@ BlimpError
 ├── LogError                 a flight's log cannot be written, or is none that can be read
 ├── MailboxError             the mailbox between worker and flight process failed
 ├── LinkError                the broker is unreachable, or nothing on board answers
-│   └── NotAuthorised        the broker, or the ship, refuses this sender
+│   ├── NotAuthorised        the broker, or the ship, refuses this sender
+│   └── OutcomeUnknown       a command was sent, and no end of it was heard in time
+│       └── LinkLost         ... because the broker went away meanwhile
 └── TaskError                the queue
     ├── MessageError         a message cannot be read: what, where and the limit
     ├── PartlySent           of many messages only the first were sent
@@ -90,6 +92,21 @@ class LinkError(BlimpError):
 
 class NotAuthorised(LinkError):
     """The broker, or the ship, refuses this sender."""
+
+
+class OutcomeUnknown(LinkError):
+    """A command was sent, and no end of it was heard in time: it may have acted, or still act.
+
+    id: of the command, to ask for its result later.
+    """
+
+    def __init__(self, reason: str, *, id: str) -> None:
+        super().__init__(reason)
+        self.id = id
+
+
+class LinkLost(OutcomeUnknown):
+    """The broker stayed unreachable for too long while a command was under way."""
 
 
 class TableMismatch(ConfigError, LinkError):

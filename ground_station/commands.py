@@ -34,13 +34,10 @@ from ground_station.options import (
     speed,
 )
 from ground_station.page import PORT
+from ground_station.session import FLIGHT_S, HELD_S, PARAMETER_S, SHORT_S
 
-SHORT_S = 10.0
-FLIGHT_S = 180.0
 ESTOP_S = 5.0
 ALL_ROADS_S = 0.3  # in which the slower roads of a stop usually confirm it, too
-PARAMETER_S = 20.0  # its new flight loop may take a moment to begin
-HELD_S = 10.0  # beyond the seconds a command runs for
 OLD_S = 10.0  # a snapshot older than this is no link
 
 app = typer.Typer(

@@ -1,5 +1,6 @@
 """`ground mission run|check|list|new`."""
 
+from collections.abc import Callable
 from math import hypot
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -145,23 +146,30 @@ def run(session: Session, file: str) -> int:
 
 
 def for_ship(session: Session, file: str, mission: Mission, *, client: "VehicleClient") -> Mission:
-    """Return the mission as this ship flies it, once it can: see `judge`.
-
-    A map's places stay where they are: if the pad is not at the file's home they are seen from
-    the pad.
-    """
+    """Return the mission as this ship flies it, once it can: see `fitted`."""
     with client.send("limits", {}, ttl_s=ASK_S) as pending:
         reply = pending.wait(ASK_S)
     if reply.state != "SUCCESS" or not isinstance(reply.result, dict):
         raise LinkError(f"the ship does not say what it can do: {reply.reason or reply.state}")
-    known = {k: v for k, v in reply.result.items() if k in Ability.__struct_fields__}
+    return fitted(file, mission, reply.result, say=session.report.say)
+
+
+def fitted(
+    file: str, mission: Mission, limits: dict[str, Any], *, say: Callable[[str], object]
+) -> Mission:
+    """Return the mission as a ship of these `limits` flies it, once it can: see `judge`.
+
+    A map's places stay where they are: if the pad is not at the file's home they are seen from
+    the pad. limits: the result of the command of that name.
+    """
+    known = {k: v for k, v in limits.items() if k in Ability.__struct_fields__}
     ship = msgspec.convert(known, Ability)
     if mission.origin_deg is not None and ship.pad_deg is not None:
         latitude_deg, longitude_deg = mission.origin_deg
         home = Home(latitude_deg=latitude_deg, longitude_deg=longitude_deg, altitude_msl_m=0.0)
         off_m = hypot(*home.local_m(*ship.pad_deg))
         if off_m > SAME_PAD_M:
-            session.report.say(f"ground: the pad is {off_m:.1f} m from the home in {file}")
+            say(f"ground: the pad is {off_m:.1f} m from the home in {file}")
             mission = load_mission(file, origin_deg=ship.pad_deg)
     judge(mission, ship)
     return mission

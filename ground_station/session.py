@@ -39,6 +39,11 @@ if TYPE_CHECKING:
 FOR_EVERYBODY = ("ping", "limits", "sensor", "airframe", "estop")
 SILENT_S = 1.0  # a ship that says nothing for so long may not be there
 START_TTL_S = 5.0  # the age past which a command must not begin
+# How long to wait for the end of a command:
+SHORT_S = 10.0
+FLIGHT_S = 180.0
+PARAMETER_S = 20.0  # its new flight loop may take a moment to begin
+HELD_S = 10.0  # beyond the seconds a command runs for
 
 
 class NotConfirmed(BlimpError):

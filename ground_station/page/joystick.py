@@ -6,8 +6,6 @@ They pass every mission in the queue. A viewer that lets go, or is silent, leave
 """
 
 import threading
-import uuid
-from collections import deque
 from collections.abc import Callable
 from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Annotated, Any, Literal
@@ -20,6 +18,7 @@ from blimp.closing import Closing
 from blimp.errors import BlimpError
 from blimp.queue.protocol.message import HIGH
 from blimp.reading import ready
+from ground_station.setpoints import Setpoints
 
 if TYPE_CHECKING:
     from blimp.tasks.client import VehicleClient
@@ -33,7 +32,6 @@ SILENT_S = 0.4  # a viewer that is silent for longer has let go
 ANSWER_S = 0.5
 REST_S = 3.0
 DROP_S = 2.0
-KEPT_RESULTS = 20  # a second's: an older demand has ended
 
 Percent = Annotated[float, Meta(ge=-100.0, le=100.0)]
 OpenClient = Callable[[], AbstractContextManager["VehicleClient"]]
@@ -126,11 +124,11 @@ class Joystick(Closing):
                 reply = pending.wait(REST_S)
             if reply.state != "SUCCESS":
                 return _words(reply)
-        sent: deque[str] = deque()
+        setpoints = Setpoints(client)
         sticks: Sticks | None = first
         while sticks is not None and not sticks.release and not self._is_dropped:
             next_s = self._clock.now_s() + PERIOD_S
-            refused = self._push(client, sticks, sent)
+            refused = self._push(setpoints, sticks)
             if refused:  # by the ship, which another has sent elsewhere: it is not held
                 return refused
             self._clock.sleep_until(next_s)
@@ -139,29 +137,12 @@ class Joystick(Closing):
             return "another command was sent"
         return _rest(client, first, is_lost=sticks is None)
 
-    def _push(self, client: "VehicleClient", sticks: Sticks, sent: deque[str]) -> str:
-        """Send where the sticks are; return why the ship refuses it, "" if it does not.
-
-        Without an answer in time the next one is sent: it may be heard.
-        """
-        orders = []
-        for key, task, arguments in _commands(sticks, seconds=DEMAND_S):
-            id = str(uuid.uuid4())
-            sent.append(id)
-            orders.append(
-                client.send(task, arguments, ttl_s=TTL_S, priority=HIGH, id=id, coalesce=key)
-            )
-        reason = ""
-        for pending in orders:
-            with pending:
-                for step in pending.events(timeout_s=ANSWER_S):
-                    if step.stage == "executing":
-                        break
-                if pending.reply is not None and pending.reply.state in ("REFUSED", "FAILURE"):
-                    reason = _words(pending.reply)
-        while len(sent) > KEPT_RESULTS:
-            client.forget(sent.popleft())
-        return reason
+    def _push(self, setpoints: Setpoints, sticks: Sticks) -> str:
+        """Send where the sticks are; return why the ship refuses it, "" if it does not."""
+        orders = _commands(sticks, seconds=DEMAND_S)
+        sent = [setpoints.send(*order, ttl_s=TTL_S) for order in orders]
+        replies = [setpoints.refusal(pending, within_s=ANSWER_S) for pending in sent]
+        return next((_words(reply) for reply in replies if reply is not None), "")
 
 
 def _commands(sticks: Sticks, *, seconds: float) -> list[tuple[str, str, dict[str, Any]]]:

@@ -1,0 +1,47 @@
+"""A stream of setpoints: absolute, each with a time to live, the newest wins.
+
+In the queue a newer one supersedes those with its key that wait, and it passes every mission there.
+On board each ends by itself.
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections import deque
+from typing import TYPE_CHECKING, Any
+
+from blimp.queue.protocol.message import HIGH
+
+if TYPE_CHECKING:
+    from blimp.tasks.client import VehicleClient
+    from blimp.tasks.reply import Pending, Reply
+
+KEPT_RESULTS = 20  # a second's: an older setpoint has ended
+
+
+class Setpoints:
+    """Sends setpoints by `client`, in the order of the calls."""
+
+    def __init__(self, client: VehicleClient) -> None:
+        self._client = client
+        self._sent: deque[str] = deque()
+
+    def send(self, key: str, task: str, arguments: dict[str, Any], *, ttl_s: float) -> Pending:
+        """Send one. ttl_s: for how long it may wait in the queue. Raises LinkError."""
+        while len(self._sent) >= KEPT_RESULTS:
+            self._client.forget(self._sent.popleft())
+        id = str(uuid.uuid4())
+        self._sent.append(id)
+        return self._client.send(task, arguments, ttl_s=ttl_s, priority=HIGH, id=id, coalesce=key)
+
+    def refusal(self, sent: Pending, *, within_s: float) -> Reply | None:
+        """Wait until the ship has accepted a setpoint; return its reply if it refuses it.
+
+        None without an answer in time, too: the next one is sent, and may be heard.
+        """
+        with sent:
+            for step in sent.events(timeout_s=within_s):
+                if step.stage == "executing":
+                    break
+        is_refused = sent.reply is not None and sent.reply.state in ("REFUSED", "FAILURE")
+        return sent.reply if is_refused else None
