@@ -1,0 +1,1 @@
+"""Programs that fly a ship. Run one: `python -m ground_station.examples.square`."""

@@ -1,0 +1,414 @@
+"""A ship flown from a Python program, by coroutines: docs/python.md.
+
+Each method is one action of `ground`, with its name, units, limits and patience. What comes back is
+a `Reply`; what the ship refuses is raised. Nothing blocks the event loop, and a stop waits for
+nothing else.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Protocol, Self
+
+import msgspec
+
+from blimp.airframe import Airframe
+from blimp.errors import (
+    BlimpError,
+    ConfigError,
+    ControlUnknown,
+    Expired,
+    Interrupted,
+    LinkError,
+    NotInControl,
+    OutcomeUnknown,
+    Refused,
+    Superseded,
+    TaskFailed,
+)
+from blimp.parameters import Parameter, parameters
+from blimp.tasks.authority import CONTROL_TTL_S
+from blimp.tasks.reply import Reply
+from blimp.types import SensorStatus, Snapshot
+from ground_station.mission import limit_s
+from ground_station.mission_command import fitted
+from ground_station.mission_file import Mission, load_mission
+from ground_station.session import FLIGHT_S, FOR_EVERYBODY, HELD_S, PARAMETER_S, SHORT_S
+from ground_station.ship_in_lockstep import LockstepTransport, Simulated
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncGenerator
+
+OUTAGE_S = 20.0  # how long the broker may be unreachable while a command is under way
+SETPOINT_S = 0.5  # as the page's sticks: without a newer one the ship stays where it is
+MAX_HZ = 100.0
+HEARD_S = 5.0
+KEY = "setpoints"  # of the stream: of its setpoints only the newest begins
+
+SendVelocity = Callable[[float, float, float], Awaitable[None]]
+
+
+class Transport(Protocol):
+    """The way to one ship, and the time in which it flies. Used from one event loop."""
+
+    @property
+    def vehicle(self) -> str: ...
+
+    async def command(
+        self,
+        name: str,
+        arguments: dict[str, Any],
+        *,
+        timeout_s: float,
+        coalesce: str | None = None,
+    ) -> Reply:
+        """Send a command once; return how it ended, TIMEOUT if that is not known in time.
+
+        coalesce: supersedes the waiting commands with this key, and passes all others.
+        Raises LinkError, LinkLost.
+        """
+        ...
+
+    async def push(self, key: str, arguments: dict[str, Any], *, ttl_s: float) -> Reply | None:
+        """Send a setpoint of velocity; return its reply if the ship refuses it."""
+        ...
+
+    async def estop(self) -> Reply: ...
+
+    async def result(self, id: str) -> Reply: ...
+
+    def control(
+        self, *, pilot: str | None, ttl_s: float, wait_s: float
+    ) -> AbstractAsyncContextManager[None]: ...
+
+    async def airframe(self) -> Airframe: ...
+
+    async def snapshot(self, after: Snapshot | None) -> Snapshot | None:
+        """Return the newest snapshot, once there is another than `after`; None at the end."""
+        ...
+
+    def now_s(self) -> float: ...
+
+    async def sleep(self, seconds: float) -> None: ...
+
+
+class Ship:
+    """One ship. Made by `connect` or `lockstep`; used in one event loop, by any of its tasks.
+
+    A method that is awaited sends its command once, in the order of the calls. It returns when the
+    ship has done it. Raises Refused with the ship's reason (NotInControl if another pilot has the
+    ship), Expired, Superseded, Interrupted, TaskFailed, OutcomeUnknown if no end is heard in time,
+    LinkLost if the broker is unreachable for longer than `outage_s` meanwhile, LinkError if it does
+    not take the command. A task that is cancelled stops waiting: what it has sent is neither taken
+    back nor sent again.
+    """
+
+    def __init__(self, transport: Transport) -> None:
+        self._transport = transport
+        self._orders = 0  # commands that move the ship
+
+    @classmethod
+    @asynccontextmanager
+    async def connect(
+        cls,
+        vehicle: str | None = None,
+        *,
+        broker: str | None = None,
+        signing_key_file: Path | None = None,
+        outage_s: float = OUTAGE_S,
+    ) -> AsyncIterator[Self]:
+        """Find a ship as `ground` does, and connect to it.
+
+        vehicle, broker: None for the one that the environment names, or that runs here.
+        outage_s: how long the broker may be unreachable while a command is under way.
+        Raises LinkError for a ship that is not there, ConfigError if it could be several.
+        """
+        from ground_station.ship_on_broker import BrokerTransport  # redis-py: not for lockstep
+
+        async with BrokerTransport.open(
+            vehicle=vehicle, broker=broker, signing_key_file=signing_key_file, outage_s=outage_s
+        ) as transport:
+            yield cls(transport)
+
+    @classmethod
+    @asynccontextmanager
+    async def lockstep(
+        cls, simulated: Simulated, *, beside: Ship | None = None
+    ) -> AsyncIterator[Self]:
+        """Fly a `blimp.sim.Lockstep` by the same program, as fast as it computes.
+
+        Its time passes while a method of the ship is awaited, and only then. beside: a ship whose
+        time this one shares. Raises ConfigError for one that is not in lockstep.
+        """
+        other = None if beside is None else beside._transport
+        if other is not None and not isinstance(other, LockstepTransport):
+            raise ConfigError(f"{other.vehicle} is not in lockstep: it shares its time with nobody")
+        yield cls(LockstepTransport(simulated, beside=other))
+
+    @property
+    def vehicle(self) -> str:
+        """The ship's name."""
+        return self._transport.vehicle
+
+    # --- looking --------------------------------------------------------------------------
+
+    async def ping(self) -> Reply:
+        """Ask the flight process for a sign of life, through the queue."""
+        return await self._do("ping", within_s=SHORT_S)
+
+    async def sensor(self, name: str) -> SensorStatus:
+        """Return one sensor's newest value, its unit, its age and its health."""
+        reply = await self._do("sensor", {"name": name}, within_s=SHORT_S)
+        return msgspec.convert(reply.result, SensorStatus)
+
+    async def parameters(self) -> dict[str, Parameter]:
+        """Return the numbers of the airframe that flies, by their names: "limits.speed_mps"."""
+        airframe = await self._transport.airframe()
+        return {one.path: one for one in parameters(airframe)}
+
+    async def result(self, id: str) -> Reply:
+        """Return what became of an earlier command; its state is TIMEOUT while it has no end."""
+        return await self._transport.result(id)
+
+    async def state(self) -> Snapshot:
+        """Return what the ship says of itself now. Raises LinkError if it is not heard."""
+        try:
+            async with asyncio.timeout(HEARD_S):
+                found = await self._transport.snapshot(None)
+        except TimeoutError:
+            raise LinkError(f"{self.vehicle} is not heard within {HEARD_S:g} s") from None
+        if found is None:
+            raise LinkError(f"the connection to {self.vehicle} is closed")
+        return found
+
+    async def telemetry(self, hz: float = 10.0) -> AsyncGenerator[Snapshot, None]:
+        """Yield the newest snapshot, at most `hz` (to 100) times a second, until it is closed.
+
+        The ship sends 10 to 20 a second. None comes while it, or its broker, is silent. They go on
+        by themselves when it is back.
+        """
+        if not 0.0 < hz <= MAX_HZ:
+            raise ConfigError(f"telemetry: hz is {hz:g}, must be above 0, to {MAX_HZ:g}")
+        found: Snapshot | None = None
+        while (found := await self._transport.snapshot(found)) is not None:
+            due_s = self.now_s + 1.0 / hz
+            yield found
+            await self.sleep(due_s - self.now_s)
+
+    @property
+    def now_s(self) -> float:
+        """Seconds on a monotonic clock that passes as the ship flies: simulated, in lockstep."""
+        return self._transport.now_s()
+
+    async def sleep(self, seconds: float) -> None:
+        """Wait, in the time in which the ship flies."""
+        await self._transport.sleep(seconds)
+
+    # --- flying ---------------------------------------------------------------------------
+
+    async def arm(self, *, force: bool = False) -> Reply:
+        """Let the propellers turn. force: skip the checks; the ship takes it on the bench only."""
+        return await self._do("arm", {"force": True} if force else {}, within_s=SHORT_S)
+
+    async def disarm(self) -> Reply:
+        """Stop the propellers, on the ground; in the air the ship refuses."""
+        return await self._do("disarm", within_s=SHORT_S)
+
+    async def mode(self, name: str) -> Reply:
+        """Change the flight mode, one of `blimp.types.Mode`."""
+        return await self._do("mode", {"name": name}, within_s=SHORT_S)
+
+    async def takeoff(self, altitude_m: float) -> Reply:
+        """Climb from the pad to an altitude and stay there."""
+        return await self._do("takeoff", {"altitude_m": altitude_m}, within_s=FLIGHT_S)
+
+    async def goto(
+        self,
+        north_m: float,
+        east_m: float,
+        altitude_m: float,
+        yaw_deg: float | None = None,
+        speed_mps: float | None = None,
+    ) -> Reply:
+        """Fly to a place, metres from the pad, and stay there.
+
+        yaw_deg: the heading to turn to, clockwise from north. speed_mps: None for its fastest.
+        """
+        arguments = {
+            "north_m": north_m, "east_m": east_m, "altitude_m": altitude_m, "yaw_deg": yaw_deg,
+            "speed_mps": speed_mps,
+        }  # fmt: skip
+        return await self._do("goto", arguments, within_s=FLIGHT_S)
+
+    async def velocity(
+        self, north_mps: float, east_mps: float, up_mps: float, seconds: float
+    ) -> Reply:
+        """Fly at a velocity for a time, then stay there."""
+        arguments = _velocity(north_mps, east_mps, up_mps, seconds)
+        return await self._do("velocity", arguments, within_s=seconds + HELD_S)
+
+    @asynccontextmanager
+    async def velocities(self, *, ttl_s: float = SETPOINT_S) -> AsyncIterator[SendVelocity]:
+        """Fly by a stream of velocities, by the function that is yielded: north, east, up, in m/s.
+
+        Each replaces the one before, and ends by itself after `ttl_s`. The function returns when
+        the ship has accepted it, or has not answered within `ttl_s`, and raises what it refuses. At
+        the end of the block the ship stays where it is, unless another command was sent since.
+        """
+        if not ttl_s > 0.0:
+            raise ConfigError(f"velocities: ttl_s is {ttl_s:g}, must be above 0")
+        pushed = None  # the number of orders after the newest setpoint
+
+        async def send(north_mps: float, east_mps: float, up_mps: float) -> None:
+            nonlocal pushed
+            self._orders += 1
+            pushed = self._orders
+            arguments = _velocity(north_mps, east_mps, up_mps, ttl_s)
+            refused = await self._transport.push(KEY, arguments, ttl_s=ttl_s)
+            if refused is not None:
+                pushed = None  # it may fly for somebody else
+                checked(refused)
+
+        try:
+            yield send
+        finally:
+            if pushed == self._orders:
+                stop = _velocity(0.0, 0.0, 0.0, 0.0)
+                await self._do("velocity", stop, within_s=SHORT_S, coalesce=KEY)
+
+    async def hold(self) -> Reply:
+        """Stay where it is: needs no position, drifts with the wind."""
+        return await self._do("hold", within_s=SHORT_S)
+
+    async def land(self) -> Reply:
+        """Come down here and disarm."""
+        return await self._do("land", within_s=FLIGHT_S)
+
+    async def return_to_pad(self) -> Reply:
+        """Fly back to the pad, or to a rally point that is nearer."""
+        return await self._do("return", within_s=FLIGHT_S)
+
+    async def mission(self, mission: str | Mission) -> Reply:
+        """Fly a mission: the path of a file, a built-in name, or one that was read.
+
+        Raises MissionError if this ship cannot fly it, and as its legs do; a note names the leg,
+        and the ship holds, unless another pilot commands it. A leg is not sent again.
+        """
+        file = mission if isinstance(mission, str) else mission.name
+        loaded = load_mission(mission) if isinstance(mission, str) else mission
+        limits = await self._do("limits", within_s=SHORT_S)
+        said: list[str] = []
+        flown = fitted(file, loaded, limits.result, say=said.append)
+        track = flown.track()
+        last = limits
+        for number, leg in enumerate(flown.legs, start=1):
+            try:
+                within_s = limit_s(leg, track.get(number))
+                last = await self._do(leg.do, leg.arguments(), within_s=within_s)
+            except BlimpError as error:
+                error.add_note(f"leg {number} of {len(flown.legs)} ({leg.do}) of {flown.name}")
+                if not isinstance(error, NotInControl | Superseded):
+                    await self._rest(error)
+                raise
+            if leg.wait_s is not None:
+                await self.sleep(leg.wait_s)
+        result = {"name": flown.name, "legs": len(flown.legs), "said": said}
+        return msgspec.structs.replace(last, task="mission", result=result)
+
+    async def _rest(self, error: BlimpError) -> None:
+        """Have the ship hold after `error`, if it flies: on its pad it refuses that."""
+        try:
+            await self.hold()
+        except BlimpError as other:
+            error.add_note(f"it does not hold: {other}")
+
+    async def estop(self) -> Reply:
+        """Stop every output at once, past every queue, by all roads; only `arm` undoes it.
+
+        It goes out beside whatever else waits, and is repeated until it is confirmed, also if the
+        task is cancelled.
+        """
+        self._orders += 1
+        return checked(await self._transport.estop())
+
+    # --- the bench ------------------------------------------------------------------------
+
+    async def motor(self, name: str, percent: float, seconds: float) -> Reply:
+        """Turn one motor, in MANUAL or on the bench. percent: -100 to 100 of full throttle."""
+        arguments = {"name": name, "percent": percent, "seconds": seconds}
+        return await self._do("motor", arguments, within_s=seconds + HELD_S)
+
+    async def servo(self, name: str, deg: float, seconds: float | None = None) -> Reply:
+        """Turn one servo to an angle, in MANUAL or on the bench.
+
+        seconds: return when they are over; None to return at once, and keep the angle for 10 s.
+        """
+        arguments = {"name": name, "deg": deg, "seconds": seconds}
+        return await self._do("servo", arguments, within_s=(seconds or 0.0) + HELD_S)
+
+    async def set_parameter(self, name: str, value: float) -> Reply:
+        """Set one number of the airframe, on a ship that is disarmed; it is kept."""
+        return await self._do("param", {"name": name, "value": value}, within_s=PARAMETER_S)
+
+    # --- who flies ------------------------------------------------------------------------
+
+    def control(
+        self, *, pilot: str | None = None, ttl_s: float = CONTROL_TTL_S, wait_s: float = 0.0
+    ) -> AbstractAsyncContextManager[None]:
+        """Be the ship's only pilot during the block: the commands of all others are refused.
+
+        pilot: the name that others see; None for user@host. ttl_s: a program that dies blocks the
+        others for so long. wait_s: for how long to wait for them. Control that this user took by
+        `ground control take` is used, and kept at the end. Raises NotAuthorised naming who has it.
+        """
+        return self._transport.control(pilot=pilot, ttl_s=ttl_s, wait_s=wait_s)
+
+    async def _do(
+        self,
+        name: str,
+        arguments: dict[str, Any] | None = None,
+        *,
+        within_s: float,
+        coalesce: str | None = None,
+    ) -> Reply:
+        """Send a command, without the arguments that are None; return its reply."""
+        if name not in FOR_EVERYBODY:
+            self._orders += 1
+        given = {key: value for key, value in (arguments or {}).items() if value is not None}
+        return checked(
+            await self._transport.command(name, given, timeout_s=within_s, coalesce=coalesce)
+        )
+
+
+def checked(reply: Reply) -> Reply:
+    """Return a reply that says SUCCESS. Raises what any other says, see `Ship`."""
+    name = reply.task.removeprefix("blimp.")
+    reason = reply.reason or reply.state.lower()
+    match reply.state:
+        case "SUCCESS":
+            return reply
+        case "REFUSED" if reply.kind == NotInControl.__name__:
+            raise NotInControl(reason)
+        case "REFUSED":
+            raise Refused(reason)
+        case "EXPIRED":
+            raise Expired(f"{name}: {reason}")
+        case "SUPERSEDED":
+            raise Superseded(f"{name}: {reason}")
+        case "INTERRUPTED":
+            raise Interrupted(f"{name}: {reason}")
+        case "FAILURE" if reply.kind == ControlUnknown.__name__:
+            raise ControlUnknown(f"{name}: {reason}")
+        case "FAILURE":
+            raise TaskFailed(f"{name}: {reason}", kind=reply.kind)
+        case "TIMEOUT":
+            raise OutcomeUnknown(f"{name}: {reason}", id=reply.id)
+
+
+def _velocity(north_mps: float, east_mps: float, up_mps: float, seconds: float) -> dict[str, Any]:
+    return {
+        "north_mps": north_mps, "east_mps": east_mps, "up_mps": up_mps, "seconds": seconds,
+    }  # fmt: skip

@@ -1,0 +1,373 @@
+"""The way to a ship through its broker: `Session` and `VehicleClient`, each call in a thread.
+
+send    one thread: what is called first is sent first
+wait    for replies, one thread a command
+stop    emergency stops, connected before the press; they wait for no other thread
+telemetry, heartbeat    one thread each, from the first use on
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import threading
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import ExitStack, asynccontextmanager, contextmanager, suppress
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Self, TypeVar
+
+from blimp.airframe import Airframe
+from blimp.clock import SystemClock
+from blimp.config import ground_config
+from blimp.errors import BlimpError, LinkError, LinkLost, NotAuthorised, OutcomeUnknown
+from blimp.queue.protocol.message import HIGH, NORMAL
+from blimp.tasks.client import user_name
+from ground_station.discover import check_known
+from ground_station.parameter_command import flown_airframe
+from ground_station.report import Report
+from ground_station.session import FOR_EVERYBODY, SILENT_S, START_TTL_S, Options, Session
+from ground_station.setpoints import Setpoints
+
+if TYPE_CHECKING:
+    from blimp.queue.resources import Grant
+    from blimp.tasks.client import VehicleClient
+    from blimp.tasks.reply import Pending, Reply
+    from blimp.types import Snapshot
+
+WAITING = 64  # commands of one ship that are awaited at once; what is beyond is sent, too
+PRESSES = 4  # emergency stops at once
+SLICE_S = 0.25  # in which a thread notices that nobody waits any more
+RETRY_S = 0.25
+TAKE_S = 1.0  # between two looks at whether control is still wanted
+FRESH_S = 2.0  # a snapshot that is older says nothing of now
+
+T = TypeVar("T")
+log = logging.getLogger("ground_station")
+
+
+class _Logged(Report):
+    """Messages for a person go to the program's log."""
+
+    def say(self, text: str) -> None:
+        log.warning("%s", text)
+
+
+class BrokerTransport:
+    """See `ground_station.ship.Transport`. Made by `open`."""
+
+    def __init__(self, session: Session, client: VehicleClient, *, outage_s: float) -> None:
+        self._session = session
+        self._clock = session.clock
+        self._client = client
+        self._outage_s = outage_s
+        self._closing = threading.Event()
+        self._sending = ThreadPoolExecutor(1, thread_name_prefix="ship send")
+        self._waiting = ThreadPoolExecutor(WAITING, thread_name_prefix="ship wait")
+        self._stopping = ThreadPoolExecutor(PRESSES, thread_name_prefix="ship stop")
+        self._stopping.submit(client.ready_to_stop)
+        self._setpoints = Setpoints(client)
+        self._pilot: ExitStack | None = None  # heartbeat and control, from the first command on
+        self._telemetry = Telemetry(session)
+
+    @classmethod
+    @asynccontextmanager
+    async def open(
+        cls,
+        *,
+        vehicle: str | None,
+        broker: str | None,
+        signing_key_file: Path | None,
+        outage_s: float,
+    ) -> AsyncIterator[Self]:
+        options = Options(
+            broker=broker, vehicle=vehicle, signing_key_file=signing_key_file, as_json=True,
+            yes=True,
+        )  # fmt: skip
+        session = Session(
+            options=options, config=ground_config(), report=_Logged(as_json=True),
+            clock=SystemClock(),
+        )  # fmt: skip
+        with ExitStack() as own:
+
+            def connect() -> VehicleClient:
+                session.check_there()
+                return own.enter_context(session.client())
+
+            client = await _through(asyncio.to_thread(connect))
+            transport = cls(session, client, outage_s=outage_s)
+            try:
+                yield transport
+            finally:
+                transport._closing.set()
+                transport._telemetry.close()
+                await _through(asyncio.to_thread(transport._close))
+                await _through(asyncio.to_thread(own.close))
+
+    @property
+    def vehicle(self) -> str:
+        return self._session.ship.vehicle
+
+    # --- commands -------------------------------------------------------------------------
+
+    async def command(
+        self,
+        name: str,
+        arguments: dict[str, Any],
+        *,
+        timeout_s: float,
+        coalesce: str | None = None,
+    ) -> Reply:
+        def send() -> Pending:
+            self._be_pilot(name)
+            return self._client.send(
+                name,
+                arguments,
+                ttl_s=min(START_TTL_S, timeout_s),
+                priority=NORMAL if coalesce is None else HIGH,
+                coalesce=coalesce,
+            )
+
+        return await self._followed(
+            send, lambda sent, given_up: self._follow(name, sent, timeout_s, given_up)
+        )
+
+    async def push(self, key: str, arguments: dict[str, Any], *, ttl_s: float) -> Reply | None:
+        def send() -> Pending:
+            self._be_pilot("velocity")
+            return self._setpoints.send(key, "velocity", arguments, ttl_s=ttl_s)
+
+        return await self._followed(
+            send, lambda sent, _: self._setpoints.refusal(sent, within_s=ttl_s)
+        )
+
+    async def estop(self) -> Reply:
+        return await asyncio.shield(_wrapped(self._stopping.submit(self._client.estop)))
+
+    async def result(self, id: str) -> Reply:
+        return await _wrapped(self._waiting.submit(self._client.result, id))
+
+    async def airframe(self) -> Airframe:
+        return await _wrapped(self._waiting.submit(flown_airframe, self._session))
+
+    async def _followed(
+        self, send: Callable[[], Pending], follow: Callable[[Pending, threading.Event], T]
+    ) -> T:
+        """Send in the order of the calls, and wait beside. If it is cancelled, it is sent, too."""
+        if self._closing.is_set():
+            raise LinkError(f"the connection to {self.vehicle} is closed")
+        given_up = threading.Event()
+        sent = self._sending.submit(send)
+        waiting = self._waiting.submit(lambda: _with(sent.result(), follow, given_up))
+        try:
+            return await asyncio.shield(_wrapped(waiting))
+        except asyncio.CancelledError:
+            given_up.set()
+            raise
+
+    def _follow(
+        self, name: str, sent: Pending, timeout_s: float, given_up: threading.Event
+    ) -> Reply:
+        """Wait for the end of a command, also through an outage of `outage_s`."""
+        now_s = began_s = self._clock.now_s()
+        lost_s: float | None = None
+        is_checked = False
+        while now_s - began_s < timeout_s and not given_up.is_set():
+            if self._closing.is_set():
+                raise OutcomeUnknown(f"{name}: the connection was closed meanwhile", id=sent.id)
+            try:
+                sent.wait(min(SLICE_S, timeout_s - (now_s - began_s)))
+                lost_s = None
+            except LinkError as error:
+                lost_s = now_s if lost_s is None else lost_s
+                if self._clock.now_s() - lost_s >= self._outage_s:
+                    reason = f"{name}: the link is lost for {self._outage_s:g} s: {error}"
+                    raise LinkLost(f"{reason}: its outcome is unknown", id=sent.id) from error
+                given_up.wait(RETRY_S)
+            if sent.reply is not None:
+                return sent.reply
+            now_s = self._clock.now_s()
+            if now_s - began_s > SILENT_S and not (is_checked or lost_s is not None):
+                is_checked = True
+                if not sent.is_heard:  # what was sent is void after its time to live
+                    check_known(self._session.ship, some=name in FOR_EVERYBODY)
+        return sent.timed_out(timeout_s)
+
+    # --- who flies ------------------------------------------------------------------------
+
+    def _be_pilot(self, name: str) -> None:
+        """Have the ship miss this program from its first command on; in the sending thread.
+
+        Control that this user took before is used, and renewed.
+        """
+        if self._pilot is not None or name in FOR_EVERYBODY:
+            return
+        with ExitStack() as own:
+            grant = own.enter_context(self._session.kept_control())
+            self._become(grant, own)
+
+    def _become(self, grant: Grant | None, own: ExitStack) -> None:
+        """Send heartbeats and commands under `grant` until `own`, which is taken, is closed."""
+        own.enter_context(self._session.heartbeat(grant))
+        self._step_back()
+        self._client.authority = None if grant is None else grant.token
+        self._pilot = own.pop_all()
+
+    def _step_back(self) -> None:
+        """Say goodbye, and end control if it was taken here; in the sending thread."""
+        pilot, self._pilot = self._pilot, None
+        self._client.authority = None
+        if pilot is not None:
+            pilot.close()
+
+    @asynccontextmanager
+    async def control(
+        self, *, pilot: str | None, ttl_s: float, wait_s: float
+    ) -> AsyncIterator[None]:
+        given_up = threading.Event()
+
+        def take() -> None:
+            with ExitStack() as own:
+                grant = own.enter_context(
+                    self._taken(pilot or user_name(), ttl_s, wait_s, given_up)
+                )
+                if given_up.is_set():
+                    return
+                self._sending.submit(self._become, grant, own).result()
+
+        taking = self._waiting.submit(take)
+        try:
+            await asyncio.shield(_wrapped(taking))
+            yield
+        finally:
+            given_up.set()
+            await _through(_wrapped(self._waiting.submit(self._release, taking)))
+
+    def _release(self, taking: Future[None]) -> None:
+        with suppress(BlimpError):  # it was raised where control was asked for
+            taking.result()
+            self._sending.submit(self._step_back).result()
+
+    @contextmanager
+    def _taken(
+        self, pilot: str, ttl_s: float, wait_s: float, given_up: threading.Event
+    ) -> Iterator[Grant]:
+        """Hold control during the block. Raises NotAuthorised after `wait_s`, and if given up."""
+        with self._session.control() as control, ExitStack() as own:
+            until_s = self._clock.now_s() + wait_s
+            grant = control.current()
+            while grant is None:
+                left_s = until_s - self._clock.now_s()
+                try:
+                    grant = control.acquire(
+                        pilot, ttl_s=ttl_s, wait_s=max(0.0, min(left_s, TAKE_S))
+                    )
+                    own.callback(control.release_or_later, grant)
+                except NotAuthorised:
+                    if left_s <= TAKE_S or given_up.is_set() or self._closing.is_set():
+                        raise
+            with control.renewing(grant):
+                yield grant
+
+    # --- looking, and time ----------------------------------------------------------------
+
+    async def snapshot(self, after: Snapshot | None) -> Snapshot | None:
+        return await self._telemetry.next(after)
+
+    def now_s(self) -> float:
+        return self._clock.now_s()
+
+    async def sleep(self, seconds: float) -> None:
+        await asyncio.sleep(max(0.0, seconds))
+
+    def _close(self) -> None:
+        """End in order; a stop that is under way is waited for."""
+        self._waiting.shutdown(cancel_futures=True)
+        self._sending.submit(self._step_back)
+        self._sending.shutdown()
+        self._stopping.shutdown()
+        self._telemetry.join()
+
+
+class Telemetry:
+    """The newest snapshot of one ship. Used from one event loop; the thread outlives an outage."""
+
+    def __init__(self, session: Session) -> None:
+        self._session = session
+        self._newest: tuple[Snapshot, float] | None = None  # and when it held
+        self._news = asyncio.Event()
+        self._ended = threading.Event()
+        self._loop = asyncio.get_running_loop()
+        self._thread: threading.Thread | None = None
+
+    async def next(self, after: Snapshot | None) -> Snapshot | None:
+        """Return the newest one, once there is another than `after`; None at the end."""
+        if self._thread is None and not self._ended.is_set():
+            self._thread = threading.Thread(target=self._run, name="telemetry", daemon=True)
+            self._thread.start()
+        while not self._ended.is_set():
+            if self._newest is not None and self._newest[0] is not after:
+                snapshot, held_s = self._newest
+                if self._session.clock.now_s() - held_s <= FRESH_S:
+                    return snapshot
+            await self._news.wait()
+        return None
+
+    def close(self) -> None:
+        self._ended.set()
+        self._tell()
+
+    def join(self) -> None:
+        if self._thread is not None:
+            self._thread.join()
+
+    def _tell(self) -> None:
+        news, self._news = self._news, asyncio.Event()
+        news.set()
+
+    def _take(self, snapshot: Snapshot, age_s: float) -> None:
+        known = None if self._newest is None else self._newest[0]
+        if known is None or (known.boot_id, known.t_s) != (snapshot.boot_id, snapshot.t_s):
+            self._newest = snapshot, self._session.clock.now_s() - age_s
+            self._tell()
+
+    def _run(self) -> None:
+        said = ""
+        while not self._ended.is_set():
+            try:
+                with self._session.reader(self._session.ship) as reader:
+                    for found in reader.follow(poll_s=SLICE_S):
+                        said = ""
+                        if self._ended.is_set():
+                            return
+                        if found is not None:
+                            self._loop.call_soon_threadsafe(self._take, *found)
+            except BlimpError as error:
+                if not said:  # once an outage
+                    said = str(error)
+                    log.warning("telemetry of %s: %s", self._session.ship.vehicle, said)
+            self._ended.wait(RETRY_S)
+
+
+def _with(
+    sent: Pending, follow: Callable[[Pending, threading.Event], T], given_up: threading.Event
+) -> T:
+    with sent:
+        return follow(sent, given_up)
+
+
+def _wrapped(future: Future[T]) -> asyncio.Future[T]:
+    """Return a thread's future for a coroutine; what nobody waits for any more is no error."""
+    wrapped = asyncio.wrap_future(future)
+    wrapped.add_done_callback(lambda done: done.cancelled() or done.exception())
+    return wrapped
+
+
+async def _through(awaitable: Awaitable[T]) -> T:
+    """Wait for what must end, also if this task is cancelled; it is cancelled after that."""
+    ending = asyncio.ensure_future(awaitable)
+    try:
+        return await asyncio.shield(ending)
+    except asyncio.CancelledError:
+        await asyncio.wait([ending])
+        raise

@@ -1,0 +1,141 @@
+"""The example programs: each flown in lockstep, and one on a running stack."""
+
+import asyncio
+import csv
+import io
+import math
+import subprocess
+import sys
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack, ExitStack
+from pathlib import Path
+
+import pytest
+
+from blimp.sim import Lockstep
+from ground_station import examples, plain
+from ground_station.examples import follow, log_csv, square, sticks, swarm
+from ground_station.ship import Ship
+from tests.sim.running import RunningStack
+
+pytestmark = pytest.mark.flight  # seconds of computing each
+
+
+def test_each_has_forty_lines_at_most() -> None:
+    paths = sorted(Path(examples.__file__).parent.glob("*.py"))
+    assert len(paths) == 6
+    for path in paths:
+        assert len(path.read_text("utf-8").splitlines()) <= 40, path.name
+
+
+def test_square() -> None:
+    corners: list[tuple[float, float]] = []
+
+    async def fly(simulated: Lockstep) -> None:
+        async with Ship.lockstep(simulated) as ship, asyncio.TaskGroup() as tasks:
+            flying = tasks.create_task(square.fly(ship))
+            while not flying.done():
+                north_m, east_m, _ = simulated.truth.position_ned_m
+                near = [c for c in square.CORNERS_M if math.dist(c, (north_m, east_m)) < 0.7]
+                corners.extend(c for c in near if c not in corners[-1:])
+                await ship.sleep(0.2)
+
+    with Lockstep("twin", seed=1) as simulated:
+        asyncio.run(fly(simulated))
+        assert simulated.truth.on_ground
+    home, *others = corners
+    assert home == square.CORNERS_M[-1]
+    assert tuple(others) == square.CORNERS_M
+
+
+def test_follow() -> None:
+    async def fly(simulated: Lockstep) -> list[float]:
+        async with Ship.lockstep(simulated) as ship:
+            await ship.arm()
+            await ship.takeoff(3.0)
+            began_s = ship.now_s
+            flying = asyncio.create_task(follow.follow(ship, seconds=60.0))
+            apart_m = []
+            while not flying.done():
+                goal = follow.target_m(ship.now_s - began_s)
+                apart_m.append(math.dist(goal, simulated.truth.position_ned_m[:2]))
+                await ship.sleep(0.5)
+            await flying
+            assert (await ship.state()).mode == "LOITER"
+            return apart_m
+
+    with Lockstep("twin", seed=1) as simulated:
+        apart_m = asyncio.run(fly(simulated))
+    assert max(apart_m) < 2.0  # of a target that walks over six metres from where it began
+
+
+def test_sticks() -> None:
+    async def fly(simulated: Lockstep) -> None:
+        async with Ship.lockstep(simulated) as ship:
+
+            async def typed() -> AsyncIterator[sticks.Stick]:
+                for stick in ((0.3, 0.0, 0.0), (0.0, 0.3, 0.0)):
+                    yield stick
+                    await ship.sleep(10.0)
+
+            await ship.arm()
+            await ship.takeoff(3.0)
+            await sticks.fly(ship, typed())
+            assert (await ship.state()).mode == "LOITER"
+        north_m, east_m, _ = simulated.truth.position_ned_m
+        assert 1.5 < north_m < 4.0  # 3 m, and some to speed up and to stop
+        assert 1.5 < east_m < 4.0
+
+    with Lockstep("twin", seed=1) as simulated:
+        asyncio.run(fly(simulated))
+
+
+def test_log_csv() -> None:
+    out = io.StringIO()
+    with Lockstep("twin", seed=1) as simulated, plain.Ship.lockstep(simulated) as ship:
+        ship.arm()
+        ship.takeoff(2.0)
+        log_csv.log(ship, out, seconds=2.0)
+    rows = list(csv.DictReader(io.StringIO(out.getvalue())))
+    assert len(rows) == pytest.approx(11, abs=1)
+    assert [float(row["altitude_m"]) for row in rows] == pytest.approx([2.0] * len(rows), abs=0.4)
+    assert rows[0]["mode"] == "LOITER"
+    assert float(rows[0]["battery_v"]) > 5.0
+
+
+def test_swarm() -> None:
+    async def fly(simulated: list[Lockstep]) -> None:
+        async with AsyncExitStack() as stack:
+            first = await stack.enter_async_context(Ship.lockstep(simulated[0]))
+            others = [
+                await stack.enter_async_context(Ship.lockstep(one, beside=first))
+                for one in simulated[1:]
+            ]
+            await swarm.fly([first, *others])
+
+    with ExitStack() as stack:
+        simulated = [stack.enter_context(Lockstep("twin", seed=seed)) for seed in range(1, 4)]
+        asyncio.run(fly(simulated))
+        for number, one in enumerate(simulated):
+            station = swarm.STATIONS_M[(number + 2) % 3]
+            assert one.truth.on_ground
+            assert math.dist(one.truth.position_ned_m[:2], station) < 1.0
+
+
+@pytest.mark.timeout(600)
+def test_square_on_a_running_stack() -> None:
+    stack = RunningStack()
+    try:
+        done = subprocess.run(
+            [sys.executable, "-m", "ground_station.examples.square"],
+            capture_output=True, text=True, env=stack.environment, check=False, timeout=400,
+        )  # fmt: skip
+        assert (done.returncode, done.stderr) == (0, ""), stack.log()
+        with stack.world() as world:
+            truth = world.truth()
+            assert truth.on_ground
+            assert math.dist(truth.position_ned_m[:2], (0.0, 0.0)) < 1.0
+        assert stack.end() == 0
+        assert stack.left_behind() == []
+    finally:
+        stack.close()

@@ -1,0 +1,347 @@
+"""A program's ship by its broker: a real queue and worker, and the ship in lockstep behind them."""
+
+import asyncio
+import json
+import os
+import signal
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import AbstractAsyncContextManager, closing
+from typing import Any
+
+import pytest
+
+from blimp.errors import (
+    LinkError,
+    LinkLost,
+    NotAuthorised,
+    NotInControl,
+    OutcomeUnknown,
+    Refused,
+)
+from blimp.queue.redis.client import RedisServer
+from blimp.tasks.authority import pilots
+from blimp.tasks.pilot_link import heartbeat_key
+from blimp.types import Command, Outcome, Snapshot
+from ground_station.ship import Ship
+from ground_station.ship_on_broker import WAITING, BrokerTransport
+from tests.ground_station.ship import FlyingShip, LockstepMailbox
+from tests.signals import stop_process
+
+pytestmark = pytest.mark.flight  # seconds of computing each
+DEADLINE_S = 60.0
+
+
+@pytest.fixture(autouse=True)
+def environment(monkeypatch: pytest.MonkeyPatch, tmp_path: object) -> None:
+    """Nothing is found by itself, and no control was taken before."""
+    monkeypatch.delenv("BLIMP_BROKER_URL", raising=False)
+    monkeypatch.delenv("BLIMP_VEHICLE", raising=False)
+    monkeypatch.setenv("XDG_RUNTIME_DIR", "/nonexistent")
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
+
+
+@pytest.fixture
+def acted(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The commands that reach a ship: "goto ID" once for each id."""
+    found: list[str] = []
+    call = LockstepMailbox.call
+
+    def note(self: LockstepMailbox, command: Command, *, timeout_s: float) -> Outcome | None:
+        if (words := f"{command.name} {command.id}") not in found:
+            found.append(words)
+        return call(self, command, timeout_s=timeout_s)
+
+    monkeypatch.setattr(LockstepMailbox, "call", note)
+    return found
+
+
+@pytest.fixture
+def stopped(mortal: FlyingShip) -> Iterator[Callable[[], None]]:
+    """Stop the broker's process; it goes on with the end of the test at the latest."""
+    yield lambda: stop_process(mortal.broker.pid)
+    os.kill(mortal.broker.pid, signal.SIGCONT)
+
+
+def connect(twin: FlyingShip, *, outage_s: float = 20.0) -> AbstractAsyncContextManager[Ship]:
+    return Ship.connect(twin.vehicle, broker=twin.broker.url, outage_s=outage_s)
+
+
+async def until(is_so: Callable[[], object], what: str) -> None:
+    async with asyncio.timeout(DEADLINE_S):
+        while not is_so():
+            await asyncio.sleep(0.01)
+    assert is_so(), what
+
+
+def test_a_flight_by_the_queue_and_what_the_ship_refuses(
+    twin: FlyingShip, acted: list[str]
+) -> None:
+    async def fly() -> None:
+        async with connect(twin) as ship:
+            assert (await ship.ping()).state == "SUCCESS"
+            assert (await ship.sensor("baro")).healthy
+            assert (await ship.parameters())["limits.speed_mps"].value > 0.1
+            with pytest.raises(Refused, match="not armed"):
+                await ship.takeoff(2.0)
+            await ship.arm()
+            with pytest.raises(Refused, match=r"altitude_m is 500, must be within 0\.5 to 30 m"):
+                await ship.takeoff(500.0)
+            reply = await ship.takeoff(2.0)
+            assert reply.result["altitude_m"] == 2.0
+            assert reply.latency_ms is not None
+            assert (await ship.result(reply.id)).state == "SUCCESS"
+            assert (await ship.result("nobody's")).state == "TIMEOUT"
+            async with ship.velocities(ttl_s=20.0) as send:
+                await send(0.3, 0.0, 0.0)
+                assert twin.ship.snapshot().mode == "VELOCITY"
+                await send(0.2, 0.0, 0.0)
+            assert twin.ship.snapshot().mode == "LOITER"
+            await ship.land()
+            assert twin.ship.truth.on_ground
+            reply = await ship.mission("hop")
+            assert reply.result["legs"] == 4
+
+    asyncio.run(fly())
+
+
+def test_a_ship_that_is_not_there_is_named_with_those_that_are(twin: FlyingShip) -> None:
+    async def fly() -> None:
+        with pytest.raises(LinkError, match=rf"no ship 'nobody'.*there are:.*{twin.vehicle}"):
+            async with Ship.connect("nobody", broker=twin.broker.url):
+                pass
+
+    asyncio.run(fly())
+
+
+def test_a_cancelled_command_is_sent_once_and_before_those_after_it(
+    twin: FlyingShip, acted: list[str]
+) -> None:
+    async def fly() -> None:
+        async with connect(twin) as ship:
+            await ship.arm()
+            await ship.takeoff(2.0)
+            going = asyncio.create_task(ship.goto(5.0, 0.0, 2.0))
+            await asyncio.sleep(0)  # it has begun, and is perhaps not sent yet
+            going.cancel()
+            await ship.hold()
+            with pytest.raises(asyncio.CancelledError):
+                await going
+            await until(lambda: len(acted) == 4, "not all have come")
+        assert [words.split()[0] for words in acted] == ["arm", "takeoff", "goto", "hold"]
+        assert twin.ship.snapshot().mode == "HOLD"
+
+    asyncio.run(fly())
+
+
+def test_a_stop_waits_for_nothing_else(twin: FlyingShip, acted: list[str]) -> None:
+    """Not for the commands that wait, nor for threads that are all taken."""
+
+    async def fly() -> None:
+        async with connect(twin) as ship:
+            await ship.arm()
+            await ship.takeoff(2.0)
+            going = asyncio.create_task(ship.goto(10.0, 0.0, 2.0))
+            await until(lambda: acted[-1].startswith("goto"), "it does not go")
+            transport, ended = ship._transport, threading.Event()
+            assert isinstance(transport, BrokerTransport)
+            transport._sending.submit(ended.wait)
+            for _ in range(WAITING):
+                transport._waiting.submit(ended.wait)
+            try:
+                async with asyncio.timeout(DEADLINE_S):
+                    assert (await ship.estop()).state == "SUCCESS"
+            finally:
+                ended.set()
+            assert twin.ship.snapshot().killed
+            with pytest.raises(Refused):
+                await going
+
+    asyncio.run(fly())
+
+
+def test_a_link_lost_in_the_middle_ends_no_command_and_blocks_no_loop(
+    mortal: FlyingShip, acted: list[str], stopped: Callable[[], None]
+) -> None:
+    async def fly() -> None:
+        async with connect(mortal) as ship, asyncio.TaskGroup() as tasks:
+            await ship.arm()
+            await ship.takeoff(2.0)
+            going = tasks.create_task(ship.goto(9.0, 0.0, 2.0))
+            await until(lambda: acted[-1].startswith("goto"), "it does not go")
+            stopped()
+            asking = tasks.create_task(_error(ship.ping()))  # it waits for its broker
+            turns = 0
+            while not asking.done():
+                await asyncio.sleep(0.01)
+                turns += 1
+            assert isinstance(await asking, LinkError)
+            assert turns > 20  # of the loop in two seconds and more
+            assert not going.done()
+            os.kill(mortal.broker.pid, signal.SIGCONT)
+            assert (await going).state == "SUCCESS"
+        assert [words.split()[0] for words in acted].count("goto") == 1
+
+    with mortal.worker():
+        asyncio.run(fly())
+
+
+def test_a_link_lost_for_too_long_says_that_the_outcome_is_unknown_and_where_to_ask(
+    mortal: FlyingShip, acted: list[str], stopped: Callable[[], None]
+) -> None:
+    async def fly() -> None:
+        async with connect(mortal, outage_s=0.5) as ship:
+            await ship.arm()
+            await ship.takeoff(2.0)
+            going = asyncio.create_task(ship.goto(9.0, 0.0, 2.0))
+            await until(lambda: acted[-1].startswith("goto"), "it does not go")
+            stopped()
+            with pytest.raises(
+                LinkLost, match=r"goto: .*lost for 0.5 s.*outcome is unknown"
+            ) as lost:
+                await going
+            os.kill(mortal.broker.pid, signal.SIGCONT)
+            async with asyncio.timeout(DEADLINE_S):
+                while (await ship.result(lost.value.id)).state != "SUCCESS":
+                    await asyncio.sleep(0.05)
+
+    with mortal.worker():
+        asyncio.run(fly())
+
+
+def test_a_command_without_an_end_says_so_in_time_and_when_its_ship_is_closed(
+    twin: FlyingShip, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def fly() -> None:
+        async with connect(twin) as ship:
+            await ship.arm()
+            with pytest.raises(OutcomeUnknown, match="takeoff: last known state"):
+                await ship.takeoff(2.0)
+            monkeypatch.setattr("ground_station.ship.FLIGHT_S", DEADLINE_S)
+            going = asyncio.create_task(ship.goto(9.0, 0.0, 2.0))
+            await asyncio.sleep(0)
+        with pytest.raises((OutcomeUnknown, LinkError), match="closed"):
+            await going
+        with pytest.raises(LinkError, match="closed"):
+            await ship.ping()
+
+    monkeypatch.setattr("ground_station.ship.FLIGHT_S", 0.3)  # the ship needs seconds
+    asyncio.run(fly())
+
+
+def test_of_two_programs_one_has_control_and_the_other_hears_who(twin: FlyingShip) -> None:
+    async def fly() -> None:
+        async with connect(twin) as ours, connect(twin) as theirs:
+            await theirs.arm()  # while nobody has control everybody commands it
+            async with ours.control(pilot="alice"):
+                await ours.takeoff(2.0)
+                words = f"alice holds control of {twin.vehicle}"
+                with pytest.raises(NotInControl, match=words):
+                    await theirs.goto(1.0, 0.0, 2.0)
+                with pytest.raises(NotAuthorised, match=words):
+                    async with theirs.control(pilot="bob"):
+                        pass
+                assert (await theirs.ping()).state == "SUCCESS"
+                waiting = asyncio.create_task(_hold_in_control(theirs))
+                await ours.hold()
+            assert await waiting == "SUCCESS"
+            with pytest.raises(RuntimeError, match="of its own"):
+                async with ours.control(pilot="alice"):
+                    raise RuntimeError("of its own")
+            async with theirs.control(pilot="bob"):  # an error gives it back, too
+                await theirs.land()
+
+    asyncio.run(fly())
+
+
+def test_control_that_is_given_up_while_it_is_waited_for_is_given_back(twin: FlyingShip) -> None:
+    async def fly() -> None:
+        async with connect(twin) as ours, connect(twin) as theirs:
+            async with ours.control():
+                waiting = asyncio.create_task(_hold_in_control(theirs))
+                with closing(RedisServer(twin.broker.url)) as server:
+                    pool = pilots(server, twin.vehicle)
+                    await until(lambda: pool.stats().waiting, "it does not wait")
+                waiting.cancel()
+                with pytest.raises(asyncio.CancelledError):
+                    await waiting
+            async with ours.control(wait_s=DEADLINE_S):
+                assert (await ours.arm()).state == "SUCCESS"
+
+    asyncio.run(fly())
+
+
+def test_the_ship_hears_its_pilots_heartbeat_from_the_first_command_to_the_goodbye(
+    twin: FlyingShip,
+) -> None:
+    def heartbeats() -> list[dict[str, object]]:
+        with closing(RedisServer(twin.broker.url)) as server:
+            found: Any = server.ask(lambda client: client.xrange(heartbeat_key(twin.vehicle)))
+        return [json.loads(fields[b"heartbeat"])["payload"] for _, fields in found]
+
+    async def fly() -> None:
+        async with connect(twin) as ship:
+            await ship.ping()
+            await ship.parameters()
+            assert heartbeats() == []  # who only looks is not missed
+            await ship.arm()
+            await until(heartbeats, "none comes")
+            assert heartbeats()[0]["token"] is None
+            async with ship.control():
+                await until(lambda: heartbeats()[-1]["token"], "none comes under control")
+                token = heartbeats()[-1]["token"]
+            assert heartbeats()[-1] | {"token": token, "ends": True} == heartbeats()[-1]
+            count = len(heartbeats())
+            await ship.disarm()
+            await until(lambda: len(heartbeats()) > count, "none comes after it")
+        assert heartbeats()[-1]["ends"] is True
+
+    asyncio.run(fly())
+
+
+def test_telemetry_is_the_newest_goes_on_after_an_outage_and_ends_with_the_ship(
+    mortal: FlyingShip, stopped: Callable[[], None]
+) -> None:
+    async def fly() -> None:
+        seen: list[Snapshot] = []
+
+        async def look(ship: Ship) -> None:
+            nonlocal seen
+            async for state in ship.telemetry(hz=50):
+                seen += [state]
+
+        async with connect(mortal) as ship:
+            with pytest.raises(LinkError, match="not heard within 5 s"):
+                await ship.state()  # what was published is old, and says nothing of now
+            with mortal.telling() as silent:
+                looking = asyncio.create_task(look(ship))
+                await until(lambda: len(seen) > 5, "nothing is heard")
+                assert (await ship.state()).t_s >= seen[-1].t_s
+                silent.set()
+                stopped()
+                with pytest.raises(LinkError):
+                    await ship.ping()
+                os.kill(mortal.broker.pid, signal.SIGCONT)
+                before = len(seen)
+                silent.clear()
+                await until(lambda: len(seen) > before + 5, "it does not go on")
+        await looking  # it has ended, without an error
+        times = [state.t_s for state in seen]
+        assert times == sorted(set(times))
+
+    with mortal.worker():
+        mortal.publish(age_s=100.0)
+        asyncio.run(fly())
+
+
+async def _error(awaitable: object) -> BaseException:
+    try:
+        await awaitable  # type: ignore[misc]
+    except LinkError as error:
+        return error
+    raise AssertionError("no LinkError")
+
+
+async def _hold_in_control(ship: Ship) -> str:
+    async with ship.control(pilot="bob", wait_s=DEADLINE_S):
+        return (await ship.hold()).state
