@@ -23,7 +23,6 @@ from blimp.config import ground_config
 from blimp.errors import BlimpError, LinkError, LinkLost, NotAuthorised, OutcomeUnknown
 from blimp.queue.protocol.message import HIGH, NORMAL
 from blimp.tasks.client import user_name
-from ground_station.discover import check_known
 from ground_station.parameter_command import flown_airframe
 from ground_station.report import Report
 from ground_station.session import FOR_EVERYBODY, SILENT_S, START_TTL_S, Options, Session
@@ -142,36 +141,44 @@ class BrokerTransport:
         )
 
     async def estop(self) -> Reply:
-        return await asyncio.shield(_wrapped(self._stopping.submit(self._client.estop)))
+        return await asyncio.shield(_wrapped(self._started(self._stopping, self._client.estop)))
 
     async def result(self, id: str) -> Reply:
-        return await _wrapped(self._waiting.submit(self._client.result, id))
+        return await _wrapped(self._started(self._waiting, self._client.result, id))
 
     async def airframe(self) -> Airframe:
-        return await _wrapped(self._waiting.submit(flown_airframe, self._session))
+        return await _wrapped(self._started(self._waiting, flown_airframe, self._session))
 
     async def _followed(
         self, send: Callable[[], Pending], follow: Callable[[Pending, threading.Event], T]
     ) -> T:
         """Send in the order of the calls, and wait beside. If it is cancelled, it is sent, too."""
-        if self._closing.is_set():
-            raise LinkError(f"the connection to {self.vehicle} is closed")
         given_up = threading.Event()
-        sent = self._sending.submit(send)
-        waiting = self._waiting.submit(lambda: _with(sent.result(), follow, given_up))
+        sent = self._started(self._sending, send)
+        waiting = self._started(self._waiting, lambda: _with(sent.result(), follow, given_up))
         try:
             return await asyncio.shield(_wrapped(waiting))
         except asyncio.CancelledError:
             given_up.set()
             raise
 
+    def _started(
+        self, threads: ThreadPoolExecutor, call: Callable[..., T], *arguments: object
+    ) -> Future[T]:
+        if self._closing.is_set():
+            raise LinkError(f"the connection to {self.vehicle} is closed")
+        return threads.submit(call, *arguments)
+
     def _follow(
         self, name: str, sent: Pending, timeout_s: float, given_up: threading.Event
     ) -> Reply:
-        """Wait for the end of a command, also through an outage of `outage_s`."""
+        """Wait for the end of a command, also through an outage of `outage_s`.
+
+        Give up early if nobody has begun it in its time to live: then nobody will.
+        """
         now_s = began_s = self._clock.now_s()
         lost_s: float | None = None
-        is_checked = False
+        was_lost = False  # and a report with it
         while now_s - began_s < timeout_s and not given_up.is_set():
             if self._closing.is_set():
                 raise OutcomeUnknown(f"{name}: the connection was closed meanwhile", id=sent.id)
@@ -179,7 +186,7 @@ class BrokerTransport:
                 sent.wait(min(SLICE_S, timeout_s - (now_s - began_s)))
                 lost_s = None
             except LinkError as error:
-                lost_s = now_s if lost_s is None else lost_s
+                was_lost, lost_s = True, now_s if lost_s is None else lost_s
                 if self._clock.now_s() - lost_s >= self._outage_s:
                     reason = f"{name}: the link is lost for {self._outage_s:g} s: {error}"
                     raise LinkLost(f"{reason}: its outcome is unknown", id=sent.id) from error
@@ -187,10 +194,8 @@ class BrokerTransport:
             if sent.reply is not None:
                 return sent.reply
             now_s = self._clock.now_s()
-            if now_s - began_s > SILENT_S and not (is_checked or lost_s is not None):
-                is_checked = True
-                if not sent.is_heard:  # what was sent is void after its time to live
-                    check_known(self._session.ship, some=name in FOR_EVERYBODY)
+            if not (sent.is_heard or was_lost) and now_s - began_s > START_TTL_S + SILENT_S:
+                return sent.timed_out(round(now_s - began_s, 1))
         return sent.timed_out(timeout_s)
 
     # --- who flies ------------------------------------------------------------------------
@@ -226,16 +231,17 @@ class BrokerTransport:
     ) -> AsyncIterator[None]:
         given_up = threading.Event()
 
-        def take() -> None:
+        def take() -> bool:
             with ExitStack() as own:
                 grant = own.enter_context(
                     self._taken(pilot or user_name(), ttl_s, wait_s, given_up)
                 )
-                if given_up.is_set():
-                    return
-                self._sending.submit(self._become, grant, own).result()
+                if not given_up.is_set():
+                    self._sending.submit(self._become, grant, own).result()
+                    return True
+            return False
 
-        taking = self._waiting.submit(take)
+        taking = self._started(self._waiting, take)
         try:
             await asyncio.shield(_wrapped(taking))
             yield
@@ -243,10 +249,10 @@ class BrokerTransport:
             given_up.set()
             await _through(_wrapped(self._waiting.submit(self._release, taking)))
 
-    def _release(self, taking: Future[None]) -> None:
+    def _release(self, taking: Future[bool]) -> None:
         with suppress(BlimpError):  # it was raised where control was asked for
-            taking.result()
-            self._sending.submit(self._step_back).result()
+            if taking.result():
+                self._sending.submit(self._step_back).result()
 
     @contextmanager
     def _taken(
