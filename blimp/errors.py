@@ -14,7 +14,7 @@ BlimpError
 ├── LinkError                the broker is unreachable, or nothing on board answers
 │   ├── NotAuthorised        the broker, or the ship, refuses this sender
 │   └── OutcomeUnknown       a command was sent, and no end of it was heard in time
-│       └── LinkLost         ... because the broker went away meanwhile
+│       └── LinkLost         ... because the broker was unreachable meanwhile
 └── TaskError                the queue
     ├── MessageError         a message cannot be read: what, where and the limit
     ├── PartlySent           of many messages only the first were sent

@@ -170,7 +170,7 @@ def test_a_link_lost_in_the_middle_ends_no_command_and_blocks_no_loop(
             going = tasks.create_task(ship.goto(9.0, 0.0, 2.0))
             await until(lambda: acted[-1].startswith("goto"), "it does not go")
             stopped()
-            for _ in range(3):  # two seconds each, in which whoever waits notices it, too
+            for _ in range(4):  # 2 s each: every 5 s the wait for the end of `goto` looks, too
                 asking = tasks.create_task(_error(ship.ping()))
                 turns = 0
                 while not asking.done():
@@ -340,7 +340,8 @@ def test_telemetry_is_the_newest_goes_on_after_an_outage_and_ends_with_the_ship(
                 before = len(seen)
                 silent.clear()
                 await until(lambda: len(seen) > before + 5, "it does not go on")
-            await ship.ping()  # all that was published is seen by now
+            for _ in range(10):  # all that was published is seen by then
+                await ship.ping()
         await looking  # it has ended, without an error
         times = [state.t_s for state in seen]
         assert times == sorted(set(times))
