@@ -25,8 +25,9 @@ class QueueKeys(msgspec.Struct, frozen=True, kw_only=True):
     dead: stream of dead letters. alive: there while a queue that may expire is in use.
     exchanges: set of the exchanges that it is bound to. ttl: how long a message may wait, ms.
     clock: hash, the server's clock when it was last read for this queue; see redis/clock.py.
-    turns: sorted set of the messages of tenants, by virtual start time. tenants: the same of each
-    tenant's next message. Scripts make these two names from `later`: see shared.lua.
+    turns: sorted set of the places of tenants' messages, by virtual start time. tenants: the same
+    of each tenant's next message. messages: hash, the message at each place. Scripts make these
+    three names from `later`: see shared.lua.
     """
 
     name: str
@@ -40,11 +41,12 @@ class QueueKeys(msgspec.Struct, frozen=True, kw_only=True):
     clock: str
     turns: str
     tenants: str
+    messages: str
 
     def all(self) -> tuple[str, ...]:
         """Return what goes with the queue. Dead letters stay: a person has to see them."""
         rest = (self.bell, self.later, self.alive, self.exchanges, self.ttl, self.clock)
-        return (*self.levels, *rest, self.turns, self.tenants)
+        return (*self.levels, *rest, self.turns, self.tenants, self.messages)
 
 
 class Keys:

@@ -169,17 +169,18 @@ local function take_turns(queue, level)
   if not has_turns[queue] or paused[queue] and level > 0 then
     return false
   end
-  local turns, tenants = turn_keys(KEYS[queue * stride + levels + 2])
+  local later = KEYS[queue * stride + levels + 2]
+  local turns, tenants = turn_keys(later)
   local least, below = turns_of(level)
   local found = redis.call('ZRANGE', turns, least, below, 'BYSCORE', 'LIMIT', 0, room)
   for _, member in ipairs(found) do
-    local _, came_ms, _, message = unpack(cmsgpack.unpack(member))
-    if ttl_ms[queue] and now_ms - came_ms >= ttl_ms[queue] then
+    local packed = remove_turn(later, member)
+    if ttl_ms[queue] and now_ms - came_ms(member) >= ttl_ms[queue] then
       expired = expired + 1
-    else
+    elseif packed then
+      local message = cmsgpack.unpack(packed)[2]
       redis.call('XADD', KEYS[queue * stride + level + 1], '*', unpack(message))
     end
-    redis.call('ZREM', turns, member)
   end
   virtual_time(turns, tenants, level)
   return found[1] ~= nil
@@ -201,7 +202,7 @@ for queue = 0, queues - 1 do
     place(KEYS[base + message[1] + 1], later, bell, message[1], message[2])
     redis.call('ZREM', later, member)
   end
-  has_turns[queue] = redis.call('EXISTS', turn_keys(later)) > 0
+  has_turns[queue] = redis.call('EXISTS', (turn_keys(later))) > 0
   ttl_ms[queue] = tonumber(redis.call('GET', KEYS[base + stride - 1]))
   local first = redis.call('ZRANGE', later, 0, 0, 'WITHSCORES')
   if first[2] then

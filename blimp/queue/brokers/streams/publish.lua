@@ -54,8 +54,9 @@ for n = 2, #KEYS do
 end
 for n = 3, #ARGV, OF_MESSAGE do
   if ARGV[n + 5] ~= '' then
-    local turns, tenants = turn_keys(KEYS[2 + OF_QUEUE * ARGV[n]])
+    local turns, tenants, messages = turn_keys(KEYS[2 + OF_QUEUE * ARGV[n]])
     local wrong = wrong_type(turns, 'zset') or wrong_type(tenants, 'zset')
+      or wrong_type(messages, 'hash')
     if wrong then
       return wrong
     end

@@ -60,7 +60,7 @@ local function waiting_turns(later, n)
   if count > 0 then
     local next = redis.call('ZRANGE', turns, least, below, 'BYSCORE', 'LIMIT', 0, LOOKED_AT)
     for _, member in ipairs(next) do
-      oldest_ms = math.max(oldest_ms, now_ms - cmsgpack.unpack(member)[2], 0)
+      oldest_ms = math.max(oldest_ms, now_ms - came_ms(member), 0)
     end
   end
   return count, oldest_ms
@@ -326,17 +326,22 @@ return { #entries == tonumber(ARGV[4]) and entries[#entries][1] or '', -1 }
 #!lua flags=allow-oom
 -- Takes a message out of the schedule, or of what waits for its tenant's turn, and marks it as
 -- revoked: a consumer ends it at once.
--- KEYS[1]  either of the two    KEYS     then one stream per priority
--- ARGV[1]  the member    ARGV[2]  id    ARGV[3]  mark    then spellings of the id
+-- KEYS[1]  schedule    KEYS     then one stream per priority
+-- ARGV[1]  the message, packed: in the schedule it is the member    ARGV[2]  id    ARGV[3]  mark
+-- ARGV[4]  its place in what waits for turns, "" for the schedule    then spellings of the id
 -- Returns 1 marked, 0 not of this task, or not there any more: it has become due, or was taken.
 -- With an empty mark it is only found, and nothing is changed.
 local message = cmsgpack.unpack(ARGV[1])
 local fields = message[#message]
-if not is_of_task(fields, ARGV[2], 4) then
+if not is_of_task(fields, ARGV[2], 5) then
   return 0
 elseif ARGV[3] == '' then
   return 1
-elseif redis.call('ZREM', KEYS[1], ARGV[1]) == 0 then
+elseif ARGV[4] == '' then
+  if redis.call('ZREM', KEYS[1], ARGV[1]) == 0 then
+    return 0
+  end
+elseif not remove_turn(KEYS[1], ARGV[4]) then
   return 0
 end
 redis.call('XADD', KEYS[2 + message[1]], '*', 'h', fields[2], 'b', fields[4], 'r', ARGV[3])

@@ -30,15 +30,18 @@ local function schedule(later, bell, level, due_ms, message)
   end
 end
 
--- The messages of tenants wait in a sorted set until a take has room for them. Their score is a
+-- The messages of tenants wait until a take has room for them: each in a hash, and its place, a
+-- short name, in a sorted set, as a script that reads a member copies all of it. The score is a
 -- virtual start time: that of the message that is next, or the end of the tenant's last message if
 -- that is later; each message lasts 1. So tenants that wait get equal shares: start-time fair
 -- queueing (Goyal, Vin and Cheng, 1996).
 local LEVEL_STEP = 2 ^ 50 -- between the scores of two priorities; all of them are exact
 
--- Returns the keys of these messages and of each tenant's next start, from that of the schedule.
+-- Returns the keys of the places, of each tenant's next start, and of the messages, from that of
+-- the schedule.
 local function turn_keys(later)
-  return (string.gsub(later, 'later$', 'turns')), (string.gsub(later, 'later$', 'tenants'))
+  local queue = string.gsub(later, 'later$', '')
+  return queue .. 'turns', queue .. 'tenants', queue .. 'messages'
 end
 
 local function turns_of(level)
@@ -52,6 +55,19 @@ local function virtual_time(turns, tenants, level)
   local next = redis.call('ZRANGE', turns, least, below, 'BYSCORE', 'LIMIT', 0, 1, 'WITHSCORES')[2]
   redis.call('ZREMRANGEBYSCORE', tenants, least, next or below)
   return tonumber(next or least)
+end
+
+-- Removes a place and its message. Returns the message, packed, or false if it is not there.
+local function remove_turn(later, member)
+  local turns, _, messages = turn_keys(later)
+  local packed = redis.call('HGET', messages, member)
+  redis.call('HDEL', messages, member)
+  return redis.call('ZREM', turns, member) == 1 and packed
+end
+
+-- When a message with this place came, ms on the server's clock.
+local function came_ms(member)
+  return tonumber(string.match(member, '%d+$'))
 end
 
 -- Wakes a reader, unless one is being woken: it wakes the next one if it leaves messages.
@@ -68,11 +84,13 @@ local function place(level_stream, later, bell, level, message)
     redis.call('XADD', level_stream, '*', unpack(message))
     return
   end
-  local turns, tenants = turn_keys(later)
+  local turns, tenants, messages = turn_keys(later)
+  local number = redis.call('HINCRBY', (string.gsub(later, 'later$', 'clock')), 'turn', 1)
+  local member = string.format('%016.0f:%.0f', number, server_ms()) -- ties by arrival
   local tenant = level .. ':' .. message[6]
   local start = tonumber(redis.call('ZSCORE', tenants, tenant)) or 0
   start = math.max(start, virtual_time(turns, tenants, level))
-  local member = cmsgpack.pack({ tonumber(level), server_ms(), start, message }) -- ties by arrival
+  redis.call('HSET', messages, member, cmsgpack.pack({ tonumber(level), message }))
   redis.call('ZADD', turns, start, member)
   redis.call('ZADD', tenants, start + 1, tenant)
   ring_once(bell)

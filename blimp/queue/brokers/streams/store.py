@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial
+from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -280,15 +281,17 @@ class Store:
         texts = [one.encode() for one in spellings]
         left = MOST_SEARCHED
         # In the order in which a message moves: one that does meanwhile is found where it is then.
-        for waiting in (queue.later, queue.turns):
-            for member, _ in self.link.client.zscan_iter(waiting, count=SEARCH_AT_ONCE):
-                left -= 1
-                if any(text in member for text in texts):
-                    args = [member, id, mark, *spellings]
-                    if self.run("revoke_scheduled", [waiting, *queue.levels], args):
-                        return Found.MARKED
-                if left <= 0:
-                    return Found.NOT_SEARCHED
+        client = self.link.client
+        scheduled = client.zscan_iter(queue.later, count=SEARCH_AT_ONCE)
+        turns = client.hscan_iter(queue.messages, count=SEARCH_AT_ONCE)
+        for place, message in chain((("", packed) for packed, _ in scheduled), turns):
+            left -= 1
+            if any(text in message for text in texts):
+                args = [message, id, mark, place, *spellings]
+                if self.run("revoke_scheduled", [queue.later, *queue.levels], args):
+                    return Found.MARKED
+            if left <= 0:
+                return Found.NOT_SEARCHED
         for stream in queue.levels:
             start = "-"
             while start:

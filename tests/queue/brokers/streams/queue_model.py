@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator
 from typing import Literal
 
@@ -18,7 +17,8 @@ class Message:
 
     is_idle: its holder did not renew it for longer than the lease. due: None where it is not
     scheduled, else when it is, in hours from now. life: how often it came back from the dead.
-    tenant: "" for none. start: its virtual start time, if it waits for a turn.
+    tenant: "" for none. start: its virtual start time, if it waits for a turn; place: among all
+    that ever did.
     """
 
     def __init__(
@@ -27,7 +27,7 @@ class Message:
         self.number = number
         self.level = level
         self.is_stale = is_stale
-        self.tenant, self.start = tenant, 0
+        self.tenant, self.start, self.place = tenant, 0, 0
         self.state: State = "ready"
         self.session: str | None = None
         self.count = 0
@@ -54,7 +54,7 @@ class QueueModel:
         self.levels: list[list[Message]] = [[] for _ in range(LEVELS)]
         self.dead: list[Message] = []
         self.next_start: dict[tuple[int, str], int] = {}  # of each tenant
-        self.came_ms: dict[int, int] = {}  # of what waits for a turn, as the server noted it
+        self.placed = 0  # how many have waited for a turn
         self.is_paused = False
 
     # --- into the queue ----------------------------------------------------------------------
@@ -77,7 +77,8 @@ class QueueModel:
             self.next_start = {
                 key: start for key, start in self.next_start.items() if key[0] != message.level
             }
-        self.came_ms.pop(message.number, None)  # of an earlier life
+        self.placed += 1
+        message.place = self.placed
         key = message.level, message.tenant
         message.start = max(min(starts, default=0), self.next_start.get(key, 0))
         message.state = "turn"
@@ -88,9 +89,7 @@ class QueueModel:
         found = [
             one for one in self.messages.values() if one.state == "turn" and one.level == level
         ]
-        return sorted(
-            found, key=lambda one: (one.start, self.came_ms.get(one.number, math.inf), one.number)
-        )
+        return sorted(found, key=lambda one: (one.start, one.place))
 
     def scheduled(self) -> list[Message]:
         """Return what is not due yet, in the order in which it will be."""

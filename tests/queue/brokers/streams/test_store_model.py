@@ -298,16 +298,16 @@ class Queue(RuleBasedStateMachine):
         pipe.xrange(self.keys.dead)
         pipe.zcard(self.keys.later)
         pipe.zrange(self.keys.turns, 0, -1)
+        pipe.hgetall(self.keys.messages)
         pipe.exists(self.keys.tenants)
         pipe.keys("celery-task-meta-*")
-        *levels, dead, scheduled, turns, has_tenants, results = pipe.execute()
+        *levels, dead, scheduled, turns, messages, has_tenants, results = pipe.execute()
         assert bool(has_tenants) == bool(turns)  # a tenant with nothing that waits is forgotten
-        for _, came_ms, _, fields in map(msgspec.msgpack.decode, turns):
-            self.model.came_ms[int(fields[1])] = came_ms
+        assert messages.keys() == set(turns)
+        waiting = [msgspec.msgpack.decode(messages[place]) for place in turns]
         for number in range(LEVELS):
-            here = [one for one in map(msgspec.msgpack.decode, turns) if one[0] == number]
-            expected = [one.number for one in self.model.turns(number)]
-            assert [int(one[3][1]) for one in here] == expected
+            here = [int(fields[1]) for level, fields in waiting if level == number]
+            assert here == [one.number for one in self.model.turns(number)]
         for number in range(LEVELS):
             self.level_agrees(number, entries=levels[2 * number], pending=levels[2 * number + 1])
         assert [

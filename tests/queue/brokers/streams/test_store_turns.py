@@ -1,8 +1,10 @@
 """What the scripts do with the messages of tenants, beside what the model of the queue says."""
 
+import itertools
+import timeit
+from collections.abc import Callable
 from typing import Any
 
-import msgspec
 import pytest
 import redis
 
@@ -18,8 +20,8 @@ def client(session: StreamsSession) -> Any:
     return session.link.client
 
 
-def put(session: StreamsSession, *tenants: str, stamp: int = 1) -> None:
-    many: list[Envelope] = [envelope(head=one.encode(), tenant=one) for one in tenants]
+def put(session: StreamsSession, *tenants: str, stamp: int = 1, body: bytes = b"") -> None:
+    many: list[Envelope] = [envelope(head=one.encode(), tenant=one, body=body) for one in tenants]
     key = session.keys.sender("s")
     session.store.put_many(["q"] * len(many), many, stamp=Stamp(key, stamp, 60_000))
 
@@ -74,17 +76,20 @@ def test_what_is_older_than_its_queue_allows_is_dropped(
     keys = session.keys.queue("q")
     put(session, *"ab")
     client.set(keys.ttl, 60_000)
-    ((member, start),) = client.zrange(keys.turns, 0, 0, withscores=True)
-    level, came_ms, number, fields = msgspec.msgpack.decode(member)
-    client.zrem(keys.turns, member)
-    member = msgspec.msgpack.encode([level, came_ms - 60_000, number, fields])
-    client.zadd(keys.turns, {member: start})
+    ((place, start),) = client.zrange(keys.turns, 0, 0, withscores=True)
+    message = client.hget(keys.messages, place)
+    number, _, came_ms = place.partition(b":")
+    earlier = b"%s:%d" % (number, int(came_ms) - 60_000)
+    client.zrem(keys.turns, place)
+    client.hdel(keys.messages, place)
+    client.zadd(keys.turns, {earlier: start})
+    client.hset(keys.messages, earlier, message)
     taken = session.store.take([keys], room=100)
     assert (taken.expired, len(taken.deliveries)) == (1, 1)
-    assert not client.exists(keys.turns, keys.tenants)
+    assert not client.exists(keys.turns, keys.tenants, keys.messages)
 
 
-@pytest.mark.parametrize("part", ["turns", "tenants"])
+@pytest.mark.parametrize("part", ["turns", "tenants", "messages"])
 def test_all_are_put_or_none(session: StreamsSession, client: Any, part: str) -> None:
     keys = session.keys.queue("q")
     client.set(getattr(keys, part), "no sorted set")
@@ -102,4 +107,24 @@ def test_a_deleted_queue_has_no_tenants(session: StreamsSession, client: Any) ->
     keys = session.keys.queue("q")
     put(session, "a")
     session.store.delete(keys)
-    assert not client.exists(keys.turns, keys.tenants)
+    assert not client.exists(keys.turns, keys.tenants, keys.messages)
+
+
+def test_no_script_copies_the_messages_that_wait(session: StreamsSession, client: Any) -> None:
+    """One script stands before whatever else the server is asked, an emergency stop too."""
+    keys = session.keys.queue("q")
+    numbers = itertools.count(1)
+
+    def least_s(function: Callable[[], object]) -> float:
+        return min(timeit.repeat(function, number=1, repeat=5))
+
+    def costs(size: int) -> tuple[float, float]:
+        put(session, *"a" * 20, stamp=next(numbers), body=b"x" * size)
+        counting_s = least_s(lambda: session.store.counts(keys))
+        putting_s = least_s(lambda: put(session, *"b" * 300, stamp=next(numbers)))
+        assert session.store.purge(keys) == 1520
+        return counting_s, putting_s
+
+    small, large = costs(10), costs(900_000)
+    assert large[0] < 5.0 * small[0]
+    assert large[1] < 2.5 * small[1]
