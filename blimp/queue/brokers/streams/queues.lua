@@ -343,6 +343,10 @@ elseif ARGV[4] == '' then
   end
 elseif not remove_turn(KEYS[1], ARGV[4]) then
   return 0
+else -- its tenant's next message has the turn that this one does not use
+  local turns, tenants = turn_keys(KEYS[1])
+  redis.call('ZADD', tenants, 'XX', 'INCR', -1, message[1] .. ':' .. fields[6])
+  virtual_time(turns, tenants, message[1])
 end
 redis.call('XADD', KEYS[2 + message[1]], '*', 'h', fields[2], 'b', fields[4], 'r', ARGV[3])
 return 1

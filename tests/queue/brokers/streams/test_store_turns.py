@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 import redis
 
+from blimp.queue.brokers.base import Found
 from blimp.queue.brokers.streams.envelope import Envelope, Stamp
 from blimp.queue.brokers.streams.visibility import StreamsSession
 from blimp.queue.redis.keys import GROUP
@@ -107,6 +108,35 @@ def test_a_deleted_queue_has_no_tenants(session: StreamsSession, client: Any) ->
     keys = session.keys.queue("q")
     put(session, "a")
     session.store.delete(keys)
+    assert not client.exists(keys.turns, keys.tenants, keys.messages)
+
+
+def test_who_has_messages_revoked_has_their_turns_back(
+    session: StreamsSession, client: Any
+) -> None:
+    """As if it had sent none of them."""
+    keys, sender = session.keys.queue("q"), session.keys.sender("s")
+    put(session, *"bb")
+    assert take(session, room=1) == "b"
+    put(session, *"bbb", stamp=2)
+    ids = [f"a{number}" for number in range(4)]
+    many = [envelope(head=b'{"headers": {"id": "%s"}}' % id.encode(), tenant="a") for id in ids]
+    session.store.put_many(["q"] * 4, many, stamp=Stamp(sender, 3, 60_000))
+    for id in ids:
+        assert session.store.revoke(keys, id, b"m") is Found.MARKED
+    client.delete(keys.levels[2])  # they are of no interest here
+    session.store.begin([keys], known=())
+    put(session, *"aa", stamp=4)
+    assert take(session) == "bababb"
+
+
+def test_a_queue_of_which_all_is_revoked_has_no_tenants(
+    session: StreamsSession, client: Any
+) -> None:
+    keys = session.keys.queue("q")
+    one = envelope(head=b'{"headers": {"id": "a"}}', tenant="a")
+    session.store.put_many(["q"], [one], stamp=Stamp(session.keys.sender("s"), 1, 60_000))
+    assert session.store.revoke(keys, "a", b"m") is Found.MARKED
     assert not client.exists(keys.turns, keys.tenants, keys.messages)
 
 
