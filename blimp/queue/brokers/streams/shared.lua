@@ -70,11 +70,18 @@ local function came_ms(member)
   return tonumber(string.match(member, '%d+$'))
 end
 
--- Wakes a reader, unless one is being woken: it wakes the next one if it leaves messages.
+-- Wakes a reader, unless one is being woken: it wakes the next one if it leaves messages. One that
+-- has not taken for WAKING_MS since it was woken may be dead, or stand still.
+local WAKING_MS = 50
 local function ring_once(bell)
-  if redis.call('XLEN', bell) == 0 then
-    ring(bell)
+  local newest = redis.call('XREVRANGE', bell, '+', '-', 'COUNT', 1)[1]
+  if newest then
+    local read = redis.pcall('XPENDING', bell, GROUP, newest[1], newest[1], 1)
+    if read.err or not read[1] or read[1][3] <= WAKING_MS then
+      return
+    end
   end
+  ring(bell)
 end
 
 -- Puts one message, the fields of an entry, into its priority stream, or has it wait for the turn

@@ -37,7 +37,7 @@ MOST_LIVES = 2**31 - 1  # of a message; a reader accepts no more
 def _load() -> dict[str, Script]:
     """Return the scripts of this folder by name: a mistake in a name is a KeyError."""
     here = Path(__file__).parent
-    shared = (here / "shared.lua").read_text()
+    shared = f"local GROUP = '{GROUP}'\n" + (here / "shared.lua").read_text()
     # A final result is final and a part is counted once, whichever script writes.
     ends = read_functions("results.lua") + shared
     scripts: dict[str, Script] = {}

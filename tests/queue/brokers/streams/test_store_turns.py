@@ -46,6 +46,20 @@ def test_each_reader_that_waits_is_woken_by_the_one_before(
     assert client.xlen(bell) == 0
 
 
+def test_a_woken_reader_that_takes_nothing_silences_no_bell(
+    session: StreamsSession, client: Any
+) -> None:
+    bell = session.keys.queue("q").bell
+    put(session, "a")
+    ((_, ((ring, _),)),) = client.xreadgroup(GROUP, "dead", {bell: ">"})
+    client.xclaim(bell, GROUP, "dead", 0, [ring], idle=100, justid=True)
+    put(session, *"bc", stamp=2)
+    assert client.xlen(bell) == 2
+    client.xreadgroup(GROUP, session.consumer, {bell: ">"})
+    assert take(session, room=1) == "a"
+    assert client.xlen(bell) == 2  # the next one is woken, though the ring of the dead is there
+
+
 def test_a_paused_queue_wakes_nobody(session: StreamsSession, client: Any) -> None:
     keys = session.keys.queue("q")
     put(session, "a")
