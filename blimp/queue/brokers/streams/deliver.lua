@@ -245,8 +245,11 @@ for level = 0, levels - 1 do
   end
 end
 for queue = 0, queues - 1 do
-  if has_turns[queue] and room <= 0 and not paused[queue] then
-    ring_once(KEYS[queue * stride + levels + 1])
+  if has_turns[queue] and room <= 0 then
+    local bell, later = unpack(KEYS, queue * stride + levels + 1, queue * stride + levels + 2)
+    if not paused[queue] or redis.call('ZCOUNT', (turn_keys(later)), turns_of(0)) > 0 then
+      ring_once(bell)
+    end
   end
 end
 return { now_ms, next_due_ms, taken, expired }

@@ -21,8 +21,8 @@ def client(session: StreamsSession) -> Any:
     return session.link.client
 
 
-def put(session: StreamsSession, *tenants: str, stamp: int = 1, body: bytes = b"") -> None:
-    many: list[Envelope] = [envelope(head=one.encode(), tenant=one, body=body) for one in tenants]
+def put(session: StreamsSession, *tenants: str, stamp: int = 1, **options: Any) -> None:
+    many: list[Envelope] = [envelope(head=one.encode(), tenant=one, **options) for one in tenants]
     key = session.keys.sender("s")
     session.store.put_many(["q"] * len(many), many, stamp=Stamp(key, stamp, 60_000))
 
@@ -69,6 +69,19 @@ def test_a_paused_queue_wakes_nobody(session: StreamsSession, client: Any) -> No
     assert client.xlen(keys.bell) == 0
     session.store.pause(keys, resume=True)
     assert take(session) == "a"
+
+
+def test_emergencies_in_a_paused_queue_wake_one_reader_after_another(
+    session: StreamsSession, client: Any
+) -> None:
+    keys = session.keys.queue("q")
+    put(session, "n")
+    session.store.pause(keys)
+    put(session, *"ab", stamp=2, level=0)
+    for number, expected in enumerate("ab"):
+        client.xreadgroup(GROUP, session.consumer, {keys.bell: ">"})
+        assert take(session, room=1) == expected
+        assert client.xlen(keys.bell) == 1 - number  # nobody is woken for what is paused
 
 
 def test_counts_say_how_old_the_oldest_is(session: StreamsSession, client: Any) -> None:
