@@ -463,8 +463,10 @@ def make_message(
         priority = priority if given is None else given
         ignore_result = ignore_result if ignored is None else ignored
         fields |= _read_options(options, now_s)
-        if options.get("headers"):
-            fields.setdefault("headers", options["headers"])
+        if headers := options.get("headers"):
+            if headers.get(FAIR) is not None:
+                check_name(headers[FAIR], f"header {FAIR!r} of {task!r}")
+            fields.setdefault("headers", headers)
     return TaskMessage(
         id=id or new_id(),
         task=task,

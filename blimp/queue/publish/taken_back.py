@@ -203,9 +203,10 @@ def _document(id: str, terminate: bool) -> dict[str, Any]:
     return {"id": id, "name": BROADCAST, "payload": {"terminate": terminate}}
 
 
-def check_name(name: str, what: str) -> None:
-    """Raise MessageError for a name that is empty, too long or not printable."""
-    if not 0 < len(name) <= MAX_NAME_LENGTH or not name.isprintable():
+def check_name(name: object, what: str) -> None:
+    """Raise MessageError for a name that is no text, empty, too long or not printable."""
+    is_name = isinstance(name, str) and 0 < len(name) <= MAX_NAME_LENGTH and name.isprintable()
+    if not is_name:
         raise MessageError(f"{what} {name!r:.80}: must be 1 to {MAX_NAME_LENGTH} printable letters")
 
 

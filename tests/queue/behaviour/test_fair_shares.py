@@ -11,7 +11,7 @@ import pytest
 import redis
 
 from blimp.errors import ConfigError, MessageError, Revoked
-from blimp.queue import State, TaskApp, TaskContext
+from blimp.queue import State, TaskApp, TaskContext, group
 from blimp.queue.redis.keys import Keys
 from tests.queue.conftest import DEADLINE_S, WorkerProcess, wait_until, working
 from tests.queue.server_view import Look
@@ -150,6 +150,24 @@ def test_a_retry_and_what_follows_keep_their_tenants(app: TaskApp) -> None:
 def test_a_program_without_the_task_names_the_tenant(app: TaskApp, server: redis.Redis) -> None:
     app.send_task("elsewhere", headers={"blimp_fair": "ada"})
     assert server.zrange(Keys().queue("tests").tenants, 0, -1) == [b"2:ada"]
+
+
+@pytest.mark.parametrize("given", ["", "x" * 256, "a\nb", 7])
+def test_a_tenant_that_no_worker_would_read_is_refused_at_its_sender(
+    app: TaskApp, server: redis.Redis, given: object
+) -> None:
+    it = app.task(name="it", fair_key="a")(print)
+    headers = {"blimp_fair": given}
+    for send in (
+        lambda: app.send_task("it", headers=headers),
+        lambda: app.send_task("elsewhere", headers=headers),
+        lambda: it.apply_async(headers=headers),
+        lambda: app.send_many([it.s().set(headers=headers)]),
+        lambda: group(it.s().set(headers=headers)).apply_async(),
+    ):
+        with pytest.raises(MessageError, match="header 'blimp_fair' of '.*: must be 1 to 255 "):
+            send()
+    assert not server.keys("blimp:queue:*")
 
 
 def test_signed_scheduled_and_urgent_messages_have_turns(url: str) -> None:
