@@ -108,7 +108,8 @@ class InProcess:
         self._lock = threading.RLock()  # of what waits: any thread may send
         self._ready: list[_Waiting] = []
         self._later: list[_Waiting] = []
-        self._turn: dict[Any, int] = {}  # that is next, of a priority, and of a tenant there
+        # Of each priority where tenants wait: the turn that is next, under "", and each tenant's.
+        self._turns: dict[float, dict[str, int]] = {}
         self._loop: asyncio.AbstractEventLoop | None = None
         self._running: set[int] = set()
         self._tasks: set[asyncio.Task[None]] = set()  # the loop keeps only weak references
@@ -280,8 +281,9 @@ class InProcess:
         level, tenant = one.message.priority, one.message.headers.get(FAIR)
         turn = 0
         if tenant:
-            turn = max(self._turn.get(level, 1), self._turn.get((level, tenant), 1))
-            self._turn[level, tenant] = turn + 1
+            notes = self._turns.setdefault(level, {"": 1})
+            turn = max(notes[""], notes.get(tenant, 1))
+            notes[tenant] = turn + 1
         heapq.heappush(self._ready, one._replace(order=level, turn=turn))
 
     def waits(self, id: str) -> bool:
@@ -320,9 +322,16 @@ class InProcess:
                 return None
             one = heapq.heappop(self._ready)
             if one.turn:
-                same = self._ready and self._ready[0].order == one.order
-                self._turn[one.order] = self._ready[0].turn if same else one.turn + 1
+                self._forget_tenants(one.order)
             return one
+
+    def _forget_tenants(self, level: float) -> None:
+        """Forget those of a priority whose next message would have the turn that is next anyway."""
+        if not self._ready or self._ready[0].order != level:
+            del self._turns[level]
+        elif (turn := self._ready[0].turn) > self._turns[level][""]:
+            left = {tenant: own for tenant, own in self._turns[level].items() if own > turn}
+            self._turns[level] = left | {"": turn}
 
     def _job(self, one: _Waiting) -> Job | None:
         """Return the job of a message; None if no worker would run it."""

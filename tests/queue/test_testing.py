@@ -623,3 +623,12 @@ def test_tenants_begin_in_turn(app: TaskApp, queue: InProcess) -> None:
     queue.clock.sleep_until(queue.clock.now_s() + 2.0)
     queue.run()
     assert order == ["a0", "b0", "a1", "c0", "b1", "a2", "a3"]
+
+
+def test_a_tenant_with_nothing_that_waits_is_forgotten(app: TaskApp, queue: InProcess) -> None:
+    it = app.task(name="it", fair_key="{tenant}")(lambda tenant: None)
+    app.send_many(it.s("last") for _ in range(5))
+    app.send_many(it.s(f"tenant {number}") for number in range(100))
+    kept = [sum(map(len, queue._turns.values())) for _ in iter(queue.step, False)]
+    assert kept[0] == 102  # and the turn that is next
+    assert kept[-4:] == [2, 2, 2, 0]

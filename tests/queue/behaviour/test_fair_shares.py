@@ -165,7 +165,7 @@ def test_a_tenant_that_no_worker_would_read_is_refused_at_its_sender(
         lambda: app.send_many([it.s().set(headers=headers)]),
         lambda: group(it.s().set(headers=headers)).apply_async(),
     ):
-        with pytest.raises(MessageError, match="header 'blimp_fair' of '.*: must be 1 to 255 "):
+        with pytest.raises(MessageError, match=r"header 'blimp_fair' of '.*: must be 1 to 255 "):
             send()
     assert not server.keys("blimp:queue:*")
 

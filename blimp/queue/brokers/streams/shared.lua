@@ -92,7 +92,8 @@ local function place(level_stream, later, bell, level, message)
     return
   end
   local turns, tenants, messages = turn_keys(later)
-  local number = redis.call('HINCRBY', (string.gsub(later, 'later$', 'clock')), 'turn', 1)
+  local clock = string.gsub(later, 'later$', 'clock')
+  local number = redis.call('HINCRBY', clock, 'turn', 1)
   local member = string.format('%016.0f:%.0f', number, server_ms()) -- ties by arrival
   local tenant = level .. ':' .. message[6]
   local start = tonumber(redis.call('ZSCORE', tenants, tenant)) or 0
@@ -100,6 +101,12 @@ local function place(level_stream, later, bell, level, message)
   redis.call('HSET', messages, member, cmsgpack.pack({ tonumber(level), message }))
   redis.call('ZADD', turns, start, member)
   redis.call('ZADD', tenants, start + 1, tenant)
+  local left_ms = redis.call('PTTL', (string.gsub(later, 'later$', 'alive')))
+  if left_ms > 0 then -- they go with their queue
+    for _, key in ipairs({ turns, tenants, messages, clock }) do
+      redis.call('PEXPIRE', key, left_ms)
+    end
+  end
   ring_once(bell)
 end
 

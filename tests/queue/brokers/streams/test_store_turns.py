@@ -167,6 +167,17 @@ def test_a_queue_of_which_all_is_revoked_has_no_tenants(
     assert not client.exists(keys.turns, keys.tenants, keys.messages)
 
 
+def test_what_tenants_have_in_a_queue_that_expires_goes_with_it(
+    session: StreamsSession, client: Any
+) -> None:
+    keys = session.keys.queue("q")
+    session.store.keep(keys, expires_ms=60_000)
+    put(session, "", "a")
+    left_ms = [client.pttl(key) for key in client.keys("blimp:queue:*")]
+    assert len(left_ms) >= 9
+    assert all(0 < one <= 60_000 for one in left_ms)
+
+
 def test_no_script_copies_the_messages_that_wait(session: StreamsSession, client: Any) -> None:
     """One script stands before whatever else the server is asked, an emergency stop too."""
     keys = session.keys.queue("q")
