@@ -405,9 +405,7 @@ class Broadcast(Both):
             listener: Any = side.broadcasts._listener(URL)
             listener._looked = True
             self._listeners.append(listener)
-            side.remote._closed.set()
-            side.remote._serve()  # it knows its commands then
-            side.remote._closed.clear()
+            side.remote.load()
         self._head = json.dumps(
             {
                 "headers": {}, "properties": {"delivery_info": {}}, "kind": "bytes",
@@ -485,7 +483,7 @@ class Broadcast(Both):
         while remote._waiting:
             found = remote._next()
             assert found is not None
-            remote._handle(found)
+            remote.load().handle(found)
 
     def _entry(self, side: Side, head: bytes, body: bytes) -> tuple[bytes, list[bytes]]:
         id = b"%d-%d" % (int(1e3 * side.clock.wall_s()), next(self._entries))

@@ -49,24 +49,23 @@ WAKE = "blimp.wake"  # received by all workers, it only ends a consumer's wait
 _decoder = msgspec.json.Decoder(Broadcast)
 
 
-class Received(msgspec.Struct, frozen=True):
-    """A remote-control command as it came, in the words of kombu's message."""
+class ControlMessage(msgspec.Struct, frozen=True):
+    """A remote-control command as it came from the broker at `url`.
 
+    clock: its sender's logical clock.
+    """
+
+    url: str
     body: bytes | str
     content_type: str | None
-    headers: dict[str, Any]
-
-    @classmethod
-    def of(cls, payload: dict[str, Any]) -> Received:
-        return cls(payload["body"], payload.get("content-type"), payload["headers"])
+    clock: object
 
 
 class BroadcastReceiver:
     """Consumes at every broker there is: a stop may come by another than the one in use.
 
     on_revoke: called with the id of a revoked task, and whether to terminate it.
-    on_command: called with the broker's URL and kombu's message of a remote-control command;
-        None to receive none.
+    on_command: called with each remote-control command; None to receive none.
     counts: the worker's, of what is refused.
     """
 
@@ -76,7 +75,7 @@ class BroadcastReceiver:
         app: TaskApp,
         worker: str,
         on_revoke: Callable[[str, bool], object],
-        on_command: Callable[[str, Any], None] | None = None,
+        on_command: Callable[[ControlMessage], None] | None = None,
         counts: Counter[str] | None = None,
         log: Any,
     ) -> None:
@@ -104,7 +103,6 @@ class BroadcastReceiver:
         self._started = False
 
     def _listener(self, url: str) -> StreamsListener | KombuListener:
-        on_command = None if self.on_command is None else partial(self.on_command, url)
         if not self.app.capabilities.keeps_broadcasts:
             from blimp.queue.control.kombu_listener import KombuListener  # a ship's is on streams
 
@@ -113,14 +111,18 @@ class BroadcastReceiver:
                 url=url,
                 worker=self.worker,
                 on_broadcast=lambda message: self.receive(message.body, url=url),
-                on_command=on_command,
+                on_command=None
+                if self.on_command is None
+                else lambda found: self._take(url, found.body, found.content_type, found.headers),
                 log=self.log,
             )
         routes: dict[str, OnBroadcast] = {
             self.app.emergency_exchange: lambda payload: self.receive(payload["body"], url=url)
         }
-        if on_command is not None:
-            routes[EXCHANGE] = lambda payload: on_command(Received.of(payload))
+        if self.on_command is not None:
+            routes[EXCHANGE] = lambda found: self._take(
+                url, found["body"], found.get("content-type"), found["headers"]
+            )
         return StreamsListener(
             app=self.app,
             url=url,
@@ -129,6 +131,12 @@ class BroadcastReceiver:
             on_time=partial(self._learn_time, url),
             log=self.log,
         )
+
+    def _take(
+        self, url: str, body: bytes | str, content_type: str | None, headers: dict[str, Any]
+    ) -> None:
+        assert self.on_command is not None
+        self.on_command(ControlMessage(url, body, content_type, headers.get("clock")))
 
     def start(self) -> None:
         self._started = True

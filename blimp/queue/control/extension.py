@@ -6,23 +6,32 @@ Commands leave the broadcasts' thread at once, so that none delays an emergency 
 from __future__ import annotations
 
 import threading
-from functools import cached_property
+from collections import deque
 from typing import TYPE_CHECKING
 
+import msgspec
+
 from blimp.errors import LinkError
-from blimp.queue.control.broadcast import BroadcastReceiver
+from blimp.queue.control.broadcast import BroadcastReceiver, ControlMessage
+from blimp.queue.control.listener import MAX_COMMAND_BYTES
 from blimp.queue.extensions import Extension
 from blimp.queue.options import OFF
 from blimp.queue.worker.job import Place, Stage, place_of
 from blimp.queue.worker.middleware.skip import revoked
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from blimp.queue.control.remote_control import RemoteControl
     from blimp.queue.worker.job import Job
     from blimp.queue.worker.worker import Worker
 
 LISTENING_S = 0.5
 LOAD_BEATS = 5  # heartbeats between two looks at the server: a broadcast may have been missed
+MAX_WAITING = 128  # commands
+IDLE_S = 15.0
+PAUSE_S = 0.002  # after each command: a flood must leave the interpreter to the tasks
+CLOSE_S = 1.0
 TERMINATED = {
     Place.LOOP: "cancelled",
     Place.THREAD: "its thread is asked to stop",
@@ -35,27 +44,17 @@ class ControlExtension(Extension):
 
     def __init__(self, worker: Worker) -> None:
         self._worker = worker
-        self._started_s = worker.app.clock.now_s()
         self.revocation = Revoker(worker)
+        self.remote = CommandThread(worker, revoke=self.revocation.receive)
         is_on = worker.app.remote_control != OFF
         self.broadcasts = BroadcastReceiver(
             app=worker.app,
             worker=worker.name,
             on_revoke=self.revocation.receive,
-            on_command=(lambda *found: self.remote.receive(*found)) if is_on else None,
+            on_command=self.remote.receive if is_on else None,
             counts=worker.counts,
             log=worker.log,
         )
-
-    @cached_property
-    def remote(self) -> RemoteControl:
-        from blimp.queue.control.remote_control import RemoteControl  # most workers get no command
-
-        made = RemoteControl(
-            self._worker, revoke=self.revocation.receive, started_s=self._started_s
-        )
-        one: RemoteControl = vars(self).setdefault("remote", made)  # each broker has a thread
-        return one
 
     def starting(self) -> None:
         app = self._worker.app
@@ -76,8 +75,94 @@ class ControlExtension(Extension):
 
     def stopping(self) -> None:
         self.broadcasts.close()
-        if "remote" in vars(self):
-            self.remote.close()
+        self.remote.close()
+
+
+class CommandThread:
+    """Runs remote-control commands, in a thread of its own. Close is idempotent.
+
+    The thread starts with the first command and ends when none has come for a while. What runs
+    commands is imported there: most workers get none, and the import would delay a stop.
+    revoke: see CommandContext.
+    """
+
+    def __init__(self, worker: Worker, *, revoke: Callable[[str, bool], str]) -> None:
+        self._worker = worker
+        self._log = worker.log
+        self._revoke = revoke
+        self._started_s = worker.app.clock.now_s()
+        self._remote: RemoteControl | None = None
+        self._changed = threading.Condition()
+        self._waiting: deque[ControlMessage] = deque()
+        self._thread: threading.Thread | None = None
+        self._closed = threading.Event()
+        self._is_flooded = False
+
+    def receive(self, message: ControlMessage) -> None:
+        """Queue a command. Any thread; never waits nor raises."""
+        if len(message.body) > MAX_COMMAND_BYTES:
+            message = msgspec.structs.replace(message, body=b"")  # refused as unreadable
+        with self._changed:
+            if len(self._waiting) >= MAX_WAITING:
+                if not self._is_flooded:
+                    self._log.error("remote control flooded", waiting=MAX_WAITING)
+                self._is_flooded = True
+                return
+            self._waiting.append(message)
+            if self._thread is None and not self._closed.is_set():
+                self._thread = threading.Thread(target=self._serve, name="remote", daemon=True)
+                try:
+                    self._thread.start()
+                except RuntimeError as error:  # the system has no thread left
+                    self._failed(error)
+            self._changed.notify()
+
+    def close(self) -> None:
+        """Run no further command; the one that runs may end."""
+        self._closed.set()
+        with self._changed:
+            self._changed.notify()
+            thread = self._thread
+        if thread is not None and thread is not threading.current_thread():
+            thread.join(timeout=CLOSE_S)
+
+    def load(self) -> RemoteControl:
+        """Return what runs the commands. May raise anything, and is called again then."""
+        if self._remote is None:
+            from blimp.queue.control.remote_control import RemoteControl
+
+            self._remote = RemoteControl(
+                self._worker, revoke=self._revoke, started_s=self._started_s
+            )
+        return self._remote
+
+    def _serve(self) -> None:
+        try:
+            remote = self.load()
+            while (message := self._next()) is not None:
+                remote.handle(message)
+                self._closed.wait(PAUSE_S)
+        except Exception as error:  # such as too many open files to import
+            with self._changed:
+                self._failed(error)
+
+    def _next(self) -> ControlMessage | None:
+        """Wait for a message; None if the thread shall end."""
+        with self._changed:
+            self._changed.wait_for(lambda: self._waiting or self._closed.is_set(), timeout=IDLE_S)
+            if self._waiting and not self._closed.is_set():
+                message = self._waiting.popleft()
+                self._is_flooded = self._is_flooded and bool(self._waiting)
+                return message
+            self._thread = None
+            return None
+
+    def _failed(self, error: Exception) -> None:
+        """Drop what waits, which must not run much later; the next command tries again."""
+        self._log.error("remote control failed", reason=repr(error), dropped=len(self._waiting))
+        self._waiting.clear()
+        self._is_flooded = False
+        self._thread = None
 
 
 class Revoker:

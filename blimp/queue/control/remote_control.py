@@ -1,53 +1,39 @@
 """Remote control of one worker: reads, checks, runs and answers commands.
 
-The thread that runs them starts with the first command and ends when none has come for a while.
 Tested by test_extension.py.
 """
 
 from __future__ import annotations
 
 import re
-import threading
-from collections import OrderedDict, deque
+from collections import OrderedDict
 from collections.abc import Callable
 from functools import partial
 from inspect import signature
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from blimp.errors import BlimpError, MessageError
 from blimp.queue.brokers.base import Exchange
 from blimp.queue.control.command import Command, CommandContext, is_for, read_command
 from blimp.queue.control.handlers import CHANGE_COMMANDS, INSPECT_COMMANDS
-from blimp.queue.control.listener import EXCHANGE, MAX_COMMAND_BYTES
+from blimp.queue.control.listener import EXCHANGE
 from blimp.queue.extensions import ControlCommand
 from blimp.queue.options import ALL
 from blimp.queue.protocol.message import to_json
 from blimp.queue.protocol.signing import FRESH_S
 
 if TYPE_CHECKING:
+    from blimp.queue.control.broadcast import ControlMessage
     from blimp.queue.worker.worker import Worker
 
-MAX_WAITING = 128
-IDLE_S = 15.0
-PAUSE_S = 0.002  # after each command: a flood must leave the interpreter to the tasks
-CLOSE_S = 1.0
 LOG_LENGTH = 200
 REPLY_NAME = re.compile(r"reply\.[\w.-]{1,100}\.pidbox")
 MAX_TICKETS = 4096
 MAX_CLOCK = 2**53
 
 
-class ControlMessage(NamedTuple):
-    """One message of the pidbox as it came. clock: its sender's logical clock."""
-
-    url: str
-    body: bytes | str
-    content_type: str | None
-    clock: object
-
-
 class RemoteControl:
-    """Runs and answers commands, in a thread of its own. Close is idempotent.
+    """Runs and answers commands. One thread at a time.
 
     revoke, started_s: see CommandContext.
     """
@@ -61,63 +47,15 @@ class RemoteControl:
         self._context = CommandContext(worker=worker, revoke=revoke, started_s=started_s)
         self._commands: dict[str, ControlCommand] = {}
         self._tickets: OrderedDict[str, None] = OrderedDict()  # of signed commands that ran
-        self._changed = threading.Condition()
-        self._waiting: deque[ControlMessage] = deque()
-        self._thread: threading.Thread | None = None
-        self._closed = threading.Event()
-        self._is_flooded = False
-
-    def receive(self, url: str, message: Any) -> None:
-        """Queue kombu's `message` from the broker at `url`. Any thread; never waits nor raises."""
-        body = message.body if len(message.body) <= MAX_COMMAND_BYTES else b""  # too long for one
-        command = ControlMessage(url, body, message.content_type, message.headers.get("clock"))
-        with self._changed:
-            if len(self._waiting) >= MAX_WAITING:
-                if not self._is_flooded:
-                    self._log.error("remote control flooded", waiting=MAX_WAITING)
-                self._is_flooded = True
-                return
-            self._waiting.append(command)
-            if self._thread is None and not self._closed.is_set():
-                self._thread = threading.Thread(target=self._serve, name="remote", daemon=True)
-                self._thread.start()
-            self._changed.notify()
-
-    def close(self) -> None:
-        """Run no further command; the one that runs may end."""
-        self._closed.set()
-        with self._changed:
-            self._changed.notify()
-            thread = self._thread
-        if thread is not None and thread is not threading.current_thread():
-            thread.join(timeout=CLOSE_S)
-
-    # --- the thread ------------------------------------------------------------------------------
-
-    def _serve(self) -> None:
         for table, is_change in ((INSPECT_COMMANDS, False), (CHANGE_COMMANDS, True)):
             for name, function in table.items():
                 own = partial(function, self._context)
                 self._commands[name] = ControlCommand(function=own, is_change=is_change)
-        self._worker.load_idle()
-        for extension in self._worker.extensions:
+        worker.load_idle()
+        for extension in worker.extensions:
             self._commands |= extension.commands
-        while (message := self._next()) is not None:
-            self._handle(message)
-            self._closed.wait(PAUSE_S)
 
-    def _next(self) -> ControlMessage | None:
-        """Wait for a message; None if the thread shall end."""
-        with self._changed:
-            self._changed.wait_for(lambda: self._waiting or self._closed.is_set(), timeout=IDLE_S)
-            if self._waiting and not self._closed.is_set():
-                message = self._waiting.popleft()
-                self._is_flooded = self._is_flooded and bool(self._waiting)
-                return message
-            self._thread = None
-            return None
-
-    def _handle(self, message: ControlMessage) -> None:
+    def handle(self, message: ControlMessage) -> None:
         """Run one command if this worker is meant, and answer if an answer is wanted."""
         if isinstance(message.clock, int) and 0 <= message.clock < MAX_CLOCK:
             self._worker.logical_clock.adjust(message.clock)

@@ -1,8 +1,16 @@
 """Bad commands, commands without a caller, and a flood: the worker goes on."""
 
+import errno
 import json
+import os
+import sys
 import threading
 import zlib
+from collections.abc import Callable
+from importlib.abc import Loader, MetaPathFinder
+from importlib.machinery import ModuleSpec
+from importlib.util import spec_from_loader
+from types import ModuleType
 from typing import Any
 
 import msgspec
@@ -10,13 +18,17 @@ import pytest
 from kombu import Exchange, Producer
 
 from blimp.errors import ConfigError, MessageError
-from blimp.queue import TaskApp
+from blimp.queue import TaskApp, control
+from blimp.queue.control import remote_control
+from blimp.queue.control.broadcast import ControlMessage
 from blimp.queue.control.command import Command, is_for, read_command
 from blimp.queue.control.command_sender import open_connection
+from blimp.queue.control.extension import ControlExtension
 from blimp.queue.control.handlers import INSPECT_COMMANDS
 from blimp.queue.control.listener import EXCHANGE
 from blimp.queue.extensions import Broadcast
 from blimp.queue.options import remote_control_mode
+from blimp.queue.worker.worker import Worker
 from tests.queue.conftest import DEADLINE_S, Silence, wait_until, working
 from tests.queue.control.conftest import Ask
 
@@ -146,7 +158,7 @@ def test_a_flood_is_dropped_and_broadcasts_still_arrive(
 def test_its_thread_starts_with_a_command_and_ends(
     app: TaskApp, ask: Ask, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("blimp.queue.control.remote_control.IDLE_S", 0.01)
+    monkeypatch.setattr("blimp.queue.control.extension.IDLE_S", 0.01)
 
     def is_there() -> bool:
         return any(thread.name == "remote" for thread in threading.enumerate())
@@ -156,6 +168,89 @@ def test_its_thread_starts_with_a_command_and_ends(
         for _ in range(3):
             assert ask("ping") == {"ok": "pong"}
             wait_until(lambda: not is_there(), "it does not end")
+
+
+class Import(MetaPathFinder, Loader):
+    """Calls a function when what runs the commands is imported, as if for the first time."""
+
+    def __init__(self, found: Callable[[], None], monkeypatch: pytest.MonkeyPatch) -> None:
+        self._found = found
+        monkeypatch.setattr(control, "remote_control", remote_control)  # put back at the end
+        monkeypatch.delitem(sys.modules, remote_control.__name__)
+        monkeypatch.setattr(sys, "meta_path", [self, *sys.meta_path])
+
+    def find_spec(self, name: str, *_: Any) -> ModuleSpec | None:
+        return spec_from_loader(name, self) if name == remote_control.__name__ else None
+
+    def exec_module(self, module: ModuleType) -> None:  # not in find_spec: all imports wait there
+        self._found()
+        vars(module).update(vars(remote_control))
+
+
+def test_a_stop_is_heard_while_the_first_command_is_loaded(
+    app: TaskApp, ask: Ask, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    begun, release = threading.Event(), threading.Event()
+    released = []
+    app.on_broadcast("stop")(lambda _: {})
+
+    def found() -> None:
+        begun.set()
+        released.append(release.wait(DEADLINE_S))
+
+    sender = Sender(app)
+    with working(app), sender.connection:
+        Import(found, monkeypatch)
+        sender.ping()
+        assert begun.wait(DEADLINE_S)
+        assert app.broadcast("stop").get(DEADLINE_S) == {}
+        release.set()
+        assert ask("ping") == {"ok": "pong"}
+    assert released == [True], "the stop waited for the import"
+
+
+def test_remote_control_that_could_not_load_does_with_the_next_command(
+    app: TaskApp, ask: Ask, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    log, sender = Silence(), Sender(app)
+    troubles: list[Exception] = [
+        OSError(errno.EMFILE, os.strerror(errno.EMFILE)),
+        RuntimeError("can't start new thread"),
+        ImportError("a damaged file"),
+    ]
+
+    def trouble(*_: Any) -> None:
+        raise troubles.pop(0)
+
+    with working(app, log=log) as worker, sender.connection:
+
+        def fail(times: int) -> None:
+            sender.ping()
+            wait_until(lambda: len(log.events("remote control failed")) == times, "it goes on")
+
+        with monkeypatch.context() as once:
+            once.setattr(worker, "load_idle", trouble)
+            fail(1)
+        with monkeypatch.context() as once:
+            once.setattr("blimp.queue.control.extension.threading.Thread.start", trouble)
+            fail(2)
+        with monkeypatch.context() as once:
+            Import(trouble, once)
+            fail(3)
+        assert ask("ping") == {"ok": "pong"}
+    reasons = [one["reason"] for one in log.events("remote control failed")]
+    assert [reason.partition("(")[0] for reason in reasons] == [
+        "OSError", "RuntimeError", "ImportError",
+    ]  # fmt: skip
+    assert [one["dropped"] for one in log.events("remote control failed")] == [1, 1, 1]
+    assert not log.events("emergency broadcasts lost")
+
+
+def test_a_command_that_comes_after_the_end_starts_nothing(app: TaskApp) -> None:
+    remote = Worker(app=app, log=Silence()).extension(ControlExtension)
+    remote.stopping()
+    remote.remote.receive(ControlMessage(app.broker, b"{}", JSON, None))
+    assert not any(thread.name == "remote" for thread in threading.enumerate())
 
 
 def test_no_expression_of_a_stranger_runs_and_broadcasts_still_arrive(
