@@ -40,6 +40,7 @@ MAX_ACTIVE = 50
 MAX_QUEUES = 64
 MAX_TEXT = 200
 MAX_TRACEBACK = 20_000  # letters; its end says more than its beginning
+MAX_NUMBER = 2**53  # integers below it are exact in a float, and in a browser
 MAX_SEARCHES = 4  # at once: each may look at 100,000 messages, in one thread of the server
 _ID = re.compile(r"[\w-]{1,100}", re.ASCII)
 _LETTER = re.compile(r"\d{1,20}-\d{1,20}", re.ASCII)
@@ -406,4 +407,7 @@ def _object(value: object) -> dict[str, Any]:
 
 
 def _number(value: object, scale: float = 1.0) -> float:
-    return scale * value if isinstance(value, int | float) else 0.0
+    """Return a number that a worker said, 0 for what is none or is too large."""
+    if isinstance(value, int | float) and abs(value) < MAX_NUMBER:
+        return scale * value
+    return 0.0
