@@ -4,6 +4,7 @@ BlimpError
 ├── ConfigError              a file, a variable or an option a person wrote is wrong
 │   ├── AirframeError        ... in an airframe file
 │   ├── MissionError         ... in a mission file
+│   ├── UnknownName          no queue, schedule, ship or result of a name that a caller gave
 │   ├── BoardError           ... in a device table: two devices want one address or pin
 │   └── TableMismatch        ... in a results database (a LinkError too: results wait for it)
 ├── HardwareError            a chip or a bus does not do what its datasheet says
@@ -60,6 +61,10 @@ class AirframeError(ConfigError):
 
 class MissionError(ConfigError):
     """A mission file is missing, malformed or outside the ship's limits."""
+
+
+class UnknownName(ConfigError):
+    """There is no queue, schedule, ship or result of the name that a caller gave."""
 
 
 class BoardError(ConfigError):

@@ -74,7 +74,7 @@ def open_session(app: TaskApp) -> Iterator[StreamsSession]:
     if not app.capabilities.has_dead_letters:
         raise ConfigError(f"app {app.name!r} uses transport {app.transport!r}: needs 'streams'")
     options = streams_options(timeout_s=app.timeout_s)
-    with app, app.broker_link.link():
+    with app.broker_link.link():
         app.broker_link.ask(lambda client: client.ping())  # of several, one that answers
         session = StreamsSession(url=redis_url(app.broker), options=options)
         with contextlib.closing(session):

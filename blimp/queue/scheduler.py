@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from blimp.errors import BlimpError, ConfigError, LinkError
+from blimp.errors import BlimpError, ConfigError, LinkError, UnknownName
 from blimp.queue.brokers.streams.envelope import Stamp
 from blimp.queue.extensions import Extension
 from blimp.queue.publish.publisher import send
@@ -118,7 +118,7 @@ class Timetable:
             if task.name == name:
                 return schedule
         known = ", ".join(task.name for task, _ in self.tasks()) or "none"
-        raise ConfigError(f"no schedule of task {name!r:.80}; there are: {known}")
+        raise UnknownName(f"no schedule of task {name!r:.80}; there are: {known}")
 
     @property
     def _paused(self) -> str:

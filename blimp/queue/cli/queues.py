@@ -79,7 +79,7 @@ def add_commands(commands: Any) -> None:
 
 
 def show_queues(app: TaskApp, options: argparse.Namespace) -> int:
-    with open_session(app) as session:
+    with app, open_session(app) as session:
         found = {
             name: msgspec.to_builtins(session.store.counts(session.keys.queue(name)))
             for name in options.queues or [app.queue]
@@ -98,7 +98,7 @@ def show_queues(app: TaskApp, options: argparse.Namespace) -> int:
 def pause(app: TaskApp, options: argparse.Namespace) -> int:
     """Pause a queue or resume it; return 0 also if it was so already."""
     is_resumed = options.verb == "resume"
-    with open_session(app) as session:
+    with app, open_session(app) as session:
         is_new = session.store.pause(session.keys.queue(options.name), resume=is_resumed)
     now = "delivered" if is_resumed else "paused: emergencies are delivered, nothing else"
     say(f"{options.name} is {now}" if is_new else f"{options.name} was {now} already")
@@ -107,7 +107,7 @@ def pause(app: TaskApp, options: argparse.Namespace) -> int:
 
 def purge(app: TaskApp, options: argparse.Namespace) -> int:
     """Drop what waits in a queue; without `--yes` count it, and return 1."""
-    with open_session(app) as session:
+    with app, open_session(app) as session:
         queue = session.keys.queue(options.name)
         if options.yes:
             say(f"{options.name}: {session.store.purge(queue)} dropped")
@@ -135,7 +135,7 @@ def handle_dead(app: TaskApp, options: argparse.Namespace) -> int:
         if not re.fullmatch(r"\d+-\d+", id) and (id != "all" or options.verb == "show"):
             raise ConfigError(f"dead {options.verb} {id!r}: give the ids that `dead list` shows")
     found: list[DeadLetter] = []
-    with open_session(app) as session:
+    with app, open_session(app) as session:
         for name in options.queues or [app.queue]:
             letters = DeadLetters(store=session.store, queue=name)
             wanted = options.id

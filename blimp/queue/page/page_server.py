@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import signal
+from contextlib import nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -49,7 +50,8 @@ def serve(
 
     with (
         listening_socket(host, port) as listening,
-        QueueRoom(lambda _: app, clock=clock) as room,
+        app,
+        QueueRoom(lambda _: nullcontext(app), clock=clock) as room,
     ):
         starlette = Starlette(
             routes=[

@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 import threading
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -19,7 +19,7 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from blimp.closing import Closing
-from blimp.errors import BlimpError, ConfigError, LinkError
+from blimp.errors import BlimpError, ConfigError, LinkError, UnknownName
 from blimp.queue.brokers.base import Found
 from blimp.queue.brokers.streams.store import DeadLetter, DeadLetters
 from blimp.queue.control.command_sender import send_command
@@ -63,8 +63,8 @@ _PLACES = {
 class QueueRoom(Closing):
     """Routes below `/api/queue`.
 
-    open_app: returns the app that a request is about, by the ship in its `?vehicle=`, "" for none.
-        It is closed after the request.
+    open_app: returns a context of the app that a request is about, by the ship in its
+        `?vehicle=`, "" for none. Any thread; several may be open at once.
     counted: returns the queues of all ships, by the ship; None if there are no ships: then those
         of the app are counted.
     actions: the names of those in ACTIONS that it takes.
@@ -72,7 +72,7 @@ class QueueRoom(Closing):
 
     def __init__(
         self,
-        open_app: Callable[[str], TaskApp],
+        open_app: Callable[[str], AbstractContextManager[TaskApp]],
         *,
         clock: Clock,
         counted: Callable[[], dict[str, str]] | None = None,
@@ -82,7 +82,7 @@ class QueueRoom(Closing):
         self._clock = clock
         self._counted = counted
         self._actions = actions
-        self._lock = threading.Lock()  # an app is used, and closed, by one request at a time
+        self._looking = threading.Lock()  # viewers who look at once share one answer
         self._searches = threading.BoundedSemaphore(MAX_SEARCHES)
         self._known: dict[str, tuple[float, dict[str, Any]]] = {}
 
@@ -102,7 +102,7 @@ class QueueRoom(Closing):
         try:
             found = await run_in_threadpool(self.look, _name_of(request))
         except BlimpError as error:
-            return failed_answer("queue", str(error), 503)
+            return _failed("queue", error)
         return json_answer(found | {"may_command": request.state.role == "operator"})
 
     async def _show_task(self, request: Request) -> Response:
@@ -115,7 +115,7 @@ class QueueRoom(Closing):
         try:
             return json_answer(await run_in_threadpool(self.find, _name_of(request), id))
         except BlimpError as error:
-            return failed_answer("queue.task", str(error), 503)
+            return _failed("queue.task", error)
         finally:
             self._searches.release()
 
@@ -138,7 +138,7 @@ class QueueRoom(Closing):
         try:
             answer = await run_in_threadpool(self.act, _name_of(request), action, id, queue)
         except BlimpError as error:
-            return failed_answer(task, str(error), 503)
+            return _failed(task, error)
         return json_answer(answer)
 
     # --- the queues -------------------------------------------------------------------------
@@ -148,18 +148,18 @@ class QueueRoom(Closing):
 
         A rate is the difference of two answers: `t_s` is this machine's monotonic clock.
         """
-        with self._lock:
-            now_s = self._clock.now_s()
-            at_s, found = self._known.get(name, (-FRESH_S, {}))
+        with self._looking:
+            now_s, known = self._clock.now_s(), self._known
+            at_s, found = known.get(name, (-FRESH_S, {}))
             if now_s - at_s >= FRESH_S:
                 counted = None if self._counted is None else self._counted()
                 # Each name costs a look, and a viewer may make up any.
                 if counted is not None and name and name not in counted:
                     names = ", ".join(counted)
-                    raise LinkError(f"no ship {name[:40]!r} is heard; there are {names}")
+                    raise UnknownName(f"no ship {name[:40]!r} is heard; there are {names}")
                 with self._app(name) as app:
                     found = self._ask(app, counted) | {"t_s": now_s}
-                self._known[name] = (self._clock.now_s(), found)
+                known[name] = (self._clock.now_s(), found)
             return found
 
     def _ask(self, app: TaskApp, counted: dict[str, str] | None) -> dict[str, Any]:
@@ -194,7 +194,7 @@ class QueueRoom(Closing):
 
         Raises BlimpError.
         """
-        with self._lock, self._app(name) as app:
+        with self._app(name) as app:
             results = app.results
             record = Record(id=id, state=State.PENDING) if results is None else results.get(id)
             place = "" if record.final else _place(app, id)
@@ -210,12 +210,13 @@ class QueueRoom(Closing):
 
         queue: that of a dead letter; the app's own by default.
         """
-        with self._lock:
-            self._known.clear()
+        try:
             with self._app(name) as app:
                 if action in ("requeue", "drop"):
                     return _act_on_letter(app, action, id, _queue(app, queue or app.queue))
                 words = _DO[action](app, id)
+        finally:
+            self._known = {}  # a look under way writes what it saw before to the old one
         return outcome(f"queue.{action}", "SUCCESS", id=id, result=words)
 
     @contextmanager
@@ -231,11 +232,15 @@ class QueueRoom(Closing):
 
 
 def _name_of(request: Request) -> str:
-    """Return the name that a request has. Raises ConfigError for what is no name."""
+    """Return the name that a request has. Raises UnknownName for what is no name."""
     name = request.query_params.get("vehicle", "")
     if len(name) > MAX_TEXT or not name.isprintable():
-        raise ConfigError(f"no ship {name[:40]!r}")
+        raise UnknownName(f"no ship {name[:40]!r}")
     return name
+
+
+def _failed(task: str, error: BlimpError) -> Response:
+    return failed_answer(task, str(error), 404 if isinstance(error, UnknownName) else 503)
 
 
 def _queues(app: TaskApp) -> list[str]:
@@ -245,9 +250,9 @@ def _queues(app: TaskApp) -> list[str]:
 
 
 def _queue(app: TaskApp, name: str) -> str:
-    """Return `name` if it is a queue of the app. Raises ConfigError."""
+    """Return `name` if it is a queue of the app. Raises UnknownName."""
     if name not in _queues(app):
-        raise ConfigError(f"no queue {name!r:.80} of app {app.name!r}")
+        raise UnknownName(f"no queue {name!r:.80} of app {app.name!r}")
     return name
 
 
@@ -271,7 +276,10 @@ def _act_on_letter(app: TaskApp, action: str, id: str, queue: str) -> dict[str, 
 def _retry(app: TaskApp, id: str) -> str:
     if app.results is None:
         raise ConfigError(f"app {app.name!r} keeps no results: it has no result_backend")
-    return f"sent again as {send_again(app, app.results.get(id))}"
+    record = app.results.get(id)
+    if record.state is State.PENDING:
+        raise UnknownName(f"no result of task {id}: only a task that has ended can be sent again")
+    return f"sent again as {send_again(app, record)}"
 
 
 def _pause(app: TaskApp, name: str, *, resume: bool = False) -> str:

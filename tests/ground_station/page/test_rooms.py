@@ -80,7 +80,7 @@ def test_the_queue_room_shows_and_changes_what_the_queues_own_commands_do(served
             for wrong in (None, 7, "", "all", "1-1 ", "../x", "x" * 1000):
                 status, answer = served.ask(act % action, {"id": wrong})
                 assert (status, answer["state"]) == (400, "FAILURE") or wrong == "all", wrong
-        assert served.ask("/api/queue?vehicle=made-up")[0] == 503
+        assert served.ask("/api/queue?vehicle=made-up")[0] == 404
         assert served.ask(act % "purge", {"id": "1-1"})[0] == 404
         assert served.ask(act % "requeue", {"id": ping["letter"]})[1]["state"] == "SUCCESS"
         assert served.ask(act % "drop", {"id": hold["letter"]})[1]["state"] == "SUCCESS"
