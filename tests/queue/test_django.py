@@ -11,6 +11,7 @@ import re
 import sqlite3
 import subprocess
 import sys
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from textwrap import dedent
@@ -36,6 +37,18 @@ from tests.queue.conftest import DEADLINE_S, WorkerProcess, wait_until
 
 APP = "tests.queue.django_project.queue:app"
 ALIASES = ("default", "archive")
+ZONE = os.environ.get("TZ")
+
+
+@pytest.fixture(autouse=True)
+def process_keeps_its_zone() -> Iterator[None]:
+    """Django sets the time zone of the process, which other tests share."""
+    yield
+    if ZONE is None:
+        os.environ.pop("TZ", None)
+    else:
+        os.environ["TZ"] = ZONE
+    time.tzset()
 
 
 @pytest.fixture(scope="module")
