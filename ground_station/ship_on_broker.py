@@ -144,10 +144,19 @@ class BrokerTransport:
         return await asyncio.shield(_wrapped(self._started(self._stopping, self._client.estop)))
 
     async def result(self, id: str) -> Reply:
-        return await _wrapped(self._started(self._waiting, self._client.result, id))
+        return await self._looked(self._client.result, id)
 
     async def airframe(self) -> Airframe:
-        return await _wrapped(self._started(self._waiting, flown_airframe, self._session))
+        return await self._looked(flown_airframe, self._session)
+
+    async def _looked(self, call: Callable[..., T], *arguments: object) -> T:
+        """Return what a question says, unless its turn comes after the end."""
+
+        def ask() -> T:
+            self._check_open()
+            return call(*arguments)
+
+        return await _wrapped(self._started(self._waiting, ask))
 
     async def _followed(
         self, send: Callable[[], Pending], follow: Callable[[Pending, threading.Event], T]
@@ -165,9 +174,12 @@ class BrokerTransport:
     def _started(
         self, threads: ThreadPoolExecutor, call: Callable[..., T], *arguments: object
     ) -> Future[T]:
+        self._check_open()
+        return threads.submit(call, *arguments)
+
+    def _check_open(self) -> None:
         if self._closing.is_set():
             raise LinkError(f"the connection to {self.vehicle} is closed")
-        return threads.submit(call, *arguments)
 
     def _follow(
         self, name: str, sent: Pending, timeout_s: float, given_up: threading.Event
@@ -287,8 +299,11 @@ class BrokerTransport:
         await asyncio.sleep(max(0.0, seconds))
 
     def _close(self) -> None:
-        """End in order; a stop that is under way is waited for."""
-        self._waiting.shutdown(cancel_futures=True)
+        """End in order; a stop that is under way is waited for.
+
+        No call is cancelled: one whose turn has not come ends by itself, with its reason.
+        """
+        self._waiting.shutdown()
         self._sending.submit(self._step_back)
         self._sending.shutdown()
         self._stopping.shutdown()

@@ -6,7 +6,7 @@ import os
 import signal
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import AbstractAsyncContextManager, closing
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, closing
 from typing import Any
 
 import pytest
@@ -227,6 +227,32 @@ def test_a_command_without_an_end_says_so_in_time_and_when_its_ship_is_closed(
             await ship.ping()
 
     monkeypatch.setattr("ground_station.ship.FLIGHT_S", 0.3)  # the ship needs seconds
+    asyncio.run(fly())
+
+
+def test_what_waits_for_a_thread_when_its_ship_is_closed_says_so(twin: FlyingShip) -> None:
+    """Its future was cancelled, and the coroutine with it."""
+
+    async def fly() -> None:
+        async with AsyncExitStack() as own:
+            ship = await own.enter_async_context(connect(twin))
+            transport, ended = ship._transport, threading.Event()
+            assert isinstance(transport, BrokerTransport)
+            for _ in range(WAITING):
+                transport._waiting.submit(ended.wait)
+            going = [
+                asyncio.ensure_future(call)
+                for call in (ship.ping(), ship.result("none"), ship.parameters())
+            ]
+            await asyncio.sleep(0)
+            closing = asyncio.create_task(own.pop_all().aclose())
+            await until(transport._closing.is_set, "it does not close")
+            ended.set()
+            await closing
+        for one in going:
+            with pytest.raises((OutcomeUnknown, LinkError), match="closed"):
+                await one
+
     asyncio.run(fly())
 
 
