@@ -23,6 +23,7 @@ import msgspec
 
 from blimp.queue.log import printable
 from blimp.types import Snapshot
+from blimp.web.outcome import Outcome as Outcome  # of all commands
 
 DONE = 0
 USAGE = 2
@@ -39,17 +40,6 @@ _EXIT = {"SUCCESS": DONE, "PENDING": DONE, "REFUSED": REFUSED}
 def exit_status(state: str) -> int:
     """Return the exit status for a task's final state."""
     return _EXIT.get(state, UNKNOWN)
-
-
-class Outcome(msgspec.Struct, frozen=True, kw_only=True):
-    """The object that a command prints with --json."""
-
-    id: str | None
-    task: str
-    state: str
-    result: Any = None
-    reason: str = ""
-    latency_ms: float | None = None
 
 
 class Report:

@@ -19,11 +19,11 @@ from typing import Literal
 from urllib.parse import parse_qs, urlsplit
 
 from starlette.datastructures import Headers, MutableHeaders
-from starlette.responses import JSONResponse
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from blimp.web.admission import Rate, Visit
-from blimp.web.answers import outcome
+from blimp.web.answers import json_answer
+from blimp.web.outcome import Outcome
 
 Role = Literal["operator", "viewer"]
 
@@ -202,7 +202,8 @@ def _refuse(status: int, reason: str) -> ASGIApp:
             await receive()
             await send({"type": "websocket.close", "code": 1008, "reason": reason[:120]})
             return
-        response = JSONResponse(outcome("", "FAILURE", reason=reason), status_code=status)
+        failed = Outcome(id=None, task="", state="FAILURE", reason=reason)
+        response = json_answer(failed, status=status)
         await response(scope, receive, _with_headers(send, HEADERS | {"connection": "close"}))
 
     return answer

@@ -8,6 +8,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from blimp.nesting import shallow
+from blimp.web.outcome import Outcome
 
 MAX_BODY_BYTES = 64 * 1024
 BODY_S = 5.0  # for a whole body to come
@@ -45,18 +46,5 @@ def json_answer(document: Any, *, status: int = 200) -> Response:
 
 def failed_answer(name: str, reason: str, status: int) -> Response:
     task = f"blimp.{name}"[:80] if name else ""
-    return json_answer(outcome(task, "FAILURE", reason=reason), status=status)
-
-
-def outcome(
-    task: str, state: str, *, id: str | None = None, result: Any = None, reason: str = ""
-) -> dict[str, Any]:
-    """Return the object that answers a command; one of `ground --json` has the same fields."""
-    return {
-        "id": id,
-        "task": task,
-        "state": state,
-        "result": result,
-        "reason": reason,
-        "latency_ms": None,
-    }
+    failed = Outcome(id=None, task=task, state="FAILURE", reason=reason)
+    return json_answer(failed, status=status)

@@ -26,7 +26,8 @@ from blimp.queue.control.command_sender import send_command
 from blimp.queue.operations import open_session, requeue_dead, send_again
 from blimp.queue.protocol.record import Record, State, repr_of
 from blimp.queue.scheduler import Timetable
-from blimp.web.answers import arguments_of, failed_answer, json_answer, outcome, refused_command
+from blimp.web.answers import arguments_of, failed_answer, json_answer, refused_command
+from blimp.web.outcome import Outcome
 
 if TYPE_CHECKING:
     from blimp.clock import Clock
@@ -205,7 +206,7 @@ class QueueRoom(Closing):
             "traceback": (record.traceback or "")[-MAX_TRACEBACK:],
         }
 
-    def act(self, name: str, action: str, id: str, queue: str | None = None) -> dict[str, Any]:
+    def act(self, name: str, action: str, id: str, queue: str | None = None) -> Outcome:
         """Do what one of ACTIONS names; return its outcome. Raises BlimpError.
 
         queue: that of a dead letter; the app's own by default.
@@ -217,7 +218,7 @@ class QueueRoom(Closing):
                 words = _DO[action](app, id)
         finally:
             self._known = {}  # a look under way writes what it saw before to the old one
-        return outcome(f"queue.{action}", "SUCCESS", id=id, result=words)
+        return Outcome(id=id, task=f"queue.{action}", state="SUCCESS", result=words)
 
     @contextmanager
     def _app(self, name: str) -> Iterator[TaskApp]:
@@ -259,18 +260,18 @@ def _queue(app: TaskApp, name: str) -> str:
 # --- what is done -------------------------------------------------------------------------------
 
 
-def _act_on_letter(app: TaskApp, action: str, id: str, queue: str) -> dict[str, Any]:
+def _act_on_letter(app: TaskApp, action: str, id: str, queue: str) -> Outcome:
     with open_session(app) as session:
         letters = DeadLetters(store=session.store, queue=queue)
         letter = letters.show(id)
         if letter is None:
             reason = f"no dead letter {id}: somebody was faster"
-            return outcome(f"queue.{action}", "FAILURE", id=id, reason=reason)
+            return Outcome(id=id, task=f"queue.{action}", state="FAILURE", reason=reason)
         if action == "requeue":
             requeue_dead(app, letters, letter)
         else:
             letters.drop(id)
-    return outcome(f"queue.{action}", "SUCCESS", id=id)
+    return Outcome(id=id, task=f"queue.{action}", state="SUCCESS")
 
 
 def _retry(app: TaskApp, id: str) -> str:

@@ -56,7 +56,7 @@ def test_searches_keep_no_look_and_no_change_waiting_and_one_too_many_is_refused
                 found = await asyncio.wait_for(run_in_threadpool(room.look, ""), DEADLINE_S)
                 assert found["queues"]["tests"]["ready"] == ready
                 purge = run_in_threadpool(room.act, "", "purge", "tests")
-                assert (await asyncio.wait_for(purge, DEADLINE_S))["result"] == f"{ready} dropped"
+                assert (await asyncio.wait_for(purge, DEADLINE_S)).result == f"{ready} dropped"
         finally:
             searches.go.set()
         return await asyncio.gather(*waiting), refused
