@@ -388,8 +388,7 @@ def _claimed(
     unique_s = task.options.unique_for
     if unique_s is None or not app.publisher.keeps_stamps:
         raise ConfigError(f"task {task.name!r}: unique_for needs a Redis or Valkey broker")
-    args, kwargs = from_json(to_json([message.args, message.kwargs]))
-    words = f"{message.queue} {task.name} {task.key_of('unique_key', args, kwargs)}"
+    words = f"{message.queue} {task.name} {_key(task, 'unique_key', message.args, message.kwargs)}"
     claim, keep_ms = Keys().sender(f"unique:{digest_of(words)}"), round(1e3 * unique_s)
 
     def ask(client: Any) -> Any:
@@ -403,13 +402,18 @@ def _claimed(
 
 def fair_headers(task: KnownTask, args: Sequence[Any], kwargs: dict[str, Any]) -> dict[str, str]:
     """Return the header that names a call's tenant. Raises MessageError if none can be made."""
+    key = _key(task, "fair_key", args, kwargs)
+    check_name(key, f"fair_key of {task.name!r}")
+    return {FAIR: key}
+
+
+def _key(task: KnownTask, option: str, args: Sequence[Any], kwargs: dict[str, Any]) -> str:
+    """Return the key that an option makes of a call's arguments, which arrive as JSON has them."""
     try:
         args, kwargs = from_json(to_json([args, kwargs]))
     except (TypeError, ValueError, RecursionError) as error:
         raise MessageError(f"arguments of {task.name!r}: JSON cannot hold them: {error}") from error
-    key = task.key_of("fair_key", args, kwargs)
-    check_name(key, f"fair_key of {task.name!r}")
-    return {FAIR: key}
+    return task.key_of(option, args, kwargs)
 
 
 @cache
