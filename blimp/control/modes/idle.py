@@ -132,7 +132,7 @@ class Idle:
         if self._idle_s < _STOPPED_S or self._light:
             self._looked_mps = self._coasts_mps = rises_mps
             return
-        self._coasts_mps -= dt_s * self._drag_n(self._coasts_mps) / self._mass_kg
+        self._coasts_mps += dt_s * self._gains_mps2(self._coasts_mps, lift_n=0.0)
         if self._idle_s < _STOPPED_S + _LOOK_S:
             return
         lost_mps = self._looked_mps - rises_mps
@@ -150,10 +150,11 @@ class Idle:
         lift_n = most_lift_n(self._ship.airframe, GRAVITY_MPS2 * self._ship.heaviness_kg())
         if self._could_mps is None:
             self._could_mps = max(0.0, rises_mps)
-        gains_mps = dt_s * (lift_n - self._drag_n(self._could_mps)) / self._mass_kg
-        self._could_mps = max(0.0, self._could_mps + gains_mps)
+        gains_mps2 = self._gains_mps2(self._could_mps, lift_n=lift_n)
+        self._could_mps = max(0.0, self._could_mps + dt_s * gains_mps2)
         self._beyond_m = max(0.0, self._beyond_m + dt_s * (rises_mps - self._could_mps))
 
-    def _drag_n(self, mps: float) -> float:
-        """Return the least drag that is reckoned with, upwards."""
-        return mps * (self._linear + self._quadratic * abs(mps))
+    def _gains_mps2(self, rises_mps: float, *, lift_n: float) -> float:
+        """Return by how much a climb without thrust grows, with the least drag reckoned with."""
+        drag_n = rises_mps * (self._linear + self._quadratic * abs(rises_mps))
+        return (lift_n - drag_n) / self._mass_kg
