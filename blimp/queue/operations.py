@@ -61,6 +61,14 @@ def _ended_with(app: TaskApp, letter: DeadLetter) -> list[str]:
     return [record.id for record in found.records]
 
 
+def check_streams(app: TaskApp, what: str = "") -> None:
+    """Raise ConfigError, naming `what` needs it, for a broker without dead letters and counts."""
+    if not app.capabilities.has_dead_letters:
+        raise ConfigError(
+            f"app {app.name!r} uses transport {app.transport!r}: {what}needs 'streams'"
+        )
+
+
 @contextlib.contextmanager
 def open_session(app: TaskApp) -> Iterator[StreamsSession]:
     """Open a session on the broker; redis-py's errors become LinkError.
@@ -71,8 +79,7 @@ def open_session(app: TaskApp) -> Iterator[StreamsSession]:
     from blimp.queue.redis.client import streams_options
     from blimp.queue.redis.urls import redis_url
 
-    if not app.capabilities.has_dead_letters:
-        raise ConfigError(f"app {app.name!r} uses transport {app.transport!r}: needs 'streams'")
+    check_streams(app)
     options = streams_options(timeout_s=app.timeout_s)
     with app.broker_link.link():
         app.broker_link.ask(lambda client: client.ping())  # of several, one that answers

@@ -496,9 +496,9 @@ def _group(
 def _chord(
     context: Any, header: Any, body: Any, partial_args: Sequence[Any] = (), **_: object
 ) -> None:
-    tasks = header["kwargs"]["tasks"] if isinstance(header, dict) else header
     from blimp.queue.canvas.signature import chord, signature
 
+    tasks = header["kwargs"]["tasks"] if isinstance(header, dict) else header
     parts = [signature(one).clone(partial_args) for one in tasks]
     context.replace(chord(parts, signature(body)))
 

@@ -9,8 +9,8 @@ import argparse
 from typing import TYPE_CHECKING, Any
 
 from blimp.distribution import needing
-from blimp.errors import ConfigError
 from blimp.queue.cli import add_command
+from blimp.queue.operations import check_streams
 
 if TYPE_CHECKING:
     from blimp.queue.app import TaskApp
@@ -40,10 +40,7 @@ def serve_page(app: TaskApp, options: argparse.Namespace) -> int:
     with needing("page", "the page needs"):
         from blimp.queue.page.page_server import serve
 
-    if not app.capabilities.has_dead_letters:
-        raise ConfigError(
-            f"app {app.name!r} uses transport {app.transport!r}: the page needs 'streams'"
-        )
+    check_streams(app, "the page ")
     serve(
         app, host=options.host, port=options.port, read_only=options.read_only,
         say_url=lambda url: print(url, flush=True),
