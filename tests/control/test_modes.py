@@ -652,6 +652,18 @@ def test_a_ship_that_hangs_low_and_sinks_on_trial_is_not_down() -> None:
     assert 4.0 < sunk_s < 7.0
 
 
+def test_a_light_ship_that_sinks_slowly_is_not_down() -> None:
+    """Before, it was held "down" 1.5 m up, with less thrust than brought it there, and rose."""
+    land = Land(at(1.0, 1.0, 1.8), ship=a_ship(heaviness_kg=-0.006))
+    for step in range(round(40.0 / DT_S)):
+        height_m = 1.8 - 0.03 * step * DT_S
+        land.update(at(1.0, 1.0, height_m, velocity_ned_mps=(0.0, 0.0, 0.03)), dt_s=DT_S)
+        assert not land.down
+    for _ in range(round(31.0 / DT_S)):
+        land.update(at(1.0, 1.0, height_m), dt_s=DT_S)
+    assert land.held
+
+
 def test_hanging_in_mid_air_is_not_a_landing() -> None:
     land = Land(at(0.0, 0.0, 4.0), ship=a_ship())
     for _ in range(2000):

@@ -37,6 +37,8 @@ _BLIND_HEIGHT_M = 1.5  # a barometer alone may be this wrong about the ground
 _STILL_MPS = 0.05  # and by its climb
 _TOUCH_S = 0.7  # for so long
 _BLIND_S = 4.0  # for longer, where only a barometer knows the height
+_CLEAR_S = 30.0  # for longer yet, where the height says by three sigma that it is not down
+_SINKS_M = 0.1  # more than a height's noise lower meanwhile: it has not stopped
 _PRESS = 0.3  # of its thrust, beside what its lift takes: half a battery lasts an hour of it
 _WANDER_MPS = 0.002  # twice what air pressure may: a metre in a quarter of an hour
 _LIFTED = 1.25  # times its lift, though it drives over the ground with that
@@ -73,7 +75,7 @@ class Land:
         self._start_m = max(0.1, state.altitude_m)
         self._weigh_s = _WEIGH_S if weigh else 0.0
         self._touch_s = self._sunk_m = self._rising_s = 0.0
-        self._resting_m = 0.0
+        self._resting_m = self._touch_m = 0.0
         self._trial_s: float | None = None
         self._sure = False
         self._felt_kg: float | None = None
@@ -280,6 +282,9 @@ class Land:
             if state.altitude_m > 0.05:
                 self._touchdown_mps = max(0.0, state.velocity_ned_mps[2])
             return
+        sinks = self._touch_m - state.altitude_m > _SINKS_M and not under
+        if self._touch_s == 0.0 or sinks:
+            self._touch_s, self._touch_m = 0.0, state.altitude_m
         self._touch_s += dt_s
         below = state.altitude_m < _CLEAR_M  # higher up, one that lost ballast stops as well
         self._stood = self._stood or (below and self._touch_s >= _TOUCH_S)
@@ -287,6 +292,10 @@ class Land:
         needed_s = _TOUCH_S if low else _BLIND_S
         if self._ship.doubt():
             needed_s = _DOUBT_S
+        # A light ship may take that long to sink by 0.1 m, with all its thrust.
+        least_m = state.altitude_m - 3.0 * state.health.height.sigma
+        if state.height_valid and least_m > _TOUCH_HEIGHT_M:
+            needed_s = _CLEAR_S
         if self._touch_s < needed_s or not (low or state.altitude_m < _BLIND_HEIGHT_M):
             return
         self._begin_trial(state, low=low)
