@@ -90,6 +90,18 @@ CATALOGUE = (
         ),
         first=10_000,
     ),
+    Peer(
+        name="streaq 64",
+        family="streaq",
+        module=f"{PEERS}.streaq",
+        worker=("python", "-m", f"{PEERS}.streaq"),
+    ),
+    Peer(
+        name="docket 64",
+        family="docket",
+        module=f"{PEERS}.docket",
+        worker=("python", "-m", f"{PEERS}.docket"),
+    ),
     _blimp("blimp", "blimp"),
     _blimp("blimp async", "blimp_async"),
     Peer(
