@@ -9,7 +9,7 @@ from blimp.control.modes.descend import Descend
 from blimp.control.modes.driven import DrivenDown
 from blimp.control.modes.hold import Hold
 from blimp.control.modes.idle import Idle
-from blimp.control.modes.land import UNWEIGHED, Land
+from blimp.control.modes.land import UNWEIGHED, Land, has_drifted, place_of
 from blimp.control.modes.loiter import Loiter
 from blimp.control.modes.rtl import ReturnToPad
 from blimp.control.pilot import IDLE, Pilot
@@ -54,6 +54,7 @@ class Supervisor:
         self._descended_s = 0.0
         self._lifting_s = 0.0
         self._grounded = ""  # by which failsafe, on the ground
+        self._grounded_m: tuple[float, float] | None = None  # and where
         self._driven = DrivenDown(ship=pilot.ship)
         self.armed = False
         self.recovering = False  # armed to land after a crash, and for nothing else
@@ -191,8 +192,11 @@ class Supervisor:
         pilot, action = self._pilot, decision.action
         if pilot.resting and (state.on_ground or not state.height_valid):
             if action >= Action.LAND and self._grounded != decision.text:
-                self._grounded = decision.text
+                self._grounded, self._grounded_m = decision.text, place_of(state)
                 self.let_go(state, reason=f"on the ground, {decision.text}")
+            elif action >= Action.LAND and has_drifted(self._grounded_m, state):
+                land = Land(state, ship=pilot.ship, down=True)
+                pilot.enter(land, reason="it does not stay where it was let go")
             return
         if pilot.mode is pilot.manual and action > Action.NONE and state.on_ground:
             pilot.rest(state, reason=decision.text)
@@ -231,9 +235,14 @@ class Supervisor:
         return self.is_down(state) or (isinstance(mode, Land) and mode.may_stand)
 
     def is_down(self, state: VehicleState) -> bool:
-        """Whether it has landed: thrust holds a light one, and nothing else may let go of it."""
+        """Whether it has landed: nothing else may let go of one that is held, or move one in doubt.
+
+        A person has been told that its motors are idle, and comes to look.
+        """
         mode = self._pilot.flying
-        return isinstance(mode, Land) and (mode.held or (mode.down and state.height_valid))
+        if not isinstance(mode, Land):
+            return False
+        return mode.held or bool(mode.doubt) or (mode.down and state.height_valid)
 
     def _remedy(self, action: Action, state: VehicleState) -> ReturnToPad | Land | Descend | Idle:
         ship = self._pilot.ship

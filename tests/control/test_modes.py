@@ -20,7 +20,7 @@ from blimp.control.modes.table import MODES
 from blimp.control.modes.velocity import Velocity
 from blimp.control.pilot import Pilot
 from blimp.rotation import from_euler, wrap_pi
-from blimp.types import Mode, Setpoint, VehicleState
+from blimp.types import EstimateHealth, Mode, QuantityHealth, Setpoint, VehicleState
 from tests.control.parts import a_ship, at, twin
 
 DT_S = 0.02
@@ -662,6 +662,17 @@ def test_a_light_ship_that_sinks_slowly_is_not_down() -> None:
     for _ in range(round(31.0 / DT_S)):
         land.update(at(1.0, 1.0, height_m), dt_s=DT_S)
     assert land.held
+
+
+def test_the_noise_of_a_tags_height_does_not_press_a_ship_that_waits_for_a_look() -> None:
+    """0.2 m above where it lay, by a tag alone, its motors started beside the person."""
+    land = Land(at(), ship=a_ship(weighed=False), down=True)
+    health = EstimateHealth(height=QuantityHealth(sigma=0.1))
+    for step in range(1000):
+        noise_m = 0.25 if step > 500 and step % 40 < 2 else 0.0
+        assert land.update(at(altitude_m=noise_m, health=health), dt_s=DT_S).idle
+    assert land.doubt
+    assert not land.update(at(altitude_m=0.35, health=health), dt_s=DT_S).idle
 
 
 def test_hanging_in_mid_air_is_not_a_landing() -> None:

@@ -326,6 +326,41 @@ def test_a_blip_of_the_height_does_not_end_the_push_on_a_light_ship() -> None:
             assert setpoint.thrust_body[2] or setpoint.position_ned_m[2]
 
 
+def test_a_blip_of_the_height_starts_no_motor_of_a_ship_that_waits_for_a_look() -> None:
+    """It was told to be idle, and began a descent and then a landing beside the person."""
+    pilot = Pilot(ship=a_ship(weighed=False))
+    supervisor = Supervisor(
+        pilot=pilot, failsafe=Failsafe(airframe=twin()), bench=False, on_landed=lambda: None
+    )
+    supervisor.armed = True
+    pilot.enter(land := Land(at(), ship=pilot.ship, down=True), reason="landing")
+    for k in range(1500):
+        now_s = 0.02 * k
+        valid = not 600 < k < 900
+        state = at(0.0, 0.0, 0.0, t_s=now_s, height_valid=valid, on_ground=True)
+        assert supervisor.decide(state, Flags(), now_s=now_s, dt_s=0.02).idle
+        assert pilot.flying is land
+        assert bool(land.doubt) or k < 600
+
+
+def test_a_grounded_ship_that_wind_carries_off_is_pressed_down() -> None:
+    """Its height said "on the ground" all the way up: 1 m high and 10 m off after a minute."""
+    pilot = Pilot(ship=a_ship(weighed=False))
+    supervisor = Supervisor(
+        pilot=pilot, failsafe=Failsafe(airframe=twin()), bench=False, on_landed=lambda: None
+    )
+    supervisor.armed = True
+    idle = []
+    for k in range(3000):
+        now_s = 0.02 * k
+        east_m = 0.2 * max(0.0, now_s - 20.0)
+        state = at(0.0, east_m, 0.0, t_s=now_s, attitude_valid=False, on_ground=True)
+        idle.append(supervisor.decide(state, Flags(), now_s=now_s, dt_s=0.02).idle)
+    assert all(idle[:1200])
+    assert not idle[-1]
+    assert supervisor.armed
+
+
 @pytest.mark.parametrize(("rises", "held"), [(True, True), (False, False)])
 def test_down_without_an_attitude_a_ship_is_tried_like_any_other(rises: bool, held: bool) -> None:
     """It was disarmed by what its airframe says it weighs: 6 g light, it was lost."""

@@ -319,12 +319,12 @@ class Land:
         risen_m = max(0.0, state.altitude_m) - self._resting_m
         rising = -state.velocity_ned_mps[2] > _RISING_MPS and risen_m > _LIFTED_M
         self._rising_s = self._rising_s + dt_s if rising else 0.0
-        return state.height_valid and (risen_m > _RISEN_M or self._rising_s > _LIFTS_S)
+        return state.height_valid and (risen_m > _clear_m(state) or self._rising_s > _LIFTS_S)
 
     def _rises(self, state: VehicleState) -> bool:
         """Whether it has left the place where it was let go: press it down again."""
         risen_m = max(0.0, state.altitude_m) - self._resting_m
-        if not state.height_valid or risen_m < _RISEN_M:
+        if not state.height_valid or risen_m < _clear_m(state):
             return False
         self._hold_again()
         return True
@@ -337,14 +337,10 @@ class Land:
 
     def _drifts(self, state: VehicleState) -> bool:
         """Whether it has moved from where it was let go: its feet do not hold it, press it down."""
-        if self._idle_m is None or not state.position_valid:
-            return False
-        north_m, east_m = self._idle_m
-        moved_m = hypot(state.position_ned_m[0] - north_m, state.position_ned_m[1] - east_m)
-        if moved_m < _DRIFTED_M + 3.0 * state.health.position.sigma:
-            return False
-        self._hold_again()
-        return True
+        drifts = has_drifted(self._idle_m, state)
+        if drifts:
+            self._hold_again()
+        return drifts
 
     def _try(self, state: VehicleState, dt_s: float) -> None:
         """Stop pushing for a moment, still armed: a ship that rises was light after all."""
@@ -358,7 +354,7 @@ class Land:
             self._trial_s, self._touch_s = None, 0.0  # it hung in the air, and sinks
         elif self._trial_s >= (_SURE_TRIAL_S if self._sure else _TRIAL_S) and not rising:
             self.doubt = self._ship.doubt() or self._hidden()
-            self._idle_m = state.position_ned_m[:2] if state.position_valid else None
+            self._idle_m = place_of(state)
             self.landed = not self.doubt
 
     def _hidden(self) -> str:
@@ -368,6 +364,24 @@ class Land:
         if self._heaviness_kg < 0.0:
             return f"felt {-1e3 * self._heaviness_kg:.0f} g light, and its feet would hold it"
         return "" if self._ship.weighed() else UNWEIGHED
+
+
+def place_of(state: VehicleState) -> tuple[float, float] | None:
+    """Return where the ship is, north and east, if that is known."""
+    return state.position_ned_m[:2] if state.position_valid else None
+
+
+def has_drifted(place_m: tuple[float, float] | None, state: VehicleState) -> bool:
+    """Whether the ship is elsewhere than where it was let go: its feet do not hold it."""
+    if place_m is None or not state.position_valid:
+        return False
+    moved_m = hypot(state.position_ned_m[0] - place_m[0], state.position_ned_m[1] - place_m[1])
+    return moved_m > _DRIFTED_M + 3.0 * state.health.position.sigma
+
+
+def _clear_m(state: VehicleState) -> float:
+    """Return the rise that this height's noise does not explain: a tag's alone has 8 cm."""
+    return max(_RISEN_M, 3.0 * state.health.height.sigma)
 
 
 def _is_news(now: float | None, before: float | None) -> bool:
