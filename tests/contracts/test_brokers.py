@@ -29,6 +29,7 @@ from blimp.queue.redis.urls import Brokers
 from tests.broker import EmbeddedBroker
 from tests.queue.conftest import DEADLINE_S, Silence
 from tests.rabbitmq import find_rabbitmq
+from tests.redis_cluster import Cluster, running_cluster
 
 
 class Bench:
@@ -88,15 +89,23 @@ class Bench:
         self.sender.close()
 
 
-@pytest.fixture(params=list(BROKERS))
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
+    with running_cluster(tmp_path_factory.mktemp("cluster")) as cluster:
+        yield cluster
+
+
+@pytest.fixture(params=[*BROKERS, "cluster"])
 def bench(request: pytest.FixtureRequest, broker_server: EmbeddedBroker) -> Iterator[Bench]:
-    url = "memory://"
-    if request.param == "streams":
+    url, name = "memory://", request.param
+    if name == "streams":
         url = broker_server.url
-    elif request.param == "amqp":
+    elif name == "cluster":
+        url, name = request.getfixturevalue("cluster").url("weather"), "streams"
+    elif name == "amqp":
         find_rabbitmq()  # skips without one
         url = request.getfixturevalue("rabbit").url
-    bench = Bench(request.param, url)
+    bench = Bench(name, url)
     yield bench
     bench.close()
 

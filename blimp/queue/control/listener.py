@@ -21,9 +21,9 @@ import hiredis
 
 from blimp.queue.brokers.streams.envelope import BODY, HEAD, SEPARATOR, unpack
 from blimp.queue.redis.eager import FIRST_ANSWER_S, Command, EagerConnection
-from blimp.queue.redis.keys import Keys
+from blimp.queue.redis.keys import KEY_PREFIX, Keys
 from blimp.queue.redis.scripts import Script
-from blimp.queue.redis.urls import hide_password
+from blimp.queue.redis.urls import address_of, hide_password
 
 if TYPE_CHECKING:
     from blimp.queue.app import TaskApp
@@ -101,7 +101,7 @@ class StreamsListener:
         self._app = app
         self._url = url
         self._routes = dict(routes)
-        self._keys = Keys()
+        self._keys = Keys(prefix=f"{address_of(url).tag}{KEY_PREFIX}")
         self._unreadable = unreadable
         self._on_time = on_time
         self._log = log

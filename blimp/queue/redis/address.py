@@ -16,13 +16,15 @@ from urllib.parse import unquote, unquote_plus
 import msgspec
 
 SOCKETS = ("redis+socket", "unix", "socket")  # three names of a Unix socket
-REDIS_SCHEMES = ("redis", "rediss", "redis+socket", "unix", "valkey", "valkeys", "sentinel")
+SEVERAL = ("sentinel", "cluster")  # their URLs name nodes, of which one knows the master
+REDIS_SCHEMES = ("redis", "rediss", "redis+socket", "unix", "valkey", "valkeys", *SEVERAL)
 RABBIT_SCHEMES = ("amqp", "amqps", "pyamqp")
 MEMORY = "memory"
 TLS = ("rediss", "valkeys", "amqps")
 LOCALHOST = "localhost"
 CHECKED = "required"  # of ssl_cert_reqs, and its default
 
+_TAG = re.compile(r"[A-Za-z0-9_.-]{1,64}")
 _NAME = re.compile(
     r"(?=.{1,254}$)[A-Za-z0-9_-]{1,63}(\.[A-Za-z0-9_-]{1,63})*\.?"
 )  # RFC 1035, 2.3.4
@@ -59,6 +61,7 @@ _OPTIONS: dict[str, Callable[[str], Any]] = {
     "socket_connect_timeout": float,
     "health_check_interval": int,
     "max_connections": int,
+    "wait_replicas": int,
 }
 _REDIS_TLS = _TLS_OPTIONS | {"ssl_check_hostname": _switch, "ssl_password": str, "ssl_ca_path": str}
 
@@ -67,6 +70,7 @@ def _options_of(scheme: str) -> dict[str, Callable[[str], Any]]:
     if scheme in (*RABBIT_SCHEMES, MEMORY):
         return _TLS_OPTIONS if scheme in TLS else {}
     own = {"db": str, "virtual_host": str} if scheme in SOCKETS else {"db": str}
+    own = {} if scheme == "cluster" else own
     own |= {"master_name": str} if scheme == "sentinel" else {}
     return _OPTIONS | own | (_REDIS_TLS if scheme in TLS else {})
 
@@ -76,6 +80,7 @@ class Address(msgspec.Struct, frozen=True, kw_only=True):
 
     hosts: each with its port, None if the URL names none; empty if there is no network.
     path: of the Unix socket. virtual_host: RabbitMQ's. database: Redis'.
+    tag: the hash tag of every key in a cluster, with its braces; else "".
     options: what follows the "?", but for the user and the database.
     """
 
@@ -86,6 +91,7 @@ class Address(msgspec.Struct, frozen=True, kw_only=True):
     password: str | None = None
     database: int = 0
     virtual_host: str = "/"
+    tag: str = ""
     options: dict[str, Any] = {}
 
     def __repr__(self) -> str:  # its password is for the server alone
@@ -145,11 +151,23 @@ def read_address(url: str) -> Address:
     if scheme == MEMORY:
         return address
     address = msgspec.structs.replace(
-        address, hosts=_read_hosts(hosts, several=scheme == "sentinel")
+        address, hosts=_read_hosts(hosts, several=scheme in SEVERAL)
     )
     if scheme in RABBIT_SCHEMES:
         return msgspec.structs.replace(address, virtual_host=unquote(path.removeprefix("/")) or "/")
-    wanted = _said_once("database", path.removeprefix("/"), given.pop("db", None))
+    place = path.removeprefix("/")
+    if scheme == "cluster":
+        if not _TAG.fullmatch(place):
+            raise ValueError(
+                "a cluster's path is the hash tag of its keys, 1 to 64 of letters, digits, _ . and "
+                "-, as in cluster://host:6379/weather"
+            )
+        return msgspec.structs.replace(address, tag=f"{{{place}}}")
+    name, _, last = place.rpartition("/")
+    if scheme == "sentinel" and name:  # sentinel://host/SERVICE/0
+        place = last
+        given["master_name"] = _said_once("master", unquote(name), given.get("master_name"))
+    wanted = _said_once("database", place, given.pop("db", None))
     return msgspec.structs.replace(address, database=_database(wanted))
 
 

@@ -11,10 +11,11 @@ from functools import cache
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from blimp.errors import ConfigError, LinkError, ResultError
+from blimp.queue.redis.address import SEVERAL
 from blimp.queue.redis.urls import (
     DEFAULT_PORT,
+    NODE_PORTS,
     SCHEMES,
-    SENTINEL_PORT,
     Brokers,
     address_of,
     hide_password,
@@ -55,6 +56,8 @@ def open_redis(
     """
     import redis  # 40 ms, which a command-line help need not pay
 
+    from blimp.queue.redis.cluster import SlotConnection, SlotMaster, TagPacker, waiting
+
     options = options or {}
     # kombu calls a Unix socket `socket://`, too.
     address = address_of(url, schemes=(*SCHEMES, "socket"))
@@ -68,34 +71,52 @@ def open_redis(
     }
     given = timeouts | {"protocol": 2, "client_name": options.get("client_name")}
     given |= {"db": address.database, "username": address.username, "password": address.password}
-    given |= {name: value for name, value in address.options.items() if name != "master_name"}
+    own = ("master_name", "wait_replicas")
+    given |= {name: value for name, value in address.options.items() if name not in own}
+    replicas = int(address.options.get("wait_replicas") or 0)
+
+    def kind_of(kind: Any) -> Any:
+        return waiting(kind, replicas=replicas, timeout_s=timeout_s) if replicas else kind
+
     if address.path:
-        local = redis.UnixDomainSocketConnection
+        local = kind_of(redis.UnixDomainSocketConnection)
         pool = redis.ConnectionPool(connection_class=local, path=address.path, **given)
         return redis.Redis.from_pool(pool)
     given |= {"socket_keepalive": True, "socket_keepalive_options": tcp_keepalive()}
     given |= ssl if isinstance(ssl, dict) else {}
     is_tls = bool(ssl) or address.is_tls
-    if address.scheme != "sentinel":
+    if address.scheme not in SEVERAL:
         ((host, port),) = address.hosts
-        kind = redis.SSLConnection if is_tls else redis.Connection
+        kind = kind_of(redis.SSLConnection if is_tls else redis.Connection)
         pool = redis.ConnectionPool(
             connection_class=kind, host=host, port=port or DEFAULT_PORT, **given
+        )
+        return redis.Redis.from_pool(pool)
+    nodes = [(host, port or NODE_PORTS[address.scheme]) for host, port in address.hosts]
+    # The default of the nodes' own clients tries ten times, ever more slowly.
+    own_given = timeouts | (options.get("sentinel_kwargs") or {})
+    if address.tag:
+        if is_tls:
+            raise ConfigError(f"broker URL {hide_password(url)!r}: no TLS to a cluster yet")
+        login = {name: given[name] for name in ("username", "password")}
+        pool = redis.sentinel.SentinelConnectionPool(
+            address.tag,
+            SlotMaster(nodes, **login, **timeouts),
+            connection_class=kind_of(SlotConnection),
+            command_packer=TagPacker(address.tag),
+            **given,
         )
         return redis.Redis.from_pool(pool)
     master = options.get("master_name") or address.options.get("master_name")
     if not master:
         raise ConfigError(
-            f"broker URL {hide_password(url)!r}: a sentinel needs `master_name`, in the "
-            "URL's query or the transport options"
+            f"broker URL {hide_password(url)!r}: a sentinel needs `master_name`, in the URL's "
+            "path, sentinel://host/NAME/0, in its query or the transport options"
         )
-    nodes = [(host, port or SENTINEL_PORT) for host, port in address.hosts]
-    # The default of the sentinels' own clients tries ten times, ever more slowly.
-    own = timeouts | (options.get("sentinel_kwargs") or {})
-    sentinel = redis.sentinel.Sentinel(
-        nodes, sentinel_kwargs=own, **given, **({"ssl": True} if is_tls else {})
-    )
-    return cast("Redis", sentinel.master_for(master, redis.Redis))
+    sentinel = redis.sentinel.Sentinel(nodes, sentinel_kwargs=own_given)
+    names = ("SentinelManagedSSLConnection", "SentinelManagedConnection")
+    kind = kind_of(getattr(redis.sentinel, names[not is_tls]))
+    return cast("Redis", sentinel.master_for(master, redis.Redis, connection_class=kind, **given))
 
 
 def streams_options(*, timeout_s: float) -> dict[str, Any]:
@@ -114,6 +135,9 @@ class Link:
         self.url = url
         self.timeout_s = float(options.get("socket_timeout") or DEFAULT_TIMEOUT_S)
         self.client = open_redis(url, timeout_s=self.timeout_s, ssl=ssl, options=options)
+        address = address_of(url, schemes=(*SCHEMES, "socket"))
+        self.tag = address.tag  # of every key in a cluster
+        self.waits = "wait_replicas" in address.options
 
     def connection(self) -> Any:
         """Return a connection of the caller's own, for commands that block."""
@@ -144,6 +168,11 @@ class Link:
         text = str(found.get(f"{kind}_version", found.get("redis_version", "0")))
         version = tuple(int(part) for part in text.split(".")[:2] if part.isdigit())
         shown = f"broker {hide_password(self.url)}"
+        if found.get("redis_mode") == "cluster" and not self.tag:
+            raise ConfigError(
+                f"{shown} is a node of a cluster, whose scripts need all keys in one slot: write "
+                "cluster://HOST:PORT,HOST2:PORT/TAG"
+            )
         if version < least:
             raise ConfigError(
                 f"{shown} is {name} {text}: streams with claims that keep the lease need "

@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any
 import hiredis
 
 from blimp.closing import Closing
+from blimp.queue.redis.address import SEVERAL
 from blimp.queue.redis.urls import DEFAULT_PORT, SCHEMES, address_of, tcp_keepalive
 
 if TYPE_CHECKING:
@@ -180,7 +181,7 @@ class EagerConnection(Closing):
 def _connect(url: str) -> tuple[Any, Address]:
     """Return a connected socket, and what the URL says of the user and the database."""
     address = address_of(url, schemes=(*SCHEMES, "socket"))
-    if address.is_tls or address.scheme == "sentinel":
+    if address.is_tls or address.scheme in SEVERAL:
         return _connect_by_redis_py(url), address
     if address.path:
         channel = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
@@ -201,7 +202,7 @@ def _connect(url: str) -> tuple[Any, Address]:
 
 
 def _connect_by_redis_py(url: str) -> Any:
-    """Connect with TLS, or to the master that a sentinel names."""
+    """Connect with TLS, or to the master that a sentinel or a cluster names."""
     import redis
 
     from blimp.queue.redis.client import open_redis
@@ -209,10 +210,11 @@ def _connect_by_redis_py(url: str) -> Any:
     pool: Any = open_redis(url, timeout_s=SENTINEL_S).connection_pool
     given, kind = dict(pool.connection_kwargs), pool.connection_class
     try:
-        if url.startswith("sentinel://"):
+        if url.startswith(("sentinel://", "cluster://")):
             given["host"], given["port"] = pool.get_master_address()
             del given["connection_pool"]
-            kind = redis.SSLConnection if given.pop("ssl", False) else redis.Connection
+            is_tls = issubclass(kind, redis.SSLConnection)
+            kind = redis.SSLConnection if is_tls else redis.Connection
         given |= {"socket_timeout": CONNECT_S, "socket_connect_timeout": CONNECT_S}
         return kind(**given)._connect()
     except redis.RedisError as error:

@@ -12,6 +12,7 @@ import msgspec
 RESULT_PREFIX = "celery-task-meta-"
 GROUP_PREFIX = "celery-taskset-meta-"
 FAILED_RESULTS = "blimp:results:failed"  # sorted set of task ids; written by redis/results.lua
+KEY_PREFIX = "blimp"
 LEVELS = 4  # emergency, high, normal, low
 GROUP = "workers"
 NOBODY = "-"  # the consumer whose pending messages any other may take
@@ -52,7 +53,7 @@ class QueueKeys(msgspec.Struct, frozen=True, kw_only=True):
 class Keys:
     """All keys below one prefix."""
 
-    def __init__(self, *, prefix: str = "blimp") -> None:
+    def __init__(self, *, prefix: str = KEY_PREFIX) -> None:
         self._prefix = prefix
         self._queues: dict[str, QueueKeys] = {}
 

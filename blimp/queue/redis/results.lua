@@ -6,7 +6,7 @@ end
 
 -- Writes what became of a task, unless a final record is there: one that is signed, if this one is.
 -- What is not signed is the refusal of a stranger's message, which may have any id. Put before scripts that end tasks.
--- key: celery-task-meta-<id>, key and channel. record: JSON. keep_s: seconds, "0" for ever.
+-- key: celery-task-meta-<id>, key and channel; in a cluster the key has a hash tag before it. record: JSON. keep_s: seconds, "0" for ever.
 -- Returns 1 if it was written, 0 if a final record stands.
 -- The record is written byte for byte. Most tasks have none yet, so it is written first, and the
 -- one before is looked at only if there is one.
@@ -28,12 +28,14 @@ local function store_result(key, record, keep_s)
     end
     redis.call('SET', key, record, unpack(expiry))
   end
-  redis.call('PUBLISH', key, record)
+  -- In a cluster its hash tag is before the key, and not in the channel.
+  local id = string.match(key, 'celery%-task%-meta%-(.*)')
+  local tag = string.sub(key, 1, -#id - 18)
+  redis.call('PUBLISH', string.sub(key, #tag + 1), record)
   -- `encode` in protocol/record.py writes the status first: the record need not be parsed.
   if string.sub(record, 1, 19) == '{"status":"FAILURE"' then
-    local id = string.sub(key, 18)
     if #id <= LONGEST_ID then
-      local failed, now_s = 'blimp:results:failed', redis.call('TIME')[1]
+      local failed, now_s = tag .. 'blimp:results:failed', redis.call('TIME')[1]
       redis.call('ZADD', failed, now_s, id)
       redis.call('ZREMRANGEBYRANK', failed, 0, -MOST_FAILURES - 1)
       if keep_s ~= '0' then

@@ -3,7 +3,9 @@
 kombu writes a Unix socket as `redis+socket:///path?virtual_host=0`, redis-py as
 `unix:///path?db=0`; `redis://` and `rediss://` are the same in both. `valkey://` and
 `valkeys://` are other words for them. A sentinel's URL names the master in its query:
-`sentinel://host:26379,host2:26379/0?master_name=flight`.
+`sentinel://host:26379,host2:26379/0?master_name=flight`, or before the database in its path:
+`sentinel://host:26379,host2:26379/flight/0`. A cluster's names some of its nodes and the hash tag of
+all keys: `cluster://host:6379,host2:6379/weather`.
 
 `Brokers`: which URLs a program has, and which of them is in use.
 """
@@ -22,11 +24,11 @@ from typing import Any
 from urllib.parse import parse_qsl, urlencode, urlsplit
 
 from blimp.errors import ConfigError, LinkError, NotAuthorised
-from blimp.queue.redis.address import REDIS_SCHEMES, SOCKETS, Address, read_address
+from blimp.queue.redis.address import REDIS_SCHEMES, SEVERAL, SOCKETS, Address, read_address
 
 SCHEMES = REDIS_SCHEMES
 DEFAULT_PORT = 6379
-SENTINEL_PORT = 26379
+NODE_PORTS = {"sentinel": 26379, "cluster": DEFAULT_PORT}
 MAX_REASON_LENGTH = 300
 # Errors that end by themselves: no memory, no disk, not the master, too few replicas.
 PASSING = ("OOM", "MISCONF", "READONLY", "NOREPLICAS", "MASTERDOWN", "LOADING", "BUSY")
@@ -233,7 +235,7 @@ def public_parts(url: str) -> dict[str, Any]:
     # kombu calls a Unix socket `socket://`, too.
     address = address_of(url, schemes=(*SCHEMES, "socket"))
     hosts, port = address.path or address.shown_hosts, None
-    if address.hosts and address.scheme != "sentinel":  # whose addresses have ports of their own
+    if address.hosts and address.scheme not in SEVERAL:  # whose addresses have ports of their own
         ((hosts, port),) = address.hosts
         port = port or DEFAULT_PORT
     return {

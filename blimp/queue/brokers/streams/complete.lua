@@ -118,7 +118,7 @@ end
 local function finish(one)
   local answer
   if one.id == '' then
-    answer = one.stream == '' and 1 or 1 - redis.call('EXISTS', one.stream)
+    answer = is_none(one.stream) and 1 or 1 - redis.call('EXISTS', one.stream)
   else
     answer = held(one.stream, ARGV[1], ARGV[2], one.id, one.fence)
   end
@@ -143,7 +143,7 @@ local function finish(one)
   elseif one.id ~= '' then
     redis.call('XACK', one.stream, ARGV[1], one.id)
     redis.call('XDEL', one.stream, one.id)
-  elseif one.stream ~= '' then
+  elseif not is_none(one.stream) then
     redis.call('SET', one.stream, '1', 'EX', KEEP_S)
   end
   if one.mark then

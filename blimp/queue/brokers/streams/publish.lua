@@ -111,7 +111,7 @@ local before, number = KEYS[2], ARGV[7]
 if ARGV[1] ~= '' and (redis.call('HGET', KEYS[1], 'version') or '0') ~= ARGV[1] then
   return { 0, redis.call('HGETALL', KEYS[1]) }
 end
-if before ~= '' and redis.call('HEXISTS', before, number) == 1 then
+if not is_none(before) and redis.call('HEXISTS', before, number) == 1 then
   return { 1, {} }
 end
 
@@ -155,7 +155,7 @@ for n = 0, (#KEYS - 2) / 5 - 1 do
     end
   end
 end
-if before ~= '' then -- last: what could not be put may be sent again
+if not is_none(before) then -- last: what could not be put may be sent again
   redis.call('HSET', before, number, '')
   redis.call('HDEL', before, number - REMEMBERED)
   redis.call('PEXPIRE', before, ARGV[8])

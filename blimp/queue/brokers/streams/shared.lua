@@ -1,5 +1,10 @@
 -- Functions that several scripts use: put before each script of this folder.
 
+-- Says whether a script is given no key here: "", in a cluster with a hash tag before it.
+local function is_none(key)
+  return key == '' or string.match(key, '^{[^}]*}$') ~= nil
+end
+
 -- Wakes a waiting reader: it looks at more than its priority streams then.
 local function ring(bell)
   local done = redis.pcall('XADD', bell, 'MAXLEN', '~', 64, '*', 'r', '')

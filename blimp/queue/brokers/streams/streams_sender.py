@@ -44,6 +44,8 @@ class StreamsSender:
             url=redis_url(url), options=streams_options(timeout_s=timeout_s)
         )
         self._exchanges = Exchanges(self._session.store)
+        link = self._session.link
+        self._is_plain = not link.tag and not link.waits
         self.after_fork()
         reset_after_fork(self)
 
@@ -113,8 +115,10 @@ class StreamsSender:
         except IndexError:
             connection = self._session.link.connection()
         try:
-            # A fifth of the time that redis-py's connection takes.
-            connection._sock.sendall(pack_command(command))
+            if self._is_plain:  # a fifth of the time that redis-py's connection takes
+                connection._sock.sendall(pack_command(command))
+            else:
+                connection.send_command(*command)
             connection.read_response()
         except redis.ResponseError:
             self._idle.append(connection)

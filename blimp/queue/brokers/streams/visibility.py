@@ -274,7 +274,7 @@ class StreamsSession:
         self.lease_s = float(options.get("lease_s", DEFAULT_LEASE_S))
         self.link = Link(url=url, options=options, ssl=ssl)
         before, own = options.get("global_keyprefix") or "", options.get("key_prefix", "blimp")
-        self.keys = Keys(prefix=f"{before}{own}")
+        self.keys = Keys(prefix=f"{self.link.tag}{before}{own}")
         self.store = Store(
             link=self.link,
             keys=self.keys,

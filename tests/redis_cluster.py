@@ -1,0 +1,130 @@
+"""Servers that take over from each other: a cluster, and a master with a replica and sentinels.
+
+All are processes on loopback, ended by their number. Start them from the main thread.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+
+import redis
+
+from tests.redis_server import RedisServer, free_port
+
+NODE_TIMEOUT_S = 1.0  # a node that is silent for longer has failed
+DOWN_AFTER_S = 0.5  # the same, for a sentinel
+SLOTS = 16384
+START_S = 60.0
+
+
+def wait_for(condition: Callable[[], bool], what: str) -> None:
+    until_s = time.monotonic() + START_S
+    while not condition():
+        assert time.monotonic() < until_s, what
+        time.sleep(0.02)
+
+
+class Cluster:
+    """Masters, each with a replica at the same place in `replicas`."""
+
+    def __init__(self, masters: list[RedisServer], replicas: list[RedisServer]) -> None:
+        self.masters, self.replicas = masters, replicas
+
+    def url(self, tag: str) -> str:
+        return f"cluster://{','.join(f'127.0.0.1:{one.port}' for one in self.masters)}/{tag}"
+
+    def place(self, tag: str) -> int:
+        """Return the place of the master that had the slot of `tag` at the start."""
+        return redis.crc.key_slot(tag.encode()) * len(self.masters) // SLOTS
+
+
+@contextmanager
+def running_cluster(directory: Path, *, masters: int = 3) -> Iterator[Cluster]:
+    with ExitStack() as stack:
+        servers, buses = [], []
+        for number in range(2 * masters):
+            own, bus = directory / str(number), free_port()
+            own.mkdir()
+            options = ("--cluster-enabled", "yes", "--cluster-port", bus, "--appendonly", "yes")
+            timeout = ("--cluster-node-timeout", int(NODE_TIMEOUT_S * 1000))
+            servers.append(stack.enter_context(RedisServer(own, *options, *timeout)))
+            buses.append(bus)
+        clients = [stack.enter_context(one.client(decode_responses=True)) for one in servers]
+        for place, client in enumerate(clients[:masters]):
+            first, last = place * SLOTS // masters, (place + 1) * SLOTS // masters - 1
+            client.execute_command("CLUSTER", "ADDSLOTSRANGE", first, last)
+            client.execute_command("CLUSTER", "SET-CONFIG-EPOCH", place + 1)
+        for server, bus in zip(servers[1:], buses[1:], strict=True):
+            clients[0].execute_command("CLUSTER", "MEET", "127.0.0.1", server.port, bus)
+
+        def know_each_other() -> bool:
+            return all(
+                str(one.execute_command("CLUSTER NODES")).count("connected") >= 2 * masters
+                for one in clients
+            )
+
+        wait_for(know_each_other, "the nodes do not know each other")
+        for master, replica in zip(clients[:masters], clients[masters:], strict=True):
+            replica.execute_command("CLUSTER", "REPLICATE", master.execute_command("CLUSTER MYID"))
+
+        def is_complete() -> bool:
+            return all(
+                one.cluster("INFO")["cluster_state"] == "ok"
+                and one.info("replication").get("master_link_status", "up") == "up"
+                and one.info("replication").get("connected_slaves", 1) in (0, 1)
+                for one in clients
+            ) and all(one.info("replication")["connected_slaves"] == 1 for one in clients[:masters])
+
+        wait_for(is_complete, "the cluster is not complete")
+        yield Cluster(servers[:masters], servers[masters:])
+
+
+class Watched:
+    """A master and its replica, watched by sentinels under the name `SERVICE`."""
+
+    SERVICE = "weather"
+
+    def __init__(self, master: RedisServer, replica: RedisServer, ports: list[int]) -> None:
+        self.master, self.replica, self._ports = master, replica, ports
+
+    @property
+    def url(self) -> str:
+        hosts = ",".join(f"127.0.0.1:{port}" for port in self._ports)
+        return f"sentinel://{hosts}/{self.SERVICE}/0"
+
+
+@contextmanager
+def running_sentinels(directory: Path, *, sentinels: int = 3) -> Iterator[Watched]:
+    with ExitStack() as stack:
+        for name in ("master", "replica"):
+            (directory / name).mkdir()
+        master = stack.enter_context(RedisServer(directory / "master", "--appendonly", "yes"))
+        of = ("--replicaof", "127.0.0.1", master.port, "--appendonly", "yes")
+        replica = stack.enter_context(RedisServer(directory / "replica", *of))
+        name, ports = Watched.SERVICE, []
+        for number in range(sentinels):
+            own = directory / f"sentinel{number}"
+            own.mkdir()
+            server = RedisServer(own, "--sentinel")
+            config = (
+                f"sentinel monitor {name} 127.0.0.1 {master.port} {sentinels // 2 + 1}\n"
+                f"sentinel down-after-milliseconds {name} {int(DOWN_AFTER_S * 1000)}\n"
+                f"sentinel failover-timeout {name} 2000\n"
+            )
+            stack.callback(server.kill)
+            server.start(config=config)
+            ports.append(server.port)
+        clients = [stack.enter_context(redis.Redis(port=port)) for port in ports]
+
+        def know_each_other() -> bool:
+            return all(
+                len(one.sentinel_sentinels(name)) == sentinels - 1
+                and [slave["flags"] for slave in one.sentinel_slaves(name)] == ["slave"]
+                for one in clients
+            )
+
+        wait_for(know_each_other, "the sentinels do not know each other")
+        yield Watched(master, replica, ports)
