@@ -128,10 +128,12 @@ def check_broker_is_closed(urls: str, keys: Sequence[str] | None) -> None:
 
     urls: a broker's URL, or several, separated by ";". Who reaches such a broker, or its
     network, could read and change what passes, so it must have both TLS and signed messages.
-    TLS that does not check whom it speaks to is none.
+    TLS that does not check whom it speaks to is none. Nor may it be a cluster.
     """
     for url in split_urls(urls):
         address = address_of(url)
+        if address.tag:  # its emergency stops go past what puts the tag before keys and channels
+            raise ConfigError(f"broker {address.shown_hosts}: a ship's cannot be a cluster")
         if address.is_of_this_machine:
             continue
         missing = []

@@ -40,7 +40,7 @@ FIXTURES = {
 NAMES = {
     "subprocess", "multiprocessing", "EmbeddedBroker", "RedisServer", "WorkerProcess", "Child",
     "ChildProcess", "StackProcess", "RunningStack", "under_systemd", "open_runs",
-    "campaign", "proving_ground",
+    "campaign", "proving_ground", "running_cluster", "running_sentinels",
 }  # fmt: skip
 
 # Modules and tests are found once and stay: to look through them for garbage costs seconds in all.

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 
 import redis
@@ -17,6 +17,7 @@ from tests.redis_server import RedisServer, free_port
 NODE_TIMEOUT_S = 1.0  # a node that is silent for longer has failed
 DOWN_AFTER_S = 0.5  # the same, for a sentinel
 SLOTS = 16384
+MASTERS = 3
 START_S = 60.0
 
 
@@ -28,7 +29,7 @@ def wait_for(condition: Callable[[], bool], what: str) -> None:
 
 
 class Cluster:
-    """Masters, each with a replica at the same place in `replicas`."""
+    """Masters, and their replicas: the first ones are of the master at the same place."""
 
     def __init__(self, masters: list[RedisServer], replicas: list[RedisServer]) -> None:
         self.masters, self.replicas = masters, replicas
@@ -36,16 +37,23 @@ class Cluster:
     def url(self, tag: str) -> str:
         return f"cluster://{','.join(f'127.0.0.1:{one.port}' for one in self.masters)}/{tag}"
 
-    def place(self, tag: str) -> int:
-        """Return the place of the master that had the slot of `tag` at the start."""
-        return redis.crc.key_slot(tag.encode()) * len(self.masters) // SLOTS
+    def master_of(self, tag: str) -> RedisServer:
+        """Return the server that had the slot of `tag` at the start."""
+        return self.masters[place_of(tag)]
+
+
+def place_of(tag: str) -> int:
+    """Return the place of the master that has the slot of `tag` at the start."""
+    return redis.crc.key_slot(tag.encode()) * MASTERS // SLOTS
 
 
 @contextmanager
-def running_cluster(directory: Path, *, masters: int = 3) -> Iterator[Cluster]:
+def running_cluster(directory: Path, *, spare: int | None = None) -> Iterator[Cluster]:
+    """spare: the place of a master that has a second replica."""
+    masters, replicated = MASTERS, [*range(MASTERS), *([] if spare is None else [spare])]
     with ExitStack() as stack:
         servers, buses = [], []
-        for number in range(2 * masters):
+        for number in range(masters + len(replicated)):
             own, bus = directory / str(number), free_port()
             own.mkdir()
             options = ("--cluster-enabled", "yes", "--cluster-port", bus, "--appendonly", "yes")
@@ -61,34 +69,39 @@ def running_cluster(directory: Path, *, masters: int = 3) -> Iterator[Cluster]:
             clients[0].execute_command("CLUSTER", "MEET", "127.0.0.1", server.port, bus)
 
         def know_each_other() -> bool:
-            return all(
-                str(one.execute_command("CLUSTER NODES")).count("connected") >= 2 * masters
-                for one in clients
-            )
+            return all(len(one.cluster("NODES")) == len(servers) for one in clients)
 
         wait_for(know_each_other, "the nodes do not know each other")
-        for master, replica in zip(clients[:masters], clients[masters:], strict=True):
-            replica.execute_command("CLUSTER", "REPLICATE", master.execute_command("CLUSTER MYID"))
+        ids = [one.execute_command("CLUSTER MYID") for one in clients]
+        for place, replica in zip(replicated, clients[masters:], strict=True):
+
+            def follows(replica: redis.Redis = replica, id: object = ids[place]) -> bool:
+                with suppress(redis.ResponseError):  # it has not heard yet who that is
+                    return bool(replica.execute_command("CLUSTER REPLICATE", id))
+                return False
+
+            wait_for(follows, "a replica does not follow")
 
         def is_complete() -> bool:
-            return all(
-                one.cluster("INFO")["cluster_state"] == "ok"
-                and one.info("replication").get("master_link_status", "up") == "up"
-                and one.info("replication").get("connected_slaves", 1) in (0, 1)
-                for one in clients
-            ) and all(one.info("replication")["connected_slaves"] == 1 for one in clients[:masters])
+            about = [one.info("replication") for one in clients]
+            return all(one.cluster("INFO")["cluster_state"] == "ok" for one in clients) and all(
+                int(one["connected_slaves"]) == replicated.count(place)
+                if place < masters
+                else one.get("master_link_status") == "up"
+                for place, one in enumerate(about)
+            )
 
         wait_for(is_complete, "the cluster is not complete")
         yield Cluster(servers[:masters], servers[masters:])
 
 
 class Watched:
-    """A master and its replica, watched by sentinels under the name `SERVICE`."""
+    """A master with replicas, watched by sentinels under the name `SERVICE`."""
 
     SERVICE = "weather"
 
-    def __init__(self, master: RedisServer, replica: RedisServer, ports: list[int]) -> None:
-        self.master, self.replica, self._ports = master, replica, ports
+    def __init__(self, master: RedisServer, ports: list[int]) -> None:
+        self.master, self._ports = master, ports
 
     @property
     def url(self) -> str:
@@ -97,13 +110,19 @@ class Watched:
 
 
 @contextmanager
-def running_sentinels(directory: Path, *, sentinels: int = 3) -> Iterator[Watched]:
+def running_sentinels(
+    directory: Path, *, sentinels: int = 3, replicas: int = 1
+) -> Iterator[Watched]:
     with ExitStack() as stack:
-        for name in ("master", "replica"):
+
+        def start(name: str, *options: object) -> RedisServer:
             (directory / name).mkdir()
-        master = stack.enter_context(RedisServer(directory / "master", "--appendonly", "yes"))
-        of = ("--replicaof", "127.0.0.1", master.port, "--appendonly", "yes")
-        replica = stack.enter_context(RedisServer(directory / "replica", *of))
+            server = RedisServer(directory / name, "--appendonly", "yes", *options)
+            return stack.enter_context(server)
+
+        master = start("master")
+        for number in range(replicas):
+            start(f"replica{number}", "--replicaof", "127.0.0.1", master.port)
         name, ports = Watched.SERVICE, []
         for number in range(sentinels):
             own = directory / f"sentinel{number}"
@@ -122,9 +141,9 @@ def running_sentinels(directory: Path, *, sentinels: int = 3) -> Iterator[Watche
         def know_each_other() -> bool:
             return all(
                 len(one.sentinel_sentinels(name)) == sentinels - 1
-                and [slave["flags"] for slave in one.sentinel_slaves(name)] == ["slave"]
+                and [slave["flags"] for slave in one.sentinel_slaves(name)] == ["slave"] * replicas
                 for one in clients
             )
 
         wait_for(know_each_other, "the sentinels do not know each other")
-        yield Watched(master, replica, ports)
+        yield Watched(master, ports)

@@ -22,6 +22,7 @@ RABBIT_SCHEMES = ("amqp", "amqps", "pyamqp")
 MEMORY = "memory"
 TLS = ("rediss", "valkeys", "amqps")
 LOCALHOST = "localhost"
+MOST_REPLICAS = 10
 CHECKED = "required"  # of ssl_cert_reqs, and its default
 
 _TAG = re.compile(r"[A-Za-z0-9_.-]{1,64}")
@@ -48,6 +49,12 @@ def _one_of(*values: str) -> Callable[[str], str]:
     return read
 
 
+def _replicas(text: str) -> int:
+    if not text.isdecimal() or not 1 <= int(text) <= MOST_REPLICAS:
+        raise ValueError(f"must be 1 to {MOST_REPLICAS}")
+    return int(text)
+
+
 _TLS_OPTIONS: dict[str, Callable[[str], Any]] = {
     **dict.fromkeys(("ssl_ca_certs", "ssl_certfile", "ssl_keyfile"), str),
     "ssl_cert_reqs": _one_of("required", "none"),
@@ -61,7 +68,7 @@ _OPTIONS: dict[str, Callable[[str], Any]] = {
     "socket_connect_timeout": float,
     "health_check_interval": int,
     "max_connections": int,
-    "wait_replicas": int,
+    "wait_replicas": _replicas,
 }
 _REDIS_TLS = _TLS_OPTIONS | {"ssl_check_hostname": _switch, "ssl_password": str, "ssl_ca_path": str}
 
@@ -150,9 +157,7 @@ def read_address(url: str) -> Address:
         return msgspec.structs.replace(address, path=path, database=_database(wanted))
     if scheme == MEMORY:
         return address
-    address = msgspec.structs.replace(
-        address, hosts=_read_hosts(hosts, several=scheme in SEVERAL)
-    )
+    address = msgspec.structs.replace(address, hosts=_read_hosts(hosts, several=scheme in SEVERAL))
     if scheme in RABBIT_SCHEMES:
         return msgspec.structs.replace(address, virtual_host=unquote(path.removeprefix("/")) or "/")
     place = path.removeprefix("/")

@@ -168,7 +168,7 @@ class Link:
         text = str(found.get(f"{kind}_version", found.get("redis_version", "0")))
         version = tuple(int(part) for part in text.split(".")[:2] if part.isdigit())
         shown = f"broker {hide_password(self.url)}"
-        if found.get("redis_mode") == "cluster" and not self.tag:
+        if "cluster" in (found.get("redis_mode"), found.get("server_mode")) and not self.tag:
             raise ConfigError(
                 f"{shown} is a node of a cluster, whose scripts need all keys in one slot: write "
                 "cluster://HOST:PORT,HOST2:PORT/TAG"

@@ -1,8 +1,8 @@
-"""A Redis or Valkey Cluster: all keys of an app in one hash slot, its master found as Sentinel's is.
+"""A Redis or Valkey Cluster: all keys of an app are in one slot, and its master is found.
 
-`cluster://host:7000,host2:7001/TAG`: each key gets the hash tag `{TAG}`, so that every script has all
-its keys on one master. Connections go to that master; a failover is followed. Tested by
-test_cluster.py.
+`cluster://host:7000,host2:7001/TAG`: each key gets the hash tag `{TAG}`, so that every script has
+all its keys on one master. redis-py's pool of a Sentinel connects to that master, and follows a
+failover. Tested by test_cluster.py and test_new_master.py.
 """
 
 from __future__ import annotations
@@ -16,12 +16,15 @@ from redis.connection import Connection, HiredisRespSerializer
 from redis.crc import key_slot
 from redis.exceptions import AskError, ClusterDownError, ResponseError, TryAgainError
 from redis.exceptions import ConnectionError as LostError
+from redis.exceptions import TimeoutError as LateError
 from redis.sentinel import MasterNotFoundError, SentinelManagedConnection
 
 # Commands whose first word is followed by no key: a channel is of the whole cluster.
 _KEYLESS = frozenset(
-    "AUTH CLIENT CLUSTER COMMAND CONFIG DISCARD EXEC HELLO INFO MULTI PING PUBLISH SCRIPT SELECT "
-    "SUBSCRIBE TIME UNSUBSCRIBE WAIT".split()
+    (
+        *("AUTH", "CLIENT", "CLUSTER", "CONFIG", "DISCARD", "EXEC", "HELLO", "INFO", "MULTI"),
+        *("PING", "PUBLISH", "SCRIPT", "SELECT", "SUBSCRIBE", "UNSUBSCRIBE", "WAIT"),
+    )
 )
 _ONLY_KEYS = frozenset(("DEL", "EXISTS", "MGET", "UNLINK"))
 _WRITES = frozenset(("EVAL", "EVALSHA", "SET"))
@@ -33,7 +36,7 @@ def tagged(words: Sequence[Any], tag: str) -> tuple[Any, ...]:
     name, *rest = words
     command = (name if isinstance(name, str) else name.decode()).split(" ")[0].upper()
     first, last = 0, 1
-    if command in _KEYLESS:
+    if command in _KEYLESS or not rest:
         return tuple(words)
     if command in ("EVAL", "EVALSHA"):
         first, last = 2, 2 + int(rest[1])
@@ -43,8 +46,9 @@ def tagged(words: Sequence[Any], tag: str) -> tuple[Any, ...]:
     elif command in _ONLY_KEYS:
         last = len(rest)
     for at in range(first, last):
-        key = rest[at].decode() if isinstance(rest[at], bytes) else rest[at]
-        rest[at] = key if key.startswith(tag) else tag + key
+        start: Any = tag.encode() if isinstance(rest[at], bytes) else tag
+        if not rest[at].startswith(start):
+            rest[at] = start + rest[at]
     return (name, *rest)
 
 
@@ -89,7 +93,7 @@ class SlotConnection(SentinelManagedConnection):
         try:
             return super().read_response(*args, **kwargs)
         except _MOVED as error:
-            self.disconnect()  # the next one asks who is the master
+            self.disconnect()  # type: ignore[no-untyped-call]  # the next asks who is the master
             raise LostError(f"the master of the slot has changed: {error}") from None
 
 
@@ -97,8 +101,9 @@ def waiting(kind: type[Connection], *, replicas: int, timeout_s: float) -> type[
     """Return `kind` with a WAIT after each script or SET that is sent by itself.
 
     So an answer means that `replicas` replicas have the write, and all that was written before it
-    on this server. Raises redis.ConnectionError if they have not within `timeout_s`: the caller
-    repeats then, and scripts recognise that. Both commands go in one round trip.
+    on this server. Raises redis.TimeoutError if they have not within half of `timeout_s`, after
+    which the socket gives up. redis-py does not repeat that; who does, as a publisher with its
+    stamp, writes and waits again. Both commands go in one round trip.
     """
 
     class Waiting(kind):  # type: ignore[valid-type,misc]
@@ -119,8 +124,7 @@ def waiting(kind: type[Connection], *, replicas: int, timeout_s: float) -> type[
                     super().read_response()
                 raise
             if owes and (have := int(super().read_response())) < replicas:
-                self.disconnect()
-                raise LostError(f"{have} replicas have what was written, not {replicas}")
+                raise LateError(f"{have} replicas have what was written, not {replicas}")
             return answer
 
     return Waiting

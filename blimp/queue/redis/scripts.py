@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import re
 from collections.abc import Callable, Sequence
@@ -51,10 +52,9 @@ class Script:
     def _execute(
         self, execute: Callable[..., Any], keys: Sequence[str], args: Sequence[Any]
     ) -> Any:
-        try:
+        with contextlib.suppress(NoScriptError):
             return execute("EVALSHA", self.digest, len(keys), *keys, *args)
-        except NoScriptError:
-            return execute("EVAL", self.text, len(keys), *keys, *args)
+        return execute("EVAL", self.text, len(keys), *keys, *args)
 
 
 def read_functions(name: str) -> str:

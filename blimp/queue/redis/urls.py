@@ -4,8 +4,8 @@ kombu writes a Unix socket as `redis+socket:///path?virtual_host=0`, redis-py as
 `unix:///path?db=0`; `redis://` and `rediss://` are the same in both. `valkey://` and
 `valkeys://` are other words for them. A sentinel's URL names the master in its query:
 `sentinel://host:26379,host2:26379/0?master_name=flight`, or before the database in its path:
-`sentinel://host:26379,host2:26379/flight/0`. A cluster's names some of its nodes and the hash tag of
-all keys: `cluster://host:6379,host2:6379/weather`.
+`sentinel://host:26379,host2:26379/flight/0`. A cluster's names some of its nodes and the hash tag
+of all keys: `cluster://host:6379,host2:6379/weather`.
 
 `Brokers`: which URLs a program has, and which of them is in use.
 """

@@ -105,9 +105,10 @@ class StreamsSender:
         words = (stamp.key, stream, stamp.number, stamp.remember_ms, one.head, one.body)
         try:
             self._call("EVALSHA", SCRIPTS["put"].digest, 2, *words)
+            return
         except (redis.ConnectionError, ConnectionError, redis.exceptions.NoScriptError):
-            # The idle connection had died, or the server is new: once more, with all care.
-            self._session.store.run("put", list(words[:2]), list(words[2:]))
+            pass  # the idle connection had died, or the server is new
+        self._session.store.run("put", list(words[:2]), list(words[2:]))  # once more, with all care
 
     def _call(self, *command: Any) -> None:
         try:

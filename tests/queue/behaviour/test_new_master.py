@@ -1,0 +1,206 @@
+"""The queue on servers that take over from each other: a cluster, and a master with sentinels.
+
+A master dies under load. What was confirmed is lost only as far as no replica had it, and with
+`wait_replicas` not at all; nothing that may not run twice does, and it goes on within the servers'
+own time and 2 s.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from blimp.errors import ConfigError, LinkError
+from blimp.queue import TaskApp, chord
+from tests.queue.conftest import DEADLINE_S, Silence, wait_until, working
+from tests.redis_cluster import (
+    DOWN_AFTER_S,
+    NODE_TIMEOUT_S,
+    Cluster,
+    place_of,
+    running_cluster,
+    running_sentinels,
+)
+from tests.stopwatch import Stopwatch
+
+TAG = "weather"
+BACK_S = 2.0  # after the servers have a new master, at most
+BEFORE_THE_KILL = 150
+AFTER_IT = 150
+MOST_UNCOPIED = 20  # messages at most 10 ms old, at most 2 a ms
+
+
+class Load:
+    """Sends numbers until it is stopped; notes which are confirmed, and what each task did."""
+
+    def __init__(self, app: TaskApp) -> None:
+        self._app = app
+        self.number = 0
+        self.confirmed: list[int] = []
+        self.effects: list[int] = []
+        self._stopping = threading.Event()
+        self._thread = threading.Thread(target=self._send)
+        app.task(name="note", idempotent=False)(self.effects.append)
+
+    def _send(self) -> None:
+        while not self._stopping.is_set():
+            self.number += 1
+            with contextlib.suppress(LinkError):  # then it may be there or not
+                self._app.send_task("note", (self.number,))
+                self.confirmed.append(self.number)
+
+    def __enter__(self) -> Load:
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._stopping.set()
+        self._thread.join(DEADLINE_S)
+
+    def wait_for(self, count: int, what: str) -> None:
+        wait_until(lambda: len(self.confirmed) >= count, f"{what}: {len(self.confirmed)}")
+
+
+def kill_under_load(url: str, kill: Callable[[], None]) -> tuple[set[int], Counter[int], float]:
+    """Return the confirmed numbers, how often each had its effect, and how long it stood still."""
+    with (
+        TaskApp("tests", broker=url, result_backend=url, timeout_s=1.0) as app,
+        Load(app) as load,
+        working(app),
+    ):
+        load.wait_for(BEFORE_THE_KILL, "nothing runs before the kill")
+        watch = Stopwatch()
+        kill()
+        number = load.number + 1  # is sent to a dead master, or later
+        wait_until(lambda: max(load.effects) > number, "no task runs after the kill")
+        silent_s = watch.undisturbed_s()
+        load.wait_for(len(load.confirmed) + AFTER_IT, "it does not go on")
+        load.__exit__()
+        sent = set(load.confirmed)
+        wait_until_quiet(load.effects)
+        return sent, Counter(load.effects), silent_s
+
+
+def wait_until_quiet(effects: list[int]) -> None:
+    """Wait until nothing was added for longer than a lease."""
+    last, since_s = -1, time.monotonic()
+
+    def is_quiet() -> bool:
+        nonlocal last, since_s
+        if len(effects) != last:
+            last, since_s = len(effects), time.monotonic()
+        return time.monotonic() - since_s > 3.0
+
+    wait_until(is_quiet, "it never ends")
+
+
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
+    with running_cluster(tmp_path_factory.mktemp("cluster")) as cluster:
+        yield cluster
+
+
+def check(sent: set[int], effects: Counter[int], *, most: int) -> None:
+    """most: how many may be lost, and doubled: what no replica had when the master died."""
+    lost = sent - set(effects)
+    doubled = [number for number, count in effects.items() if count > 1]
+    assert len(sent) >= BEFORE_THE_KILL + AFTER_IT
+    assert len(lost) <= most, f"confirmed and lost: {lost}"
+    assert len(doubled) <= most, f"ran twice: {doubled}"
+
+
+@pytest.mark.parametrize("waits", [False, True])
+def test_a_killed_master_of_a_cluster(tmp_path: Path, waits: bool) -> None:
+    with running_cluster(tmp_path, spare=place_of(TAG) if waits else None) as cluster:
+        url = cluster.url(TAG) + "?wait_replicas=1" * waits
+        sent, effects, silent_s = kill_under_load(url, cluster.master_of(TAG).kill)
+    check(sent, effects, most=0 if waits else MOST_UNCOPIED)
+    assert silent_s <= NODE_TIMEOUT_S + BACK_S
+
+
+@pytest.mark.parametrize("waits", [False, True])
+def test_a_killed_master_with_sentinels(tmp_path: Path, waits: bool) -> None:
+    with running_sentinels(tmp_path, replicas=1 + waits) as watched:
+        url = watched.url + "?wait_replicas=1" * waits
+        sent, effects, silent_s = kill_under_load(url, watched.master.kill)
+    check(sent, effects, most=0 if waits else MOST_UNCOPIED)
+    assert silent_s <= DOWN_AFTER_S + BACK_S
+
+
+def test_a_master_that_gives_its_slots_to_its_replica(tmp_path: Path) -> None:
+    """It answers MOVED from then on, and nothing is lost."""
+    with running_cluster(tmp_path) as cluster:
+        replica = cluster.replicas[place_of(TAG)]
+
+        def give() -> None:
+            with replica.client() as client:
+                client.execute_command("CLUSTER FAILOVER")
+                wait_until(lambda: client.info("replication")["role"] == "master", "no failover")
+
+        sent, effects, silent_s = kill_under_load(cluster.url(TAG), give)
+    check(sent, effects, most=0)
+    assert silent_s <= BACK_S
+
+
+def test_all_that_an_app_does_is_in_one_slot(cluster: Cluster) -> None:
+    url, heard = cluster.url(TAG), threading.Event()
+    with TaskApp("tests", broker=url, result_backend=url) as app:
+        app.task(name="add")(lambda a, b: a + b)
+        app.task(name="sum")(sum)
+        app.task(name="limited", concurrency_key="{a}")(lambda a: a)
+        app.task(name="newest", coalesce="{a}")(lambda a: a)
+        app.task(name="first", unique_for=60.0, unique_key="{a}")(lambda a: a)
+        app.task(name="shared", fair_key="{a}")(lambda a: a)
+        app.task(name="once", idempotent=False)(lambda a: a)
+        app.task(name="fail", max_retries=0)(lambda: 1 / 0)
+        app.on_broadcast("tell")(lambda _: heard.set())
+        tasks = app.tasks
+        with working(app, queues=("tests", "other"), log=Silence()):
+            assert app.send_task("add", (1, 2)).get(DEADLINE_S) == 3
+            assert app.send_task("add", (1, 2), countdown=0.1).get(DEADLINE_S) == 3
+            parts = [tasks["add"].s(n, n).set(queue="other") for n in range(3)]
+            assert chord(parts, tasks["sum"].s())().get(DEADLINE_S) == 6
+            chain = tasks["add"].s(1, 1) | tasks["add"].s(1).set(queue="other")
+            assert chain().get(DEADLINE_S) == 3
+            for name in ("limited", "newest", "first", "shared", "once"):
+                assert app.send_task(name, (name,)).get(DEADLINE_S) == name
+            failed = app.send_task("fail")
+            wait_until(lambda: failed.record.final, "it does not end")
+            assert app.results is not None
+            assert [one.id for one in app.results.failures(limit=9)] == [failed.id]
+            app.broadcast("tell", {})
+            assert heard.wait(DEADLINE_S)
+            later = app.send_task("add", (1, 2), countdown=60.0)
+            app.revoke(later.id)
+            wait_until(lambda: later.record.final, "it is not revoked")
+    masters = [one.client() for one in cluster.masters]
+    others = [one for place, one in enumerate(masters) if place != place_of(TAG)]
+    assert [one.dbsize() for one in others] == [0, 0]
+    assert all(key.startswith(b"{weather}") for key in masters[place_of(TAG)].scan_iter())
+    for client in masters:
+        client.close()
+
+
+def test_a_node_of_a_cluster_is_refused_under_the_url_of_a_server(cluster: Cluster) -> None:
+    url = f"redis://127.0.0.1:{cluster.masters[0].port}/0"
+    with (
+        TaskApp("tests", broker=url) as app,
+        pytest.raises(ConfigError, match=r"is a node of a cluster.*cluster://HOST:PORT"),
+    ):
+        app.send_task("add")
+
+
+def test_without_its_replica_a_master_confirms_nothing_that_waits_for_one(tmp_path: Path) -> None:
+    with running_sentinels(tmp_path, sentinels=1, replicas=0) as watched:
+        url = f"{watched.url}?wait_replicas=1"
+        with (
+            TaskApp("tests", broker=url, timeout_s=1.0, retry=False) as app,
+            pytest.raises(LinkError, match="0 replicas have what was written, not 1"),
+        ):
+            app.send_task("add")
