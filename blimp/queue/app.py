@@ -63,7 +63,7 @@ class TaskApp(Hooks, Closing):
         def read(station: str) -> float: ...
 
     broker: a URL: `redis://`, `rediss://`, `redis+socket://`, `unix://`, `valkey://`,
-        `valkeys://` or `sentinel://`; `amqp://` or `memory://` with fewer guarantees. Or
+        `valkeys://`, `sentinel://` or `cluster://`; `amqp://` or `memory://` with fewer guarantees. Or
         several, in a list or with `;` between them: if one does not answer, the next is used,
         by `failover_strategy`.
     result_backend: a Redis URL, or several; `db+sqlite:///file` or
