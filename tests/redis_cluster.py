@@ -35,7 +35,10 @@ class Cluster:
         self.masters, self.replicas = masters, replicas
 
     def url(self, tag: str) -> str:
-        return f"cluster://{','.join(f'127.0.0.1:{one.port}' for one in self.masters)}/{tag}"
+        """Return a URL that names first the master of the tag's slot, which a test may kill."""
+        first = self.master_of(tag)
+        ports = [first.port, *(one.port for one in self.masters if one is not first)]
+        return f"cluster://{','.join(f'127.0.0.1:{port}' for port in ports)}/{tag}"
 
     def master_of(self, tag: str) -> RedisServer:
         """Return the server that had the slot of `tag` at the start."""

@@ -158,6 +158,7 @@ def test_all_that_an_app_does_is_in_one_slot(cluster: Cluster) -> None:
         app.task(name="first", unique_for=60.0, unique_key="{a}")(lambda a: a)
         app.task(name="shared", fair_key="{a}")(lambda a: a)
         app.task(name="once", idempotent=False)(lambda a: a)
+        app.task(name="early", acks_late=False)(lambda a: a)
         app.task(name="fail", max_retries=0)(lambda: 1 / 0)
         app.on_broadcast("tell")(lambda _: heard.set())
         tasks = app.tasks
@@ -168,8 +169,8 @@ def test_all_that_an_app_does_is_in_one_slot(cluster: Cluster) -> None:
             assert chord(parts, tasks["sum"].s())().get(DEADLINE_S) == 6
             chain = tasks["add"].s(1, 1) | tasks["add"].s(1).set(queue="other")
             assert chain().get(DEADLINE_S) == 3
-            for name in ("limited", "newest", "first", "shared", "once"):
-                assert app.send_task(name, (name,)).get(DEADLINE_S) == name
+            for name in ("limited", "newest", "first", "shared", "once", "early", "early"):
+                assert app.send_task(name, (name,)).get(10.0) == name
             failed = app.send_task("fail")
             wait_until(lambda: failed.record.final, "it does not end")
             assert app.results is not None
