@@ -63,8 +63,8 @@ class TaskApp(Hooks, Closing):
         def read(station: str) -> float: ...
 
     broker: a URL: `redis://`, `rediss://`, `redis+socket://`, `unix://`, `valkey://`,
-        `valkeys://`, `sentinel://` or `cluster://`; `amqp://` or `memory://` with fewer guarantees. Or
-        several, in a list or with `;` between them: if one does not answer, the next is used,
+        `valkeys://`, `sentinel://` or `cluster://`; `amqp://` or `memory://` with fewer guarantees.
+        Or several, in a list or with `;` between them: if one does not answer, the next is used,
         by `failover_strategy`.
     result_backend: a Redis URL, or several; `db+sqlite:///file` or
         `db+postgresql+psycopg://…`; or None to keep no results.
