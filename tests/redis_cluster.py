@@ -16,6 +16,7 @@ from tests.redis_server import RedisServer, free_port
 
 NODE_TIMEOUT_S = 1.0  # a node that is silent for longer has failed
 DOWN_AFTER_S = 0.5  # the same, for a sentinel
+TRIES = 5
 SLOTS = 16384
 MASTERS = 3
 START_S = 60.0
@@ -26,6 +27,17 @@ def wait_for(condition: Callable[[], bool], what: str) -> None:
     while not condition():
         assert time.monotonic() < until_s, what
         time.sleep(0.02)
+
+
+def started(stack: ExitStack, make: Callable[[], RedisServer]) -> RedisServer:
+    """Return a server that runs; another process may take the port that was free a moment ago."""
+    for left in reversed(range(TRIES)):
+        try:
+            return stack.enter_context(make())
+        except AssertionError:
+            if not left:
+                raise
+    raise AssertionError("unreachable")
 
 
 class Cluster:
@@ -55,14 +67,20 @@ def running_cluster(directory: Path, *, spare: int | None = None) -> Iterator[Cl
     """spare: the place of a master that has a second replica."""
     masters, replicated = MASTERS, [*range(MASTERS), *([] if spare is None else [spare])]
     with ExitStack() as stack:
-        servers, buses = [], []
+        servers: list[RedisServer] = []
+        buses: list[int] = []
         for number in range(masters + len(replicated)):
-            own, bus = directory / str(number), free_port()
+            own = directory / str(number)
             own.mkdir()
-            options = ("--cluster-enabled", "yes", "--cluster-port", bus, "--appendonly", "yes")
-            timeout = ("--cluster-node-timeout", int(NODE_TIMEOUT_S * 1000))
-            servers.append(stack.enter_context(RedisServer(own, *options, *timeout)))
-            buses.append(bus)
+
+            def node(own: Path = own) -> RedisServer:
+                buses.append(free_port())
+                options = ("--cluster-enabled", "yes", "--cluster-port", buses[-1])
+                timeout = ("--cluster-node-timeout", int(NODE_TIMEOUT_S * 1000))
+                return RedisServer(own, *options, *timeout, "--appendonly", "yes")
+
+            servers.append(started(stack, node))
+            del buses[number:-1]  # of tries that failed
         clients = [stack.enter_context(one.client(decode_responses=True)) for one in servers]
         for place, client in enumerate(clients[:masters]):
             first, last = place * SLOTS // masters, (place + 1) * SLOTS // masters - 1
@@ -120,8 +138,8 @@ def running_sentinels(
 
         def start(name: str, *options: object) -> RedisServer:
             (directory / name).mkdir()
-            server = RedisServer(directory / name, "--appendonly", "yes", *options)
-            return stack.enter_context(server)
+            own = directory / name
+            return started(stack, lambda: RedisServer(own, "--appendonly", "yes", *options))
 
         master = start("master")
         for number in range(replicas):

@@ -74,7 +74,8 @@ def kill_under_load(url: str, kill: Callable[[], None]) -> tuple[set[int], Count
         Load(app) as load,
         working(app),
     ):
-        load.wait_for(BEFORE_THE_KILL, "nothing runs before the kill")
+        load.wait_for(BEFORE_THE_KILL, "too little is confirmed before the kill")
+        wait_until(lambda: len(load.effects) > 0, "no task runs before the kill")
         watch = Stopwatch()
         kill()
         number = load.number + 1  # is sent to a dead master, or later
