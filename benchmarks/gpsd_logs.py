@@ -43,7 +43,7 @@ class OneLog:
     def __init__(self) -> None:
         self.waiting = b""
 
-    def serial(self, port: str, baud: int) -> "OneLog":  # noqa: ARG002
+    def serial(self, port: str, baud: int, *, framing: str = "8N1") -> "OneLog":  # noqa: ARG002
         return self
 
     def read_available(self) -> bytes:

@@ -122,6 +122,16 @@ class PowerSample(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     current_a: float
 
 
+class TransmitterSample(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+    """The channels of a radio transmitter as shares, -1 to 1, the first one first.
+
+    Empty: the receiver lives and hears no transmitter.
+    """
+
+    t_s: float
+    channels: tuple[float, ...] = ()
+
+
 class SensorReadings(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """The newest good sample of every sensor; its `t_s` tells a new one from an old one.
 
@@ -137,6 +147,7 @@ class SensorReadings(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     tag: PositionSample | None = None
     gps: GpsSample | None = None
     power: PowerSample | None = None
+    transmitter: TransmitterSample | None = None
     flow: FlowSample | None = None  # measured and shown; the estimator does not use it yet
     unhealthy: tuple[str, ...] = ()
 

@@ -29,8 +29,10 @@ ROLE_BY_CHIP = {
     "ina219": "power",
     "ina226": "power",
     "ina260": "power",
+    "crsf": "transmitter",
+    "sbus": "transmitter",
 }
-ROLES = frozenset(("imu", "baro", "ranger", "sonar", "tag", "gps", "power", "flow"))
+ROLES = frozenset(("imu", "baro", "ranger", "sonar", "tag", "gps", "power", "flow", "transmitter"))
 
 _AHEAD_S = 0.1  # a sample of a later time has no time
 _OLD_S = 1.0  # an older sample is of no use to any filter

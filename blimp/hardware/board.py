@@ -16,6 +16,7 @@ from blimp.hardware.bmp280 import Bmp280
 from blimp.hardware.bmp388 import Bmp388, Bmp390
 from blimp.hardware.bno055 import Bno055
 from blimp.hardware.bus import Buses
+from blimp.hardware.crsf import Crsf
 from blimp.hardware.device import Device, Output, Sensor, attempt_all
 from blimp.hardware.drv8833 import Drv8833
 from blimp.hardware.dwm1001 import Dwm1001
@@ -31,6 +32,7 @@ from blimp.hardware.mpu6050 import Mpu6050
 from blimp.hardware.ms5611 import Ms5607, Ms5611
 from blimp.hardware.pca9685 import Pca9685
 from blimp.hardware.pmw3901 import Pmw3901
+from blimp.hardware.sbus import Sbus
 from blimp.hardware.suite import SensorSuite
 from blimp.hardware.tb6612 import Tb6612
 from blimp.hardware.tfluna import TfLuna
@@ -44,6 +46,7 @@ CHIPS: dict[str, type[Sensor[Any]] | type[Output]] = {
     "bmp388": Bmp388,
     "bmp390": Bmp390,
     "bno055": Bno055,
+    "crsf": Crsf,
     "drv8833": Drv8833,
     "dwm1001": Dwm1001,
     "esc-pwm": EscPwm,
@@ -62,6 +65,7 @@ CHIPS: dict[str, type[Sensor[Any]] | type[Output]] = {
     "ms5611": Ms5611,
     "pca9685": Pca9685,
     "pmw3901": Pmw3901,
+    "sbus": Sbus,
     "tb6612": Tb6612,
     "tfluna": TfLuna,
     "vl53l1x": Vl53L1X,

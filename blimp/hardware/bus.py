@@ -136,7 +136,9 @@ class Buses(Protocol):
 
     def echo(self, trigger_pin: int, echo_pin: int) -> EchoPin: ...
 
-    def serial(self, port: str, baud: int) -> SerialPort: ...
+    def serial(self, port: str, baud: int, *, framing: str = "8N1") -> SerialPort:
+        """framing: data bits, parity, stop bits; "8E2" is even parity with two stop bits."""
+        ...
 
     def close(self) -> None:
         """Close all that was opened, in reverse order. Idempotent."""

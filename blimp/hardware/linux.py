@@ -14,6 +14,7 @@ import fcntl
 import os
 import re
 import struct
+import termios
 from collections.abc import Callable
 from typing import Any, Protocol, TypeVar
 
@@ -125,11 +126,14 @@ class LinuxBuses(Closing):
             ),
         )
 
-    def serial(self, port: str, baud: int) -> SerialPort:
+    def serial(self, port: str, baud: int, *, framing: str = "8N1") -> SerialPort:
         """Open `port` at `baud`. Raises BusError when it is open already."""
         if port in self._open:
             raise BusError(f"serial port {port} is already open")
-        return self._keep(port, LinuxSerial(name=port, baud=baud, closed=self._forget(port)))
+        return self._keep(
+            port,
+            LinuxSerial(name=port, baud=baud, framing=framing, closed=self._forget(port)),
+        )
 
     def close(self) -> None:
         """Close all that is open, newest first. Idempotent; one failure stops no other."""
@@ -348,14 +352,22 @@ def scan_i2c(name: str) -> list[int]:
 class LinuxSerial:
     """One serial port through pyserial, never waited for."""
 
-    def __init__(self, *, name: str, baud: int, closed: Callable[[], None]) -> None:
+    def __init__(self, *, name: str, baud: int, framing: str, closed: Callable[[], None]) -> None:
         import serial
 
         self._name = name
         self._closed = closed
         try:
-            self._port = serial.Serial(name, baud, timeout=0, write_timeout=0)
-        except (OSError, ValueError) as error:  # ValueError: a baud rate it does not have
+            self._port = serial.Serial(
+                name,
+                baud,
+                bytesize=int(framing[0]),
+                parity=framing[1],
+                stopbits=int(framing[2]),
+                timeout=0,
+                write_timeout=0,
+            )
+        except (OSError, ValueError, termios.error) as error:  # what it does not have
             # pyserial's own text names the port, and the reason twice
             number = getattr(error, "errno", None)
             why = os.strerror(number) if number else str(error)

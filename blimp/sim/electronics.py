@@ -10,6 +10,7 @@ from blimp.sim.chips.bmp280 import Bme280, Bmp280
 from blimp.sim.chips.bmp388 import Bmp388, Bmp390
 from blimp.sim.chips.bno055 import Bno055
 from blimp.sim.chips.chip import Chip, Fitting, I2CChip, SerialChip, SpiChip
+from blimp.sim.chips.crsf import Crsf
 from blimp.sim.chips.drv8833 import Drv8833
 from blimp.sim.chips.dwm1001 import Dwm1001
 from blimp.sim.chips.esc import EscPwm
@@ -25,6 +26,7 @@ from blimp.sim.chips.ms5607 import Ms5607
 from blimp.sim.chips.ms5611 import Ms5611
 from blimp.sim.chips.pca9685 import Pca9685
 from blimp.sim.chips.pmw3901 import Pmw3901
+from blimp.sim.chips.sbus import Sbus
 from blimp.sim.chips.tb6612 import Tb6612
 from blimp.sim.chips.tfluna import TfLuna
 from blimp.sim.chips.vl53l1x import Vl53L1X
@@ -40,6 +42,7 @@ CHIPS: Mapping[str, type[Chip]] = {
     "bmp388": Bmp388,
     "bmp390": Bmp390,
     "bno055": Bno055,
+    "crsf": Crsf,
     "drv8833": Drv8833,
     "dwm1001": Dwm1001,
     "esc-pwm": EscPwm,
@@ -58,6 +61,7 @@ CHIPS: Mapping[str, type[Chip]] = {
     "ms5611": Ms5611,
     "pca9685": Pca9685,
     "pmw3901": Pmw3901,
+    "sbus": Sbus,
     "tb6612": Tb6612,
     "tfluna": TfLuna,
     "vl53l1x": Vl53L1X,

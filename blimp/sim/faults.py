@@ -9,6 +9,8 @@
     noise           one channel gets Gaussian noise of standard deviation `sigma` on top
     garbage         it answers with random bytes
     wrong_identity  another chip answers at its address
+    unlinked        a receiver hears no transmitter
+    bit_errors      each bit on its line is wrong with a probability of `rate`
     bus_stuck       it holds the clock line down: nothing on its bus works
     clear           all of these are over
 
@@ -31,6 +33,8 @@ KINDS: Mapping[str, str] = {
     "garbage": "",
     "wrong_identity": "",
     "bus_stuck": "",
+    "unlinked": "",
+    "bit_errors": "rate",
     "clear": "",
 }  # kind -> the option it needs, "" for none
 
@@ -65,6 +69,8 @@ class Faults:
         self.garbage = False
         self.wrong_identity = False
         self.bus_stuck = False
+        self.unlinked = False
+        self.bit_errors = 0.0
         self.altered = False  # some channel does not say or do what is true
         self._stuck.clear()
         self._drift.clear()
@@ -90,6 +96,8 @@ class Faults:
         if kind in _ON_A_CHANNEL:
             channel = self._channel(options)
             self._alter(kind, channel, self._number(kind, needed, options), now_s)
+        elif kind == "bit_errors":
+            self.bit_errors = self._number(kind, needed, options)
         elif kind == "clear":
             self._clear()
         else:

@@ -46,6 +46,11 @@ class PtyLine:
         if self._readers == 0:
             self._expected = 0
             termios.tcflush(self._slave, termios.TCIFLUSH)
+            # A pseudo-terminal has no parity, and refuses a change in which parity is all that
+            # changes: so let the second stop bit that SBUS has be a change, too.
+            settings = termios.tcgetattr(self._slave)
+            settings[2] &= ~termios.CSTOPB
+            termios.tcsetattr(self._slave, termios.TCSANOW, settings)
         self._readers += 1
 
     def flush(self) -> None:

@@ -27,6 +27,7 @@ from blimp.types import (
     PositionSample,
     PowerSample,
     RangeSample,
+    TransmitterSample,
 )
 from tests.contracts import rows
 from tests.contracts.flight import Flight
@@ -36,6 +37,7 @@ pytestmark = pytest.mark.slow  # in all, tens of seconds of computing
 
 STARTED_S = 4.0  # by now the slowest chip has started and measured
 NO_FROZEN_ECHO = {"hcsr04"}  # a wall that stands still gives one distance as well
+STICKS = {"crsf", "sbus"}  # which may lie still
 
 
 @pytest.fixture
@@ -142,7 +144,7 @@ def test_dead_it_is_named_keeps_its_last_sample_and_comes_back(flight: Flight, n
     flight.until_healthy(device(name), within_s=4.0)
 
 
-@on(*(name for name in rows.sensors() if name not in NO_FROZEN_ECHO))
+@on(*(name for name in rows.sensors() if name not in NO_FROZEN_ECHO | STICKS))
 def test_frozen_it_is_found_out(flight: Flight, name: str) -> None:
     flight.world.fault(device(name), "frozen")
     flight.until_unhealthy(device(name), within_s=5.0)
@@ -280,6 +282,10 @@ def _gps(made: GpsSample, world: World) -> None:
     assert made.velocity_ned_mps == pytest.approx((0.0, 0.0, 0.0), abs=0.4)
 
 
+def _transmitter(made: TransmitterSample, world: World) -> None:
+    assert made.channels == pytest.approx((0.0,) * 4 + (-1.0,) * 12, abs=0.001)
+
+
 AGREES: dict[type, Callable[..., None]] = {
     ImuSample: _imu,
     BaroSample: _baro,
@@ -288,4 +294,5 @@ AGREES: dict[type, Callable[..., None]] = {
     PowerSample: _power,
     PositionSample: _tag,
     GpsSample: _gps,
+    TransmitterSample: _transmitter,
 }

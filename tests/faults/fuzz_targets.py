@@ -26,10 +26,10 @@ from blimp.clock import ManualClock
 from blimp.config import check_broker_is_closed
 from blimp.control.failsafe import Flags
 from blimp.errors import BlimpError, MissionError
-from blimp.hardware import nmea, ubx
+from blimp.hardware import crsf, nmea, ubx
 from blimp.hardware.board import CHIPS, check
 from blimp.hardware.device import Sensor
-from blimp.hardware.registers import BNO055, UBX
+from blimp.hardware.registers import BNO055, CRSF, SBUS, UBX
 from blimp.link.mailbox import MailboxServer
 from blimp.link.paths import emergency_socket
 from blimp.service import compose
@@ -172,11 +172,11 @@ class Ports:
     def __init__(self, port: Port) -> None:
         self._port = port
 
-    def serial(self, port: str, baud: int) -> Port:
+    def serial(self, port: str, baud: int, *, framing: str = "8N1") -> Port:
         return self._port
 
 
-SERIAL_CHIPS = ("gps-nmea", "gps-ubx", "dwm1001", "bno055")
+SERIAL_CHIPS = ("gps-nmea", "gps-ubx", "dwm1001", "bno055", "crsf", "sbus")
 FRAMED = 0x80
 
 
@@ -232,6 +232,10 @@ def _framed(number: int, rest: bytes) -> bytes:
         case "bno055":
             rest = rest[: BNO055.DATA_LENGTH]
             return bytes((BNO055.DATA, len(rest))) + rest
+        case "crsf":
+            return crsf.frame(CRSF.RC_CHANNELS, (rest + bytes(22))[:22])
+        case "sbus":
+            return bytes([SBUS.BEGIN]) + (rest + bytes(23))[:23] + b"\0"
         case _:
             return b"POS," + rest + b"\r\n"
 

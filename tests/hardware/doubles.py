@@ -203,8 +203,9 @@ class Echo:
 class Port:
     """A serial port fed by `arrive`."""
 
-    def __init__(self, name: str, baud: int) -> None:
+    def __init__(self, name: str, baud: int, framing: str = "8N1") -> None:
         self.name = name
+        self.framing = framing
         self.baud = baud
         self.written = b""
         self.dead = False
@@ -278,11 +279,11 @@ class Doubles:
         self.echoes[trigger_pin, echo_pin] = Echo()
         return self.echoes[trigger_pin, echo_pin]
 
-    def serial(self, port: str, baud: int) -> Port:
+    def serial(self, port: str, baud: int, *, framing: str = "8N1") -> Port:
         if port in self.missing:
             raise BusError(f"serial port {port}: no such file")
         self.opened_ports += 1
-        self.ports[port] = Port(port, baud)
+        self.ports[port] = Port(port, baud, framing)
         return self.ports[port]
 
     def close(self) -> None:

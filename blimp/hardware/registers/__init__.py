@@ -13,12 +13,15 @@ from blimp.hardware.registers.outputs import DRV8833, PCA9685
 from blimp.hardware.registers.position import DWM1001, GNSS, MOCAP, NMEA, UBX
 from blimp.hardware.registers.power import INA219, INA226, INA260
 from blimp.hardware.registers.rangers import HCSR04, VL53L1X, TFLuna
+from blimp.hardware.registers.receivers import CHANNELS, CRSF, SBUS
 
 __all__ = [
     "AK09916",
     "BMP280",
     "BMP388",
     "BNO055",
+    "CHANNELS",
+    "CRSF",
     "DRV8833",
     "DWM1001",
     "GNSS",
@@ -34,6 +37,7 @@ __all__ = [
     "NMEA",
     "PCA9685",
     "PMW3901",
+    "SBUS",
     "UBX",
     "VL53L1X",
     "TFLuna",

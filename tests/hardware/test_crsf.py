@@ -1,0 +1,170 @@
+"""Golden bytes: frames captured from receivers, as Betaflight's and TBS's documents have them."""
+
+from math import pi
+
+import msgspec
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from blimp.airframe import Device as Row
+from blimp.hardware import crsf
+from blimp.hardware.crsf import Crsf
+from blimp.types import Attitude, LoopStatus, Snapshot
+from tests.hardware.doubles import Doubles, Port, well
+
+CAPTURED = (
+    bytes.fromhex("001816BD089FF4AEF7BDEF7DEFFBADFD452B5A0100000000006C"),
+    bytes.fromhex("001816BD089FF4AAF7BDEF7DEFFBADFD452B5A01000000000094"),
+)
+COMMAND = bytes.fromhex("C80C32C8EC0A7001001E84802272")  # baud rate negotiation
+LEFT = bytes([60, 60, 100, 10, 0, 4, 1, 60, 100, 10])
+
+
+def channels_frame(*values: int) -> bytes:
+    """A frame with these 11-bit values first, the others in the middle."""
+    bits = 0
+    for i, value in enumerate([*values, *[992] * (16 - len(values))]):
+        bits |= value << 11 * i
+    return crsf.frame(0x16, bits.to_bytes(22, "little"))
+
+
+def fitted() -> tuple[Crsf, Port]:
+    buses = Doubles()
+    row = Row(
+        name="transmitter", chip="crsf", bus="serial", port="/dev/ttyAMA3", baud=420000,
+        rate_hz=100.0,
+    )  # fmt: skip
+    made = Crsf(row=row, buses=buses)
+    for step in range(3):
+        made.poll(0.01 * step)
+    return made, buses.ports["/dev/ttyAMA3"]
+
+
+def poll(made: Crsf, port: Port, now_s: float, *frames: bytes) -> None:
+    port.arrive(b"".join(frames))
+    made.poll(now_s)
+
+
+def test_golden_frames_are_read_and_checksummed() -> None:
+    reader = crsf.FrameReader()
+    found = reader.feed(CAPTURED[0] + COMMAND + CAPTURED[1])
+    assert [kind for kind, _ in found] == [0x16, 0x32, 0x16]
+    assert reader.garbage == 0
+    assert crsf.frame(0x32, COMMAND[3:-1]) == COMMAND
+
+
+def test_the_captured_channels() -> None:
+    """189, 993, 978 and 983 of 172 to 1811, by Betaflight's test."""
+    made, port = fitted()
+    poll(made, port, 0.1, CAPTURED[0], CAPTURED[1])
+    assert made.sample is not None
+    expected = [(value - 992) / 819.5 for value in (189, 993, 978, 981)]
+    assert made.sample.channels[:4] == pytest.approx(expected)
+    assert len(made.sample.channels) == 16
+
+
+@given(cut=st.integers(1, 25), noise=st.binary(max_size=40))
+def test_a_frame_is_found_in_any_pieces_behind_noise(cut: int, noise: bytes) -> None:
+    reader = crsf.FrameReader()
+    data = noise + CAPTURED[0] * 4
+    found = reader.feed(data[:cut]) + reader.feed(data[cut:])
+    assert CAPTURED[0][3:-1] in [payload for _, payload in found]
+
+
+def test_each_single_bit_error_is_found_out() -> None:
+    frame = channels_frame(172, 1811, 400)
+    for bit in range(8 * len(frame)):
+        broken = bytearray(frame)
+        broken[bit // 8] ^= 1 << bit % 8
+        assert all(kind != 0x16 for kind, _ in crsf.FrameReader().feed(bytes(broken)))
+
+
+def test_a_jump_counts_when_the_next_frame_confirms_it() -> None:
+    made, port = fitted()
+    rest = channels_frame(992)
+    poll(made, port, 0.1, rest, rest)
+    poll(made, port, 0.2, channels_frame(1811))
+    assert made.sample is not None
+    assert made.sample.t_s == 0.1
+    poll(made, port, 0.21, rest, rest)
+    assert made.sample.channels[0] == 0.0
+    poll(made, port, 0.3, channels_frame(1811), channels_frame(1811))
+    assert made.sample.channels[0] == pytest.approx(1.0, abs=0.001)
+
+
+def test_a_link_quality_of_0_is_a_lost_transmitter_whatever_the_channels_say() -> None:
+    made, port = fitted()
+    poll(made, port, 0.1, channels_frame(), channels_frame())
+    lost = crsf.frame(0x14, LEFT[:2] + b"\0" + LEFT[3:])
+    poll(made, port, 0.2, lost, channels_frame(), channels_frame())
+    assert made.sample is not None
+    assert made.sample.channels == ()
+    assert well(made)
+    assert made.error == "the receiver hears no transmitter"
+    poll(made, port, 0.3, crsf.frame(0x14, LEFT), channels_frame(), channels_frame())
+    assert made.sample.channels[:2] == (0.0, 0.0)
+
+
+def test_silence_and_garbage_make_it_unhealthy_with_the_reason() -> None:
+    made, port = fitted()
+    poll(made, port, 0.1, channels_frame(), channels_frame())
+    assert well(made)
+    for step in range(60):
+        poll(made, port, 0.11 + 0.01 * step, bytes(range(1, 20)))
+        if not well(made):
+            break
+    assert not well(made)
+    assert "bytes that cannot be read" in made.error
+    assert "420000 baud" in made.error
+    assert made.sample is not None
+    assert made.sample.t_s == 0.1
+
+
+def test_a_frame_of_another_length_is_refused_in_words() -> None:
+    made, port = fitted()
+    poll(made, port, 0.1, crsf.frame(0x16, bytes(21)))
+    assert made.error == "transmitter: refused: 21 bytes of channels, expected 22"
+    assert made.sample is None
+
+
+SNAPSHOT = Snapshot(
+    t_s=1.0, boot_id="b", vehicle="v", mode="ALTHOLD", armed=True, killed=False, failsafe="",
+    position_ned_m=(0.0, 0.0, 0.0), velocity_ned_mps=(0.0, 0.0, 0.0), altitude_m=0.0,
+    attitude_rad=Attitude(roll=2.6092, pitch=1.1833, yaw=-3.1398), battery_v=3.3, actuators={},
+    sensors={}, loop=LoopStatus(rate_hz=100.0), simulated=True,
+)  # fmt: skip
+
+
+def test_telemetry_goes_back_in_turn() -> None:
+    """The fields are those of Betaflight's telemetry test: 3.3 V; 11833, 26092, -31398."""
+    made, port = fitted()
+    for _ in range(3):
+        made.tell(SNAPSHOT)
+    battery, attitude, mode = crsf.FrameReader().feed(port.written)
+    assert battery == (0x08, bytes.fromhex("0021 0000 000000 00"))
+    assert attitude == (0x1E, bytes.fromhex("2E39 65EC 855A"))
+    assert mode == (0x21, b"ALTHOLD\0")
+
+
+@pytest.mark.parametrize(
+    ("changes", "text"),
+    [
+        ({"armed": False}, b"ALTHOLD*\0"),
+        ({"failsafe": "link lost: holding"}, b"!ALTHOLD\0"),
+        ({"killed": True}, b"KILLED\0"),
+    ],
+)
+def test_the_mode_says_disarmed_failsafe_and_killed(
+    changes: dict[str, object], text: bytes
+) -> None:
+    changed = msgspec.structs.replace(SNAPSHOT, **changes)
+    assert crsf.FrameReader().feed(crsf.flight_mode(changed)) == [(0x21, text)]
+
+
+def test_no_battery_and_any_angle_can_be_told() -> None:
+    turned = Attitude(roll=-pi, pitch=0.0, yaw=pi)
+    changed = msgspec.structs.replace(SNAPSHOT, battery_v=None, attitude_rad=turned)
+    assert crsf.FrameReader().feed(crsf.battery(changed)) == [(0x08, bytes(8))]
+    ((_, payload),) = crsf.FrameReader().feed(crsf.attitude(changed))
+    assert len(payload) == 6

@@ -1,0 +1,97 @@
+"""Golden bytes: a frame written out by hand from the layout that Betaflight reads."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from blimp.airframe import Device as Row
+from blimp.hardware.sbus import FrameReader, Sbus
+from tests.hardware.doubles import Doubles, Port, well
+
+# Channels of Betaflight's CRSF test, packed alike: 2047, 31, 0, 172, 0, 992, 0, 1811.
+UNPACKING = bytes.fromhex("0F FFFF0000580100F00160E2 0000000000000000000000 00 00")
+REST = bytes.fromhex("0F" + "E0031FF8C0073EF0810F7C" * 2 + "0000")  # sixteen times 992
+
+
+def fitted() -> tuple[Sbus, Port]:
+    buses = Doubles()
+    row = Row(
+        name="transmitter", chip="sbus", bus="serial", port="/dev/ttyAMA4", baud=100000,
+        rate_hz=100.0,
+    )  # fmt: skip
+    made = Sbus(row=row, buses=buses)
+    for step in range(3):
+        made.poll(0.01 * step)
+    return made, buses.ports["/dev/ttyAMA4"]
+
+
+def with_flags(frame: bytes, flags: int) -> bytes:
+    return frame[:23] + bytes([flags]) + frame[24:]
+
+
+def test_the_golden_frames() -> None:
+    made, port = fitted()
+    assert port.framing == "8E2"
+    port.arrive(UNPACKING * 2)
+    made.poll(0.1)
+    assert made.sample is not None
+    values = [round(992 + 819.5 * share) for share in made.sample.channels[:8]]
+    assert values == [1812, 172, 172, 172, 172, 992, 172, 1811]  # beyond an end is the end
+    port.arrive(REST * 2)
+    made.poll(0.2)
+    assert made.sample.channels == (0.0,) * 16
+
+
+def test_the_failsafe_flag_is_a_lost_transmitter_whatever_the_channels_say() -> None:
+    made, port = fitted()
+    port.arrive(REST * 2 + with_flags(REST, 0x0C))
+    made.poll(0.1)
+    assert made.sample is not None
+    assert made.sample.channels == ()
+    assert made.error == "the receiver hears no transmitter"
+    assert well(made)
+
+
+def test_a_lost_frame_is_no_sample() -> None:
+    made, port = fitted()
+    port.arrive(REST * 2)
+    made.poll(0.1)
+    port.arrive(with_flags(REST, 0x04))
+    made.poll(0.2)
+    assert made.sample is not None
+    assert made.sample.t_s == 0.1
+    assert made.error == "a frame was lost on the air"
+
+
+def test_one_broken_frame_moves_nothing() -> None:
+    """It has no checksum: what jumps needs a second frame."""
+    made, port = fitted()
+    port.arrive(REST * 2 + UNPACKING + REST * 2)
+    made.poll(0.1)
+    assert made.sample is not None
+    assert made.sample.channels == (0.0,) * 16
+
+
+@given(cut=st.integers(1, 120), noise=st.binary(max_size=40))
+def test_frames_are_found_in_any_pieces_behind_noise(cut: int, noise: bytes) -> None:
+    reader = FrameReader()
+    data = noise + REST * 4
+    found = reader.feed(data[:cut]) + reader.feed(data[cut:])
+    assert found.count(REST) >= 2
+
+
+@pytest.mark.parametrize("end", [0x00, 0x04, 0x14, 0x24, 0x34])
+def test_sbus2_ends_are_read(end: int) -> None:
+    frame = REST[:24] + bytes([end])
+    assert FrameReader().feed(frame * 2) == [frame] * 2
+
+
+def test_an_inverted_line_is_named_by_its_unreadable_bytes() -> None:
+    made, port = fitted()
+    for step in range(60):
+        port.arrive(bytes(byte ^ 0xFF for byte in REST))
+        made.poll(0.1 + 0.01 * step)
+        if "cannot be read" in made.error:
+            break
+    assert "100000 baud" in made.error
+    assert not well(made)
