@@ -16,7 +16,7 @@ from msgspec import Meta
 from blimp.errors import AirframeError
 from blimp.reading import ready
 from blimp.suggest import suggestion, with_suggestion
-from blimp.types import Vec3
+from blimp.types import Mode, Vec3
 
 EARTH_RADIUS_M = 6_371_000.0
 _POLE_DEG = 89.99  # nearer to a pole, 1.1 km, east is no direction
@@ -210,6 +210,67 @@ class Device(_Part, frozen=True, kw_only=True):
     options: dict[str, Any] = {}
 
 
+class Channel(_Part, frozen=True, kw_only=True):
+    """A channel of the radio transmitter, counted from 1 as on its screen."""
+
+    channel: Annotated[int, Meta(ge=1, le=16)]
+    reverse: bool = False
+
+
+Share = Annotated[float, Meta(ge=-1.0, le=1.0)]
+
+
+class Transmitter(_Part, frozen=True, kw_only=True):
+    """What the channels of a radio transmitter do. A switch is on in its upper part.
+
+    mode_names: the mode of each position of the switch `modes`, the lowest first. takes_control:
+    by a stick that is moved, or by arm or mode switch; by the switch `control`, which no other
+    setting uses; or never, so that only `stop` acts. manual: of each output in MANUAL the shares of
+    the sticks that it follows: `left = { forward = 1.0, turn = 0.5 }`.
+    """
+
+    forward: Channel = Channel(channel=2)
+    right: Channel = Channel(channel=1)
+    up: Channel = Channel(channel=3)
+    turn: Channel = Channel(channel=4)
+    arm: Channel = Channel(channel=5)
+    modes: Channel = Channel(channel=6)
+    stop: Channel = Channel(channel=7)
+    control: Channel = Channel(channel=8)
+    mode_names: Annotated[tuple[str, ...], Meta(min_length=2, max_length=3)] = (
+        "STABILIZE",
+        "ALTHOLD",
+        "VELOCITY",
+    )
+    deadband: DeadBand = 0.05  # of a stick's way to one side
+    takes_control: Literal["stick", "switch", "never"] = "stick"
+    manual: dict[str, dict[Literal["forward", "right", "up", "turn"], Share]] = {}
+
+    def problems(self, outputs: tuple[str, ...]) -> list[str]:
+        """Return what no schema can say; outputs: the ship's, by name."""
+        known = [name for name in Mode.__members__ if name != "AUTO"]
+        found = [
+            f"transmitter: mode_names: no mode {name!r}; modes are {', '.join(known)}"
+            for name in self.mode_names
+            if name not in known
+        ]
+        uses: dict[int, str] = {}
+        for name in self.__struct_fields__:
+            use = getattr(self, name)
+            if not isinstance(use, Channel) or (
+                name == "control" and self.takes_control != "switch"
+            ):
+                continue
+            other = uses.setdefault(use.channel, name)
+            if other != name:
+                found.append(f"transmitter: {other} and {name} both use channel {use.channel}")
+        return found + [
+            f"transmitter: manual: {name!r} is no output; outputs are {', '.join(outputs)}"
+            for name in self.manual
+            if name not in outputs
+        ]
+
+
 class Gains(_Part, frozen=True, kw_only=True):
     """The controller's numbers. See `blimp/control/controller.py` for the law they feed."""
 
@@ -318,6 +379,7 @@ class Airframe(_Part, frozen=True, kw_only=True):
     limits: Limits
     home: Home
     estimator: Estimation = Estimation()
+    transmitter: Transmitter = Transmitter()
     # Whether it lands under power if its flight process died in the air; else it comes back
     # disarmed. "light": if flight has shown that it would not come down by itself.
     resume_after_crash: Literal["never", "light", "always"] = "light"
@@ -411,6 +473,7 @@ def _problems(airframe: Airframe) -> list[str]:
     found: list[str] = []
     outputs = airframe.thruster_names + airframe.servo_names
     found += [f"two outputs are named {n!r}" for n in set(outputs) if outputs.count(n) > 1]
+    found += airframe.transmitter.problems(outputs)
     devices = [device.name for device in airframe.device]
     found += [f"two devices are named {n!r}" for n in set(devices) if devices.count(n) > 1]
     if not airframe.mass_kg > 0.0:

@@ -130,6 +130,10 @@ def _battery(ready: Readiness) -> list[str]:
 
 def _stop(ready: Readiness) -> list[str]:
     why = ready.flags.deaf
+    if ready.flags.stopped:
+        return ["emergency stop: the transmitter's stop switch is on; put it off"]
+    if ready.flags.heard:  # its stop switch stops the ship
+        return []
     return [f"emergency stop: {why}; ask 'blimp doctor' and the worker's log"] if why else []
 
 

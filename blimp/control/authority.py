@@ -24,6 +24,20 @@ class AuthorityFence:
 
     def __init__(self) -> None:
         self.newest = 0
+        self.held = False  # by the pilot at the radio transmitter, whom no queue knows
+        self.silent = False  # that transmitter is not heard
+        self._barred: int | None = None
+
+    def take(self) -> None:
+        """Give control to the transmitter: only an authority greater than any before passes.
+
+        Before the first command none is known: then it is that of the next one, which is refused.
+        """
+        if not self.held:
+            self.held, self._barred = True, self.newest or None
+
+    def release(self) -> None:
+        self.held = False
 
     def admit(self, command: Command) -> None:
         """Raise OlderAuthority for a command whose authority is older than one seen before."""
@@ -33,6 +47,8 @@ class AuthorityFence:
             if self.newest < command.authority <= MAX_AUTHORITY:
                 self.newest = command.authority
             return
+        if self.held:
+            self._contest(command.authority)
         if command.authority > MAX_AUTHORITY:
             raise OlderAuthority(f"authority {command.authority}, the limit is {MAX_AUTHORITY}")
         if command.authority < self.newest:
@@ -42,3 +58,13 @@ class AuthorityFence:
                 "since this command was sent"
             )
         self.newest = command.authority
+
+    def _contest(self, authority: int) -> None:
+        if self._barred is None:
+            self._barred = authority
+        if not self.silent and not self._barred < authority <= MAX_AUTHORITY:
+            raise Refusal(
+                "the transmitter has control: only a pilot who takes control on the ground from "
+                "now on gets it back (release and take it, if it is yours)"
+            )
+        self.release()

@@ -18,6 +18,7 @@ from blimp.control.pilot import Pilot
 from blimp.control.recovery import Recovery, may_recover
 from blimp.control.samples import role
 from blimp.control.supervisor import Supervisor
+from blimp.control.transmitter import Transmitter
 from blimp.control.witness import Witnesses
 from blimp.types import FlightRecord
 
@@ -131,6 +132,9 @@ def build_flight_loop(
         witnesses=witnesses,
         effect=effect,
         battery=battery,
+        transmitter=Transmitter(
+            airframe=airframe, commander=commander, pilot=pilot, supervisor=supervisor
+        ),
         measures_power=any(role(device) == "power" for device in airframe.device),
         vehicle=vehicle,
         boot_id=boot_id,

@@ -79,7 +79,8 @@ class Commander:
         self._take_over = take_over
         self._ends = False
         self._memory = memory or OutcomeMemory()
-        self._authority = AuthorityFence()
+        self.authority = AuthorityFence()
+        self._obeyed = 0
         self._running: list[Running] = []
 
     @property
@@ -101,11 +102,11 @@ class Commander:
             return self._answer_again(command, seen)
         situation = Situation(now_s=now_s, state=state, flags=flags)
         try:
-            self._authority.admit(command)
+            self.authority.admit(command)
             admit(command, boot_id=self._boot_id)
             outcome = self._dispatch(command, situation)
         except OlderAuthority as refusal:
-            newest = {"authority": self._authority.newest}
+            newest = {"authority": self.authority.newest}
             outcome = self._outcome(
                 command, OutcomeState.REFUSED, reason=str(refusal), result=newest
             )
@@ -113,6 +114,35 @@ class Commander:
             outcome = self._outcome(command, OutcomeState.REFUSED, reason=str(refusal))
         self._memory.put(outcome, name=command.name, fence=command.fence)
         return outcome
+
+    def obey(
+        self, name: str, /, *, now_s: float, state: VehicleState, flags: Flags, **arguments: Any
+    ) -> str:
+        """Carry out a command of the pilot at the transmitter; return why not, or ""."""
+        self._obeyed += 1
+        command = Command(
+            id=f"transmitter-{self._obeyed}",
+            name=name,
+            arguments=arguments,
+            source="the transmitter",
+        )
+        try:
+            self._dispatch(command, Situation(now_s=now_s, state=state, flags=flags))
+        except (Refusal, ValueError) as refusal:
+            return str(refusal)
+        return ""
+
+    def lift(self, number: Mode, *, now_s: float, state: VehicleState, flags: Flags) -> str:
+        """Let a mode that sticks fly begin on the ground; return why not, or ""."""
+        at = Situation(now_s=now_s, state=state, flags=flags)
+        try:
+            self._must_fly(at)
+            if number in NEEDS_POSITION:
+                self._must_know_position(at, number.name)
+        except Refusal as refusal:
+            return str(refusal)
+        self._pilot.enter(MODES[number](state, self._pilot.ship), reason="the transmitter's stick")
+        return ""
 
     def _answer_again(self, command: Command, seen: Seen) -> Outcome:
         """Answer an id that was answered before: nothing moves."""

@@ -32,6 +32,9 @@ class Flags(msgspec.Struct, frozen=True, kw_only=True):
     """What the loop knows besides the state."""
 
     link_age_s: float = 0.0  # since the ground link last proved alive
+    pilot_lost: bool = False  # the transmitter has control, and is not heard
+    heard: bool = False  # the transmitter is
+    stopped: bool = False  # its stop switch is on
     deaf: str = ""  # why an emergency stop of the ground would not come, "" if it would
     battery_v: float | None = None  # smoothed; None without a good sample
     power_age_s: float = 0.0  # since the battery was last known; 0 where nothing measures it
@@ -274,6 +277,14 @@ def rules(
             text="position lost: holding height and heading",
             light="height is held under power; it drifts with the wind for half a minute",
             heavy="height is held under power; it drifts with the wind for half a minute",
+        ),
+        Rule(
+            name="transmitter",
+            when=lambda _, flags: flags.pilot_lost,
+            action=Action.HOLD,
+            text="transmitter lost: holding",
+            light=_POWERED,
+            heavy=_POWERED,
         ),
         Rule(
             name="link, first stage",

@@ -22,6 +22,7 @@ from blimp.control.recovery import Recovery
 from blimp.control.snapshot import build_snapshot
 from blimp.control.supervisor import Supervisor
 from blimp.control.timing import Timing
+from blimp.control.transmitter import Transmitter
 from blimp.control.witness import Witnesses
 from blimp.errors import HardwareError
 from blimp.rotation import yaw_of
@@ -143,6 +144,7 @@ class FlightLoop:
         witnesses: Witnesses,
         effect: EffectCheck,
         battery: BatteryFilter,
+        transmitter: Transmitter,
         measures_power: bool,
         vehicle: str,
         boot_id: str,
@@ -163,6 +165,7 @@ class FlightLoop:
         self._mixer = mixer
         self._witnesses = witnesses
         self._effect = effect
+        self._transmitter = transmitter
         self._measures_power = measures_power
         self._power_s: float | None = None
         self._rising_s = 0.0
@@ -234,6 +237,7 @@ class FlightLoop:
             self._supervisor.recover(state)
         self._witnesses.update(readings, state, now_s, at_rest=not flown)
         flags = self._flags(readings, now_s)
+        self._transmitter.act(state, flags, now_s=now_s)
         for command in self._inbox.receive():
             outcome = self._commander.handle(command, now_s=now_s, state=state, flags=flags)
             self._inbox.post(outcome)
@@ -461,11 +465,16 @@ class FlightLoop:
         self._pressure_pa = readings.baro.pressure_pa if readings.baro is not None else 0.0
         for heartbeat in self._inbox.heartbeats():
             self._pilot_link.receive(heartbeat, now_s)
-        effect = self._effect
+        effect, transmitter = self._effect, self._transmitter
+        transmitter.hear(readings.transmitter, now_s)
+        ground_s = max(self._inbox.link_age_s(now_s), self._pilot_age_s(now_s) or 0.0)
         if self._battery_v is not None or self._power_s is None or not self.armed:
             self._power_s = now_s
         return Flags(
-            link_age_s=max(self._inbox.link_age_s(now_s), self._pilot_age_s(now_s) or 0.0),
+            link_age_s=min(ground_s, transmitter.age_s(now_s)),
+            pilot_lost=transmitter.pilot_lost,
+            heard=transmitter.heard,
+            stopped=transmitter.stopped,
             deaf=self._inbox.deaf(now_s),
             broken=effect.broken,
             astray=not effect.only_dead,

@@ -23,6 +23,7 @@ from blimp.types import (
     SensorReadings,
     SensorStatus,
     Snapshot,
+    TransmitterSample,
     Vec3,
     VehicleState,
 )
@@ -75,6 +76,7 @@ class BenchSensors:
         self.battery_v = 8.2
         self.unhealthy: tuple[str, ...] = ()
         self.cut: set[str] = set()
+        self.channels: dict[int, float] | None = None  # of a transmitter, beside its rest
         self.raises: Exception | None = None
         self._last: dict[str, Any] = {}
 
@@ -97,6 +99,11 @@ class BenchSensors:
         }
         if height_m > 0.2:
             fresh["ranger"] = RangeSample(t_s=now_s, distance_m=height_m)
+        if self.channels is not None:
+            values = [0.0] * 4 + [-1.0] * 12
+            for number, value in self.channels.items():
+                values[number - 1] = value
+            fresh["transmitter"] = TransmitterSample(t_s=now_s, channels=tuple(values))
         self._last.update({k: v for k, v in fresh.items() if k not in self.cut})
         return SensorReadings(t_s=now_s, unhealthy=self.unhealthy, **self._last)
 

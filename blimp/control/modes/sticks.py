@@ -58,9 +58,7 @@ class Sticks:
             stick = Stick()
         rate = stick.turn * limits.yaw_rate_radps
         if rate:
-            nose = yaw_of(state.attitude)
-            ahead = wrap_pi(self._yaw_rad + rate * dt_s - nose)
-            self._yaw_rad = wrap_pi(nose + max(-_LEAD_RAD, min(_LEAD_RAD, ahead)))
+            self._yaw_rad = turned(self._yaw_rad, rate * dt_s, state)
         if self.number is Mode.STABILIZE:
             return Setpoint(
                 thrust_body=(stick.forward, stick.right, -stick.up),
@@ -77,3 +75,10 @@ class Sticks:
             yaw_rad=self._yaw_rad,
             yaw_rate_radps=rate,
         )
+
+
+def turned(yaw_rad: float, by_rad: float, state: VehicleState) -> float:
+    """Return a heading turned on, but not farther ahead of the nose than a ship can follow."""
+    nose = yaw_of(state.attitude)
+    ahead = wrap_pi(yaw_rad + by_rad - nose)
+    return wrap_pi(nose + max(-_LEAD_RAD, min(_LEAD_RAD, ahead)))

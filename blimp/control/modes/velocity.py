@@ -5,6 +5,7 @@ from typing import Any
 
 from blimp.control.modes.loiter import Loiter
 from blimp.control.modes.mode import Ship
+from blimp.control.modes.sticks import turned
 from blimp.rotation import yaw_of
 from blimp.types import Mode, Setpoint, Vec3, VehicleState
 
@@ -36,10 +37,22 @@ class Velocity:
         self._yaw_rad = yaw_of(state.attitude) if yaw_rad is None else yaw_rad
         self._wish_mps: Vec3 = (0.0, 0.0, 0.0)
         self._down_m = state.position_ned_m[2]
+        self._turn_radps = 0.0
         self._after: Loiter | None = None
         if before is not None and not before.done:
             self._yaw_rad, self._wish_mps = before._yaw_rad, before._wish_mps
             self._down_m = before._down_m
+
+    def steer(
+        self, state: VehicleState, velocity_ned_mps: Vec3, *, turn_radps: float, seconds: float
+    ) -> None:
+        """Take a stick's demand in place of the one before, which may have ended."""
+        if self._after is not None:
+            self._after, self.number = None, Mode.VELOCITY
+            self._yaw_rad = yaw_of(state.attitude)
+            self.resume(state)
+        self._velocity, self._turn_radps = velocity_ned_mps, turn_radps
+        self._seconds = self._flown_s + seconds
 
     @property
     def done(self) -> bool:
@@ -69,11 +82,14 @@ class Velocity:
             return self._after.update(state, dt_s=dt_s)
         self._wish_mps = self._ramp(dt_s)
         north, east, down = self._wish_mps
+        if self._turn_radps:
+            self._yaw_rad = turned(self._yaw_rad, self._turn_radps * dt_s, state)
         self._down_m = self._bounded(self._down_m + down * dt_s)
         return Setpoint(
             position_ned_m=(None, None, self._down_m),
             velocity_ned_mps=(north, east, down),
             yaw_rad=self._yaw_rad,
+            yaw_rate_radps=self._turn_radps,
         )
 
     def _ramp(self, dt_s: float) -> Vec3:

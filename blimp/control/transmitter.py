@@ -1,0 +1,233 @@
+"""A radio transmitter's sticks and switches: a second link to the ship, beside the broker's.
+
+Who has the transmitter is a pilot as the holder of the ship's control is: commands that were
+admitted under an older control are refused. Switches act when they are moved, so that none acts by
+the place in which it was left; sticks act for half a second, and age out.
+"""
+
+from math import cos, hypot, inf, sin
+
+from blimp.airframe import Airframe, Channel
+from blimp.control.commander import Commander
+from blimp.control.failsafe import Flags
+from blimp.control.modes.manual import Order
+from blimp.control.modes.sticks import Stick, Sticks
+from blimp.control.modes.velocity import Velocity
+from blimp.control.pilot import Pilot
+from blimp.control.supervisor import Supervisor
+from blimp.rotation import yaw_of
+from blimp.types import Mode, TransmitterSample, VehicleState
+
+SILENT_S = 0.5  # receivers send 70 to 500 frames a second
+_ON = 0.3  # a switch of two positions is at -1 or 1, and one of three also at 0
+_STICKS = ("forward", "right", "up", "turn")
+_FLOWN_BY_STICK = (Mode.STABILIZE, Mode.ALTHOLD, Mode.VELOCITY)
+
+
+class Transmitter:
+    """`hear` the newest sample and `act` by it, once a cycle each."""
+
+    def __init__(
+        self,
+        *,
+        airframe: Airframe,
+        commander: Commander,
+        pilot: Pilot,
+        supervisor: Supervisor,
+    ) -> None:
+        self._airframe = airframe
+        self._table = airframe.transmitter
+        self._commander = commander
+        self._authority = commander.authority
+        self._pilot = pilot
+        self._supervisor = supervisor
+        self._channels: tuple[float, ...] = ()
+        self._heard_s = -inf
+        self.heard = False
+        self._was_armed = False
+        # What was seen since the transmitter is heard; None until then.
+        self._arm: bool | None = None
+        self._control: bool | None = None
+        self._centred = False
+        self._position: int | None = None  # of the mode switch
+        self._entered: Mode | None = None
+
+    def hear(self, sample: TransmitterSample | None, now_s: float) -> None:
+        """Take the newest sample; one without channels is a transmitter lost at once."""
+        if sample is not None and sample.channels:
+            self._channels, self._heard_s = sample.channels, sample.t_s
+        lost = sample is not None and not sample.channels
+        heard = not lost and now_s - self._heard_s <= SILENT_S
+        if self.heard and not heard:
+            # What was moved meanwhile must not arm, nor take control.
+            self._arm = self._control = None
+            self._centred = False
+        self.heard, self._authority.silent = heard, not heard
+        if not heard and not self._supervisor.armed:  # there is nothing to bring home
+            self._heard_s = -inf
+            self._authority.release()
+
+    def age_s(self, now_s: float) -> float:
+        """Return how old the newest sample is; infinite if none is owed."""
+        return now_s - self._heard_s
+
+    @property
+    def pilot_lost(self) -> bool:
+        """Whether the pilot in control is the one at the transmitter, and is not heard."""
+        return self._authority.held and not self.heard
+
+    @property
+    def stopped(self) -> bool:
+        """Whether the stop switch is on."""
+        return self.heard and self._is_on(self._table.stop)
+
+    def act(self, state: VehicleState, flags: Flags, *, now_s: float) -> None:
+        """Carry out what the switches and sticks say now."""
+        armed, was_armed = self._supervisor.armed, self._was_armed
+        self._was_armed = armed
+        if was_armed and not armed:  # that flight is over
+            self._authority.release()
+        if not self.heard:
+            return
+        if flags.stopped:
+            self._arm = None
+            if not self._supervisor.killed:
+                self._commander.obey("estop", now_s=now_s, state=state, flags=flags)
+            return
+        if self._table.takes_control == "never":
+            return
+        sticks = {name: self._stick(getattr(self._table, name)) for name in _STICKS}
+        self._note_control(sticks)
+        self._note_arm(sticks, state, flags, now_s)
+        if self._supervisor.armed and self._authority.held:
+            self._fly(sticks, state, flags, now_s)
+
+    def _note_control(self, sticks: dict[str, float]) -> None:
+        """Take control, or give it up, by what was moved."""
+        table, moved = self._table, any(sticks.values())
+        position, before = self._switched(), self._position
+        self._position = position
+        is_on, was_on = self._is_on(table.control), self._control
+        self._control = is_on
+        if table.takes_control == "switch":
+            takes = is_on and was_on is False
+            if not is_on and self._authority.held:
+                self._authority.release()
+                self._supervisor.say("the transmitter gives up control")
+        else:
+            takes = (moved and self._centred) or (before is not None and position != before)
+            self._centred = not moved
+        if takes and self._supervisor.armed:
+            self._take()
+
+    def _take(self) -> None:
+        if not self._authority.held:
+            self._authority.take()
+            self._entered = None
+            self._supervisor.say("the transmitter has control")
+
+    def _note_arm(
+        self, sticks: dict[str, float], state: VehicleState, flags: Flags, now_s: float
+    ) -> None:
+        """Arm or disarm when the switch is moved: where it was left says nothing."""
+        is_on, was_on = self._is_on(self._table.arm), self._arm
+        self._arm = is_on
+        if was_on is None or is_on == was_on:
+            return
+        if self._table.takes_control == "switch" and not self._control:
+            return
+        if not is_on and not self._authority.held:
+            return
+        name, reason = ("arm" if is_on else "disarm"), ""
+        if is_on and any(sticks.values()):
+            off = ", ".join(stick for stick, share in sticks.items() if share)
+            reason = f"put the sticks in the middle first ({off})"
+        reason = reason or self._commander.obey(name, now_s=now_s, state=state, flags=flags)
+        if reason:
+            self._supervisor.say(f"transmitter: {name} refused: {reason}")
+        elif is_on:
+            self._take()
+
+    def _fly(
+        self, sticks: dict[str, float], state: VehicleState, flags: Flags, now_s: float
+    ) -> None:
+        mode = Mode[self._table.mode_names[self._position or 0]]
+        pilot, reason = self._pilot, ""
+        if pilot.resting and (state.on_ground or not state.height_valid):
+            # On the ground a stick lifts the ship, and no switch.
+            self._entered = None
+            if mode is Mode.MANUAL and any(sticks.values()):
+                reason = self._enter(mode, state, flags, now_s)
+            elif mode in _FLOWN_BY_STICK and sticks["up"] > 0.0:
+                reason = self._commander.lift(mode, now_s=now_s, state=state, flags=flags)
+                self._entered = mode
+            else:
+                return
+        elif mode is not self._entered:
+            reason = self._enter(mode, state, flags, now_s)
+        if reason:
+            self._supervisor.say(f"transmitter: {mode.name} refused: {reason}")
+        self._push(sticks, state, now_s)
+
+    def _enter(self, mode: Mode, state: VehicleState, flags: Flags, now_s: float) -> str:
+        self._entered = mode
+        return self._commander.obey("mode", now_s=now_s, state=state, flags=flags, name=mode.name)
+
+    def _push(self, sticks: dict[str, float], state: VehicleState, now_s: float) -> None:
+        """Pass the sticks on to the mode that flies, if it is one for sticks."""
+        flying, until_s = self._pilot.flying, self._heard_s + SILENT_S
+        if isinstance(flying, Sticks):
+            flying.push(Stick(until_s=until_s, **sticks))
+        elif isinstance(flying, Velocity) and any(sticks.values()):
+            # Let go, they end the demand: the ship stays where it comes to rest.
+            limits = self._airframe.limits
+            forward, right, up = sticks["forward"], sticks["right"], sticks["up"]
+            speed_mps = limits.speed_mps / max(1.0, hypot(forward, right))
+            north, east = cos(yaw_of(state.attitude)), sin(yaw_of(state.attitude))
+            flying.steer(
+                state,
+                (
+                    speed_mps * (forward * north - right * east),
+                    speed_mps * (forward * east + right * north),
+                    -up * (limits.climb_mps if up > 0.0 else limits.descent_mps),
+                ),
+                turn_radps=sticks["turn"] * limits.yaw_rate_radps,
+                seconds=until_s - now_s,
+            )
+        elif flying is self._pilot.manual:
+            for name, shares in self._table.manual.items():
+                share = sum(weight * sticks[stick] for stick, weight in shares.items())
+                self._pilot.manual.order(
+                    name,
+                    Order(
+                        value=self._value(name, max(-1.0, min(1.0, share))),
+                        until_s=until_s,
+                        started_s=now_s,
+                        command_id="transmitter",
+                    ),
+                )
+
+    def _value(self, name: str, share: float) -> float:
+        """Return a throttle, or the servo's angle so far from neutral to its end."""
+        for servo in self._airframe.servo:
+            if servo.name == name:
+                end_rad = servo.max_rad if share > 0.0 else servo.min_rad
+                return servo.neutral_rad + abs(share) * (end_rad - servo.neutral_rad)
+        return share
+
+    def _raw(self, use: Channel) -> float:
+        value = self._channels[use.channel - 1]
+        return -value if use.reverse else value
+
+    def _stick(self, use: Channel) -> float:
+        value, dead = self._raw(use), self._table.deadband
+        beyond = max(0.0, abs(value) - dead) / (1.0 - dead)
+        return beyond if value > 0.0 else -beyond
+
+    def _is_on(self, use: Channel) -> bool:
+        return self._raw(use) > _ON
+
+    def _switched(self) -> int:
+        """Return the position of the mode switch, 0 for the lowest."""
+        count = len(self._table.mode_names)
+        return min(count - 1, int(count * (self._raw(self._table.modes) + 1.0) / 2.0))
