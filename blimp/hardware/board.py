@@ -1,5 +1,6 @@
 """From an airframe's device table to devices: what is wired where, and that nothing clashes."""
 
+import contextlib
 import re
 from collections.abc import Iterator, Sequence
 from typing import Any, cast
@@ -37,7 +38,7 @@ from blimp.hardware.suite import SensorSuite
 from blimp.hardware.tb6612 import Tb6612
 from blimp.hardware.tfluna import TfLuna
 from blimp.hardware.vl53l1x import Vl53L1X
-from blimp.types import SensorReadings, SensorStatus
+from blimp.types import SensorReadings, SensorStatus, Snapshot
 
 # Every chip there is a driver for. A new one is one file and one line here.
 CHIPS: dict[str, type[Sensor[Any]] | type[Output]] = {
@@ -109,6 +110,12 @@ class Board(Closing):
         if not sick:
             return readings
         return msgspec.structs.replace(readings, unhealthy=readings.unhealthy + sick)
+
+    def tell(self, snapshot: Snapshot) -> None:
+        """Give every sensor the newest snapshot, for telemetry. A failure is the next poll's."""
+        for sensor in self.sensors.sensors:
+            with contextlib.suppress(HardwareError):
+                sensor.tell(snapshot)
 
     def self_test(self) -> dict[str, str]:
         """Return by device name "" where it is healthy, else why not ("starting" at first)."""

@@ -107,10 +107,7 @@ class Crsf(Receiver[Frame]):
         return self._heard(channels(payload), now_s)
 
     def tell(self, snapshot: Snapshot) -> None:
-        """Send the transmitter one frame, in turn: battery, attitude, mode. Never waits.
-
-        Raises BusError if the port is closed or gone.
-        """
+        """Send the transmitter one frame, in turn: battery, attitude, mode."""
         make = _TELEMETRY[self._turn % len(_TELEMETRY)]
         self._turn += 1
         self._port.write(make(snapshot))

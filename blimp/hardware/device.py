@@ -16,7 +16,7 @@ from blimp.airframe import Airframe
 from blimp.airframe import Device as Row
 from blimp.errors import BoardError, DeviceError, HardwareError
 from blimp.hardware.bus import Buses
-from blimp.types import SensorStatus
+from blimp.types import SensorStatus, Snapshot
 
 MAX_FAILURES = 5  # consecutive ones make a device unhealthy
 RETRY_S = 0.5  # between attempts to start a device again
@@ -185,6 +185,12 @@ class Sensor(Device, Generic[S]):
             healthy=self.healthy,
             error=self.error,
         )
+
+    def tell(self, snapshot: Snapshot) -> None:
+        """Take what the ground may know: a receiver sends it to its transmitter. Never waits.
+
+        Raises HardwareError. Most sensors have nobody to tell.
+        """
 
     def _work(self, now_s: float) -> None:
         sample = self._read(now_s)

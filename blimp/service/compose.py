@@ -48,7 +48,7 @@ from blimp.service.files import write_whole
 from blimp.service.meter import Meter, MeteredOutputs, MeteredSensors
 from blimp.service.parameters import ParameterFile
 from blimp.service.realtime import BusLoad, make_realtime
-from blimp.types import FlightRecord
+from blimp.types import FlightRecord, Snapshot
 
 OnStop = Callable[[Callable[[], None]], None]  # given what to call when the process must end
 
@@ -109,6 +109,20 @@ class Ship(Closing):
             stack.callback(self.loop.close)
 
 
+class _Downlinks:
+    """The mailbox, whose snapshots the board's receivers send to their transmitters as well."""
+
+    def __init__(self, inbox: Inbox, board: Board) -> None:
+        self._inbox, self._board = inbox, board
+        self.emergencies, self.receive = inbox.emergencies, inbox.receive
+        self.heartbeats, self.post = inbox.heartbeats, inbox.post
+        self.link_age_s, self.deaf = inbox.link_age_s, inbox.deaf
+
+    def publish(self, snapshot: Snapshot) -> None:
+        self._inbox.publish(snapshot)
+        self._board.tell(snapshot)
+
+
 def assemble(
     airframe: Airframe,
     *,
@@ -140,7 +154,7 @@ def assemble(
         airframe,
         sensors=board if meter is None else MeteredSensors(board, meter),
         outputs=board.actuators if meter is None else MeteredOutputs(board.actuators, meter),
-        inbox=inbox,
+        inbox=_Downlinks(inbox, board),
         vehicle=vehicle,
         boot_id=boot_id,
         rate_hz=rate_hz,

@@ -43,7 +43,7 @@ class Radio(Bench):
         """Armed by its switch and in the air, the mode switch in this place."""
         self.hand({5: 1.0, 6: position})
         self.hand({3: 0.5}, 0.05)
-        self.hand({3: 0.0}, 0.0)
+        self.hand({3: 0.0})
         self.lift(3.0)
 
     def said(self, text: str) -> bool:
@@ -53,10 +53,10 @@ class Radio(Bench):
 def test_the_arm_switch_arms_when_it_is_moved_and_disarms_on_the_ground() -> None:
     ship = Radio()
     ship.hand({5: 1.0})
-    assert ship.loop.armed
+    assert ship.snapshot().armed
     assert ship.said("the transmitter has control")
     ship.hand({5: -1.0})
-    assert not ship.loop.armed
+    assert not ship.snapshot().armed
     assert ship.said("disarmed: by the transmitter")
 
 
@@ -66,10 +66,10 @@ def test_a_switch_that_is_up_at_the_start_does_not_arm_until_it_was_low() -> Non
     ship.silence(1.0)
     ship.sensors.channels = {5: 1.0}
     ship.back(1.0)
-    assert not ship.loop.armed
+    assert not ship.snapshot().armed
     ship.hand({5: -1.0})
     ship.hand({5: 1.0})
-    assert ship.loop.armed
+    assert ship.snapshot().armed
 
 
 def test_a_switch_moved_out_of_range_does_not_arm() -> None:
@@ -77,17 +77,17 @@ def test_a_switch_moved_out_of_range_does_not_arm() -> None:
     ship.silence(1.0)
     ship.sensors.channels = {5: 1.0}
     ship.back(1.0)
-    assert not ship.loop.armed
+    assert not ship.snapshot().armed
 
 
 def test_it_does_not_arm_with_a_stick_out_of_the_middle() -> None:
     ship = Radio()
     ship.hand({3: 0.3})
     ship.hand({5: 1.0})
-    assert not ship.loop.armed
+    assert not ship.snapshot().armed
     assert ship.said("transmitter: arm refused: put the sticks in the middle first (up)")
     ship.hand({3: 0.0}, 1.0)
-    assert not ship.loop.armed, "the switch must be moved again"
+    assert not ship.snapshot().armed, "the switch must be moved again"
 
 
 def test_arming_is_refused_for_the_same_reasons_as_any_arm() -> None:
@@ -95,7 +95,7 @@ def test_arming_is_refused_for_the_same_reasons_as_any_arm() -> None:
     ship.sensors.battery_v = 6.0
     ship.run(6.0)
     ship.hand({5: 1.0})
-    assert not ship.loop.armed
+    assert not ship.snapshot().armed
     assert ship.said("transmitter: arm refused: not ready to arm: battery: ")
 
 
@@ -110,7 +110,7 @@ def test_the_stop_switch_acts_in_the_cycle_that_sees_it_and_latches() -> None:
     assert "transmitter's stop switch is on" in ship.tell("arm").reason
     ship.hand({7: -1.0}, 1.0)
     assert ship.snapshot().killed
-    assert not ship.loop.armed, "nor does the arm switch, which is still up"
+    assert not ship.snapshot().armed, "nor does the arm switch, which is still up"
 
 
 def test_the_stop_switch_stops_a_ship_that_the_transmitter_never_controls() -> None:
@@ -322,7 +322,7 @@ def test_a_deaf_ship_arms_while_a_stop_switch_is_heard() -> None:
     ship = Radio()
     ship.inbox.why_deaf = "no worker hears"
     ship.hand({5: 1.0})
-    assert ship.loop.armed
+    assert ship.snapshot().armed
     ship.hand({5: -1.0})
     ship.silence(1.0)
     assert "no worker hears" in ship.tell("arm").reason
