@@ -68,7 +68,7 @@ class Transmitter:
             self._authority.release()
 
     def age_s(self, now_s: float) -> float:
-        """Return how old the newest sample is; infinite if none is owed."""
+        """Return how old the newest sample is; infinite if none is waited for."""
         return now_s - self._heard_s
 
     @property

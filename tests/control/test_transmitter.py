@@ -24,9 +24,9 @@ class Radio(Bench):
         names = ("STABILIZE", "ALTHOLD", "VELOCITY")
         made = Transmitter(**{"manual": MANUAL, "mode_names": names, **table})
         super().__init__(airframe=msgspec.structs.replace(twin(), transmitter=made))
-        self.hand({})
+        self.move({})
 
-    def hand(self, channels: dict[int, float], seconds: float = 0.1) -> None:
+    def move(self, channels: dict[int, float], seconds: float = 0.1) -> None:
         """Move these channels; the others stay."""
         self.sensors.channels = {**(self.sensors.channels or {}), **channels}
         self.run(seconds)
@@ -41,9 +41,9 @@ class Radio(Bench):
 
     def flying(self, position: float = 0.0) -> None:
         """Armed by its switch and in the air, the mode switch in this place."""
-        self.hand({5: 1.0, 6: position})
-        self.hand({3: 0.5}, 0.05)
-        self.hand({3: 0.0})
+        self.move({5: 1.0, 6: position})
+        self.move({3: 0.5}, 0.05)
+        self.move({3: 0.0})
         self.lift(3.0)
 
     def said(self, text: str) -> bool:
@@ -52,10 +52,10 @@ class Radio(Bench):
 
 def test_the_arm_switch_arms_when_it_is_moved_and_disarms_on_the_ground() -> None:
     ship = Radio()
-    ship.hand({5: 1.0})
+    ship.move({5: 1.0})
     assert ship.snapshot().armed
     assert ship.said("the transmitter has control")
-    ship.hand({5: -1.0})
+    ship.move({5: -1.0})
     assert not ship.snapshot().armed
     assert ship.said("disarmed: by the transmitter")
 
@@ -67,8 +67,8 @@ def test_a_switch_that_is_up_at_the_start_does_not_arm_until_it_was_low() -> Non
     ship.sensors.channels = {5: 1.0}
     ship.back(1.0)
     assert not ship.snapshot().armed
-    ship.hand({5: -1.0})
-    ship.hand({5: 1.0})
+    ship.move({5: -1.0})
+    ship.move({5: 1.0})
     assert ship.snapshot().armed
 
 
@@ -82,11 +82,11 @@ def test_a_switch_moved_out_of_range_does_not_arm() -> None:
 
 def test_it_does_not_arm_with_a_stick_out_of_the_middle() -> None:
     ship = Radio()
-    ship.hand({3: 0.3})
-    ship.hand({5: 1.0})
+    ship.move({3: 0.3})
+    ship.move({5: 1.0})
     assert not ship.snapshot().armed
     assert ship.said("transmitter: arm refused: put the sticks in the middle first (up)")
-    ship.hand({3: 0.0}, 1.0)
+    ship.move({3: 0.0}, 1.0)
     assert not ship.snapshot().armed, "the switch must be moved again"
 
 
@@ -94,7 +94,7 @@ def test_arming_is_refused_for_the_same_reasons_as_any_arm() -> None:
     ship = Radio()
     ship.sensors.battery_v = 6.0
     ship.run(6.0)
-    ship.hand({5: 1.0})
+    ship.move({5: 1.0})
     assert not ship.snapshot().armed
     assert ship.said("transmitter: arm refused: not ready to arm: battery: ")
 
@@ -102,13 +102,13 @@ def test_arming_is_refused_for_the_same_reasons_as_any_arm() -> None:
 def test_the_stop_switch_acts_in_the_cycle_that_sees_it_and_latches() -> None:
     ship = Radio()
     ship.flying()
-    ship.hand({3: 0.5})
+    ship.move({3: 0.5})
     assert ship.motors_driven()
-    ship.hand({7: 1.0}, 0.01)
+    ship.move({7: 1.0}, 0.01)
     assert ship.outputs.command is None
     assert ship.snapshot().killed
     assert "transmitter's stop switch is on" in ship.tell("arm").reason
-    ship.hand({7: -1.0}, 1.0)
+    ship.move({7: -1.0}, 1.0)
     assert ship.snapshot().killed
     assert not ship.snapshot().armed, "nor does the arm switch, which is still up"
 
@@ -116,19 +116,19 @@ def test_the_stop_switch_acts_in_the_cycle_that_sees_it_and_latches() -> None:
 def test_the_stop_switch_stops_a_ship_that_the_transmitter_never_controls() -> None:
     ship = Radio(takes_control="never")
     ship.tell("arm")
-    ship.hand({1: 1.0, 5: 1.0, 6: 1.0})
+    ship.move({1: 1.0, 5: 1.0, 6: 1.0})
     assert not ship.said("the transmitter has control")
-    ship.hand({7: 1.0}, 0.01)
+    ship.move({7: 1.0}, 0.01)
     assert ship.snapshot().killed
 
 
 def test_on_the_ground_only_a_stick_lifts_it() -> None:
     ship = Radio()
-    ship.hand({5: 1.0})
+    ship.move({5: 1.0})
     for position in (0.0, 1.0, -1.0):
-        ship.hand({6: position}, 0.5)
+        ship.move({6: position}, 0.5)
         assert not ship.motors_driven()
-    ship.hand({3: 0.5}, 1.0)
+    ship.move({3: 0.5}, 1.0)
     assert ship.snapshot().mode == "STABILIZE"
     assert ship.motors_driven()
 
@@ -139,7 +139,7 @@ def test_on_the_ground_only_a_stick_lifts_it() -> None:
 def test_three_positions_are_three_modes(position: float, mode: str) -> None:
     ship = Radio()
     ship.flying(-1.0 if position else 1.0)
-    ship.hand({6: position, 2: 0.5})
+    ship.move({6: position, 2: 0.5})
     assert ship.snapshot().mode == mode
 
 
@@ -149,23 +149,23 @@ def test_two_positions_are_two_modes(position: float, mode: str) -> None:
     ship.tell("arm")
     ship.tell("takeoff", altitude_m=3.0)
     ship.lift(3.0)
-    ship.hand({6: -position})
-    ship.hand({6: position})
+    ship.move({6: -position})
+    ship.move({6: position})
     assert ship.snapshot().mode == mode
 
 
 def test_manual_moves_the_outputs_of_the_table_and_lets_them_go_in_half_a_second() -> None:
     ship = Radio(mode_names=("MANUAL", "ALTHOLD"))
     ship.flying()
-    ship.hand({6: -1.0})
-    ship.hand({2: 0.525, 4: 1.0, 3: -1.0})
+    ship.move({6: -1.0})
+    ship.move({2: 0.525, 4: 1.0, 3: -1.0})
     command = ship.outputs.command
     assert command is not None
     left, right, tail = command.motors
     assert (left, right, tail) == pytest.approx((1.0, 0.0, -1.0))
     tilt = twin().servo[0]
     assert command.servos[0] == pytest.approx(tilt.min_rad)
-    ship.hand({2: 0.0, 4: 0.0, 3: 0.0})
+    ship.move({2: 0.0, 4: 0.0, 3: 0.0})
     assert ship.outputs.command is not None
     assert ship.outputs.command.motors == pytest.approx((0.0, 0.0, 0.0))
 
@@ -173,12 +173,12 @@ def test_manual_moves_the_outputs_of_the_table_and_lets_them_go_in_half_a_second
 def test_a_channel_can_be_reversed_and_has_a_dead_band() -> None:
     forward = Channel(channel=9, reverse=True)
     ship = Radio(mode_names=("MANUAL", "ALTHOLD"), forward=forward, deadband=0.1)
-    ship.hand({9: 0.0})
+    ship.move({9: 0.0})
     ship.flying()
-    ship.hand({6: -1.0})
-    ship.hand({9: 0.09})
+    ship.move({6: -1.0})
+    ship.move({9: 0.09})
     assert not ship.motors_driven()
-    ship.hand({9: -0.55})
+    ship.move({9: -0.55})
     assert ship.outputs.command is not None
     assert ship.outputs.command.motors[0] == pytest.approx(0.5)
 
@@ -208,23 +208,23 @@ def test_a_stick_that_is_moved_takes_control_from_the_ground() -> None:
     ship = Radio()
     by_ground(ship)
     assert goto(ship, 4).state is OutcomeState.IN_PROGRESS
-    ship.hand({1: 0.5})
+    ship.move({1: 0.5})
     assert ship.snapshot().mode == "STABILIZE"
     refused = goto(ship, 4)
     assert refused.reason.startswith("the transmitter has control")
     assert ship.snapshot().mode == "STABILIZE"
 
 
-def test_who_takes_control_on_the_ground_afterwards_has_it_until_a_stick_is_moved_anew() -> None:
+def test_who_takes_control_on_the_ground_afterwards_has_it_until_a_stick_is_moved_again() -> None:
     ship = Radio()
     by_ground(ship)
     goto(ship, 4)
-    ship.hand({1: 0.5})
+    ship.move({1: 0.5})
     assert goto(ship, 6).state is OutcomeState.IN_PROGRESS
     ship.run(1.0)
     assert ship.snapshot().mode == "LOITER", "the stick is held, not moved"
-    ship.hand({1: 0.0})
-    ship.hand({1: 0.5})
+    ship.move({1: 0.0})
+    ship.move({1: 0.5})
     assert ship.snapshot().mode == "STABILIZE"
     assert goto(ship, 6).state is OutcomeState.REFUSED
 
@@ -247,12 +247,12 @@ def test_the_ground_may_always_bring_it_to_rest(name: str) -> None:
 def test_by_switch_sticks_take_nothing_and_the_switch_gives_it_back() -> None:
     ship = Radio(takes_control="switch")
     by_ground(ship)
-    ship.hand({1: 1.0, 6: 1.0})
+    ship.move({1: 1.0, 6: 1.0})
     assert ship.snapshot().mode == "LOITER"
-    ship.hand({8: 1.0})
+    ship.move({8: 1.0})
     assert ship.snapshot().mode == "VELOCITY"
     assert goto(ship, 0).state is OutcomeState.REFUSED
-    ship.hand({8: -1.0})
+    ship.move({8: -1.0})
     assert goto(ship, 0).state is OutcomeState.IN_PROGRESS
 
 
@@ -321,8 +321,8 @@ def test_one_link_is_enough_and_both_lost_end_in_stages() -> None:
 def test_a_deaf_ship_arms_while_a_stop_switch_is_heard() -> None:
     ship = Radio()
     ship.inbox.why_deaf = "no worker hears"
-    ship.hand({5: 1.0})
+    ship.move({5: 1.0})
     assert ship.snapshot().armed
-    ship.hand({5: -1.0})
+    ship.move({5: -1.0})
     ship.silence(1.0)
     assert "no worker hears" in ship.tell("arm").reason

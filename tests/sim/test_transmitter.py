@@ -1,4 +1,4 @@
-"""Flights by a simulated CRSF receiver, with chips and drivers: a hand is the fault "stuck"."""
+"""Flights by a simulated CRSF receiver, with chips and drivers: the fault "stuck" moves a stick."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -30,7 +30,7 @@ def ship(mode: str = "ALTHOLD", chip: str = "crsf") -> Airframe:
 
 
 class Radio(Lockstep):
-    def hand(self, seconds: float = 0.1, /, **shares: float) -> None:
+    def move(self, seconds: float = 0.1, /, **shares: float) -> None:
         for name, value in shares.items():
             self.fault("transmitter", "stuck", channel=f"ch{CHANNELS[name]}", value=value)
         self.step(seconds)
@@ -38,13 +38,13 @@ class Radio(Lockstep):
 
 @contextmanager
 def flying(mode: str, *, up_s: float = 8.0) -> Iterator[Radio]:
-    """Armed and lifted by hand in ALTHOLD, 2 to 3 m up, then in `mode`."""
+    """Armed and lifted by its stick in ALTHOLD, 2 to 3 m up, then in `mode`."""
     with Radio(ship(mode), seed=1, wind_mps=0.1) as made:
         made.step(0.5)
-        made.hand(arm=1.0)
-        made.hand(up_s, up=1.0)
-        made.hand(4.0, up=0.0)
-        made.hand(0.5, modes=1.0, forward=0.3)
+        made.move(arm=1.0)
+        made.move(up_s, up=1.0)
+        made.move(4.0, up=0.0)
+        made.move(0.5, modes=1.0, forward=0.3)
         yield made
 
 
@@ -92,7 +92,7 @@ def test_both_lost_it_comes_home_and_down(mode: str) -> None:
 def test_lost_on_the_pad_no_motor_starts(link_up: bool) -> None:
     with Radio(ship(), seed=1) as made:
         made.step(0.5)
-        made.hand(arm=1.0)
+        made.move(arm=1.0)
         made.fault("transmitter", "no_answer")
         made.link_up = link_up
         for _ in range(70):
@@ -123,16 +123,16 @@ def test_garbage_moves_nothing_and_is_said(kind: str) -> None:
 
 
 def test_a_stick_reaches_the_motor_within_30_ms_at_p99() -> None:
-    """From the hand to the throttle on the chip's pins, at many places between two frames."""
+    """From the stick to the throttle on the chip's pins, at many places between two frames."""
     with flying("MANUAL") as made:
         took = []
         share = 0.3
         for k in range(120):
             made.step_cycles(3 + k % 7)
-            made.world.advance(0.0013 * (k % 8))  # a hand moves at any time
+            made.world.advance(0.0013 * (k % 8))  # a stick moves at any time
             share = 0.9 if share < 0.5 else 0.3
             before = made.world.electronics.throttles()[0]
-            made.hand(0.0 + 1e-9, forward=share)
+            made.move(0.0 + 1e-9, forward=share)
             began_s = made.now_s - 0.01
             while made.world.electronics.throttles()[0] == before:
                 made.step_cycles(1)
@@ -157,9 +157,9 @@ def test_battery_attitude_and_mode_go_back() -> None:
 def test_an_sbus_receiver_flies_it_too() -> None:
     with Radio(ship(chip="sbus"), seed=1) as made:
         made.step(0.5)
-        made.hand(arm=1.0)
-        made.hand(8.0, up=1.0)
+        made.move(arm=1.0)
+        made.move(8.0, up=1.0)
         assert made.truth.altitude_m > 1.0
-        made.hand(0.02, stop=1.0)
+        made.move(0.02, stop=1.0)
         made.step(0.03)
         assert made.snapshot().killed

@@ -1,4 +1,4 @@
-"""A receiver and the transmitter that it hears, with a person's hands on it."""
+"""A receiver and the transmitter that it hears, with a person at its sticks."""
 
 from typing import ClassVar
 
@@ -10,7 +10,7 @@ _STICKS = 4
 
 
 class Receiver(SerialChip):
-    """Channels: ch1 to ch16, shares of -1 to 1. The fault "stuck" is a hand on one of them.
+    """Channels: ch1 to ch16, shares of -1 to 1. The fault "stuck" is a person who moves one.
 
     Untouched, the first four are in the middle, as sticks are, and the others at their low end, as
     switches are.

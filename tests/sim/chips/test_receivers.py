@@ -9,7 +9,7 @@ from tests.contracts.machines import lockstep
 
 
 @pytest.mark.parametrize("chip", ["crsf", "sbus"])
-def test_a_hand_on_each_channel_is_read(chip: str) -> None:
+def test_each_channel_is_read_as_it_is_set(chip: str) -> None:
     with lockstep(rows.ship(chip)) as machine:
         flight = Flight(machine)
         with flight.board:
