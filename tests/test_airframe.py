@@ -69,6 +69,27 @@ def test_a_device_that_cannot_be_fitted_is_named(text: str, reason: str) -> None
     assert reason in str(refused.value)
 
 
+@pytest.mark.parametrize(
+    ("table", "reason"),
+    [
+        ("stop = { channel = 17 }", "Expected `int` <= 16"),
+        ("stop = { channel = 6 }", "transmitter: modes and stop both use channel 6"),
+        (
+            'takes_control = "switch"\ncontrol = { channel = 3 }',
+            "transmitter: up and control both use channel 3",
+        ),
+        ('mode_names = ["ALTHOLD", "AUTO"]', "transmitter: mode_names: no mode 'AUTO'"),
+        ('mode_names = ["ALTHOLD"]', "length >= 2"),
+        ("manual = { nose = { up = 1.0 } }", "transmitter: manual: 'nose' is no output"),
+        ("manual = { left = { up = 1.5 } }", "<= 1.0"),
+        ("deadband = 0.5", "<= 0.3"),
+    ],
+)
+def test_a_transmitter_table_that_cannot_be_is_refused_by_key(table: str, reason: str) -> None:
+    with pytest.raises(AirframeError, match=re.escape(reason)):
+        airframe.parse(f"{TWIN}\n[transmitter]\n{table}\n", where="mine.toml")
+
+
 @pytest.mark.parametrize("height_m", [-1e6, 44_331.0, 1e9])
 def test_there_is_air_wherever_a_runaway_ship_goes(height_m: float) -> None:
     air = isa(height_m)

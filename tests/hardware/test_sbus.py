@@ -66,7 +66,7 @@ def test_a_lost_frame_is_no_sample() -> None:
 def test_one_broken_frame_moves_nothing() -> None:
     """It has no checksum: what jumps needs a second frame."""
     made, port = fitted()
-    port.arrive(REST * 2 + UNPACKING + REST * 2)
+    port.arrive(REST * 2 + UNPACKING)
     made.poll(0.1)
     assert made.sample is not None
     assert made.sample.channels == (0.0,) * 16
