@@ -58,6 +58,7 @@ def test_the_arm_switch_arms_when_it_is_moved_and_disarms_on_the_ground() -> Non
     ship.move({5: -1.0})
     assert not ship.snapshot().armed
     assert ship.said("disarmed: by the transmitter")
+    assert ship.tell("arm").state is OutcomeState.DONE, "with that flight its control is over"
 
 
 def test_a_switch_that_is_up_at_the_start_does_not_arm_until_it_was_low() -> None:
