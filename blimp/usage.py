@@ -31,6 +31,22 @@ Version = Annotated[
 ]
 
 
+def example(text: Callable[[], str]) -> Any:
+    """Return the option `--example`, which prints a sample of the file and ends the command.
+
+    It is read first, so that a command can be asked without the file that it needs.
+    """
+
+    def show(wanted: bool) -> None:
+        if wanted:
+            print(text(), end="")
+            raise typer.Exit
+
+    return typer.Option(
+        "--example", is_eager=True, callback=show, help="Print a sample of such a file, and end."
+    )
+
+
 def number(
     *, unit: str = "", low: float = -math.inf, high: float = math.inf, above: bool = False
 ) -> Callable[[str | float], float]:

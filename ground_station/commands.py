@@ -15,7 +15,7 @@ from blimp.distribution import needing
 from blimp.errors import BlimpError, LinkError
 from blimp.suggest import suggestion
 from blimp.types import Mode
-from blimp.usage import number
+from blimp.usage import example, number
 from ground_station import names, report
 from ground_station.arguments import GroundGroup, NumbersCommand
 from ground_station.discover import check_known
@@ -61,6 +61,18 @@ app.add_typer(
     help="Who may command the ship: take it, give it back.\n\nExample: ground control take",
 )
 app.callback()(options)
+
+
+def _circle() -> str:
+    from ground_station.trajectory import example
+
+    return example()
+
+
+def _mission() -> str:
+    from ground_station.mission_command import example
+
+    return example()
 
 
 # --- looking ------------------------------------------------------------------------------
@@ -366,14 +378,18 @@ def velocity(
 @app.command()
 def trajectory(
     context: typer.Context,
-    file: Annotated[Path, typer.Argument(metavar="FILE", help="CSV, see the README.")],
+    file: Annotated[Path, typer.Argument(metavar="FILE", help="CSV.")],
+    example: Annotated[bool, example(_circle)] = False,  # noqa: ARG001 - its callback has printed it
 ) -> int:
     """Fly a path in time from a CSV file, then stay at its end. Asks on a terminal.
 
     Its columns are time,x_ref,y_ref,z_ref,psi_ref: seconds, metres north, east and down of the
     pad, radians. The ship must be within 2 m of the first point.
 
-    Example: ground trajectory circle.csv
+    \b
+    Examples:
+      ground trajectory --example > circle.csv
+      ground trajectory circle.csv
     """
     from ground_station.trajectory import fly
 
@@ -611,6 +627,7 @@ def mission_check(
             autocompletion=names.airframe_names,
         ),
     ] = None,
+    example: Annotated[bool, example(_mission)] = False,  # noqa: ARG001 - its callback has printed it
 ) -> int:
     """Check a mission file without a ship.
 
@@ -618,6 +635,7 @@ def mission_check(
     Examples:
       ground mission check survey.toml
       ground mission check site.plan --airframe twin
+      ground mission check --example > survey.toml
     """
     from ground_station.mission_command import check
 

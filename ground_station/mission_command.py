@@ -118,6 +118,11 @@ def list_missions(session: Session) -> int:
     return DONE
 
 
+def example() -> str:
+    """Return a mission file to begin with, each line explained."""
+    return _TEMPLATE.replace("NAME", "example")
+
+
 def new(session: Session, file: Path) -> int:
     """Write a commented mission file to begin with. Raises MissionError if there is one."""
     if file.suffix != ".toml":

@@ -32,6 +32,15 @@ _CHUNK_S = 10.0
 Row = tuple[float, ...]
 
 
+def example() -> str:
+    """Return a trajectory file: a circle of 4 m in a minute, 3 m above the pad, from the pad."""
+    lines = [",".join(COLUMNS)]
+    for t_s in range(61):
+        angle = math.tau * t_s / 60.0
+        lines.append(f"{t_s},{2.0 * math.sin(angle):.3f},{2.0 - 2.0 * math.cos(angle):.3f},-3,0")
+    return "\n".join(lines) + "\n"
+
+
 class ReferenceCurve:
     """The rows of a file, times from 0 on: `at` lies between two of them."""
 

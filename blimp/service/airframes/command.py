@@ -2,6 +2,7 @@
 
 import json
 import sys
+from importlib import resources
 from math import degrees, isfinite
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -10,11 +11,16 @@ import typer
 
 from blimp.service.commands.options import complete_airframe
 from blimp.service.commands.terminal import prompt, say
+from blimp.usage import example
 
 if TYPE_CHECKING:
     from blimp.service.airframes.check import Report
 
 app = typer.Typer(no_args_is_help=True, rich_markup_mode=None)
+
+
+def _twin() -> str:
+    return resources.files("blimp").joinpath("airframes", "twin.toml").read_text("utf-8")
 
 
 @app.command("check")
@@ -29,13 +35,17 @@ def _check(
     ],
     *,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
+    example: Annotated[bool, example(_twin)] = False,  # noqa: ARG001 - its callback has printed it
 ) -> None:
     """Say whether a ship can fly, and what it can do.
 
     The file alone is judged; nothing is opened or flown. `blimp fly`, `up` and `doctor` refuse
     by the same check. Exit status 1 if it cannot fly.
 
-    Example: blimp airframe check mine.toml
+    \b
+    Examples:
+      blimp airframe check mine.toml
+      blimp airframe check --example > mine.toml
     """
     from blimp.service.airframes.check import check_file
 

@@ -4,12 +4,15 @@ from pathlib import Path
 
 from blimp import airframe as airframes
 from blimp.clock import SystemClock
+from blimp.config import registry_dir
 from blimp.errors import BlimpError
 from blimp.link.mailbox import is_served
 from blimp.link.paths import ON_BOARD_DIR, RuntimePaths
 from blimp.service.airframes.trim import Trim, trim
 from blimp.service.compose import flown_airframe
 from blimp.service.in_flight import running_snapshot
+from blimp.service.truth import only_stack
+from ground_station.discover import running_stacks
 
 
 def trimmed(
@@ -23,7 +26,7 @@ def trimmed(
 
     Raises BlimpError if neither tells.
     """
-    paths = RuntimePaths(runtime_dir or ON_BOARD_DIR)
+    paths = RuntimePaths(runtime_dir or _where_it_runs())
     paths.check()
     if airframe is None:
         is_served(paths.flight)  # raises if this user may not know
@@ -34,6 +37,13 @@ def trimmed(
         heaviness_g = _weighed_g(paths)
     target_kg = None if target_g is None else 1e-3 * target_g
     return trim(ship, heaviness_kg=1e-3 * heaviness_g, target_kg=target_kg)
+
+
+def _where_it_runs() -> Path:
+    """Return the directory of the units' ship, or of the stack that this user runs."""
+    if ON_BOARD_DIR.exists() or not running_stacks(registry_dir()):
+        return ON_BOARD_DIR
+    return Path(only_stack().runtime_dir)
 
 
 def _weighed_g(paths: RuntimePaths) -> float:

@@ -8,7 +8,7 @@ import typer
 from blimp.distribution import needing
 from blimp.service.commands.options import Airframe, Held, Json, PadEast, RuntimeDir, Seed, Wind
 from blimp.service.commands.terminal import builtins, on_signals, print_json, progress
-from blimp.usage import number
+from blimp.usage import example, number
 
 app = typer.Typer(rich_markup_mode=None)
 
@@ -90,6 +90,12 @@ def hold(
         print_json({"held": state == "on"})
 
 
+def _circle() -> str:
+    from ground_station.trajectory import example
+
+    return example()
+
+
 @app.command()
 def track(
     *,
@@ -138,6 +144,7 @@ def track(
         ),
     ] = None,
     json_output: Json = False,
+    example: Annotated[bool, example(_circle)] = False,  # noqa: ARG001 - its callback has printed it
 ) -> None:  # fmt: skip
     """Fly a path in the simulator and say how far off the ship was.
 
