@@ -36,7 +36,7 @@ reason is printed), 2 wrong usage, or something wrong in the configuration file.
 app = typer.Typer(
     name="blimp",
     help=HELP,
-    no_args_is_help=True,
+    invoke_without_command=True,
     context_settings={"help_option_names": ["-h", "--help"]},
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
@@ -74,8 +74,26 @@ app.add_typer(
 
 
 @app.callback(help=HELP)
-def _options(*, version: Version = False) -> None:
-    """Its callback has read it."""
+def _options(
+    context: typer.Context,
+    *,
+    version: Version = False,  # noqa: ARG001 - its callback has read it
+) -> None:
+    """Without a command, say where this is and what is next."""
+    if context.invoked_subcommand is None:
+        from blimp.config import registry_dir
+        from blimp.queue.log import printable
+        from blimp.service.doctor.computer import model
+        from blimp.service.next_step import next_step
+        from blimp.service.systemd import UNIT_DIR, installed_units
+        from ground_station.discover import running_stacks
+
+        words = next_step(
+            stacks=running_stacks(registry_dir()),
+            units=installed_units(UNIT_DIR),
+            computer=model(),
+        )
+        print("\n".join(map(printable, words.splitlines())))
 
 
 def main() -> None:

@@ -283,7 +283,10 @@ def _age(age_s: float) -> str:
 
 def _pilot_words(ship: Snapshot) -> str:
     if ship.pilot_age_s is None:
-        return "no heartbeat: the ship judges its worker's connection to the broker"
+        return (
+            "No ground station is sending a heartbeat, so the ship watches its own link "
+            "to the broker."
+        )
     return f"heartbeat {_age(ship.pilot_age_s)} ago"
 
 

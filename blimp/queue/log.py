@@ -54,9 +54,10 @@ class Log(logging.LoggerAdapter[logging.Logger]):
 
 
 def stderr_logger(*, level: str = "info", **bound: Any) -> Log:
-    """Return a log that writes `key=value` pairs."""
+    """Return a log that writes `key=value` pairs, or on a terminal lines for a person."""
     handler = StderrHandler()
-    handler.setFormatter(KeyValueFormatter())
+    is_terminal = sys.stderr is not None and sys.stderr.isatty()
+    handler.setFormatter(TerminalFormatter() if is_terminal else KeyValueFormatter())
     return Log(handler, level=level, bound=bound)
 
 
@@ -73,6 +74,24 @@ class KeyValueFormatter(logging.Formatter):
 
     def format(self, record: logging.LogRecord) -> str:
         return " ".join(f"{key}={_value(value)}" for key, value in line_of(self, record).items())
+
+
+class TerminalFormatter(logging.Formatter):
+    """The time of day, level, event and `key=value` pairs; a traceback in lines of its own.
+
+    The lines of a traceback are indented, so that none of them looks like the line of an event.
+    """
+
+    def format(self, record: logging.LogRecord) -> str:
+        fields = line_of(self, record)
+        fields.pop("timestamp")
+        level, event = fields.pop("level"), printable(str(fields.pop("event")))
+        traceback = str(fields.pop("exception", ""))
+        time = datetime.fromtimestamp(record.created).strftime("%H:%M:%S")
+        pairs = (f"{key}={_value(value)}" for key, value in fields.items())
+        lines = [" ".join((time, f"{level:7}", event, *pairs))]
+        lines += [f"    {printable(line)}" for line in traceback.splitlines()]
+        return "\n".join(lines)
 
 
 def line_of(formatter: logging.Formatter, record: logging.LogRecord) -> dict[str, Any]:

@@ -122,7 +122,8 @@ def demand_wind(airframe: Airframe, wind_mps: float) -> None:
 def may_go_first(ships: int) -> bool:
     """Whether so many simulated ships may ask for SCHED_FIFO: all of them, or none.
 
-    What goes first leaves the others nothing, and the ships that went first the rest of the ships.
+    A process with SCHED_FIFO runs before all others. Too many of them leave no processor time for
+    other programs; if only some ships asked, they would leave none for the other ships.
     """
     return ships * SHIP_SHARE <= FIRST_SHARE * len(os.sched_getaffinity(0))
 

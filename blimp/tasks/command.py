@@ -316,8 +316,9 @@ class CommandRun:
         """Raise Interrupted if another flight process answers than accepted the command."""
         if outcome.boot_id and self._boot_id and outcome.boot_id != self._boot_id:
             raise Interrupted(
-                f"the flight process was restarted during {self._row.command}: "
-                f"boot {self._boot_id} became {outcome.boot_id}"
+                f"the flight process was restarted during {self._row.command}, and the new one "
+                f"does not know the command (its boot id is {outcome.boot_id}, that of the "
+                f"process before it was {self._boot_id})"
             )
         self._boot_id = self._boot_id or outcome.boot_id
         if self._accepted_s is None:

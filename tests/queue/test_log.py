@@ -36,6 +36,23 @@ def test_a_line_can_be_split_into_its_fields(capsys: pytest.CaptureFixture[str])
     assert line.endswith('id=a-1 ms=0.25 ok=true none= empty= queues=a,b said="no \\"x\\" = 1"\n')
 
 
+def test_on_a_terminal_a_line_is_for_a_person(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Terminal(io.StringIO):
+        def isatty(self) -> bool:
+            return True
+
+    monkeypatch.setattr(sys, "stderr", terminal := Terminal())
+    log = stderr_logger(worker="pad")
+    try:
+        raise OSError("gone\n12:00:00 info    forged")
+    except OSError:
+        log.exception("task failed\x1b[2J", task="read")
+    first, *others = terminal.getvalue().splitlines()
+    assert re.fullmatch(r"\d\d:\d\d:\d\d error   task failed.x1b.2J worker=pad task=read", first)
+    assert others[0] == "    Traceback (most recent call last):"
+    assert all(line.startswith("    ") for line in others)
+
+
 @pytest.mark.parametrize("evil", ["one\nlevel=error event=forged", "\x1b[2J", "\r", "a\u2028b"])
 def test_no_value_can_forge_a_line(evil: str, capsys: pytest.CaptureFixture[str]) -> None:
     stderr_logger().warning("refused", reason=evil)

@@ -73,7 +73,7 @@ def load_app(path: str) -> TaskApp:
 def make_parser(words: Sequence[str]) -> argparse.ArgumentParser:
     """Return a parser for the command line `words`."""
     parser = argparse.ArgumentParser(
-        prog="python -m blimp.queue",
+        prog=program(),
         description=__doc__,
         epilog="exit status: 0 done, 1 failed (the reason is printed), 2 used wrongly",
     )
@@ -134,6 +134,17 @@ def _add_worker(commands: Any) -> None:
     add_options(worker)
 
 
+def program() -> str:
+    """Return what was typed: the command `blimp-queue`, or the module."""
+    is_command = os.path.basename(sys.argv[0]) == "blimp-queue"
+    return "blimp-queue" if is_command else "python -m blimp.queue"
+
+
+def run() -> None:
+    """The command `blimp-queue`."""
+    sys.exit(main())
+
+
 def _run_worker(app: TaskApp, options: argparse.Namespace) -> int:
     from blimp.config import trace_settings_from_environment
     from blimp.queue.observability.watch import watched
@@ -158,10 +169,10 @@ def _run_worker(app: TaskApp, options: argparse.Namespace) -> int:
             grace_s=options.grace,
             app_path=options.app,
             launch=Launch.of_this_process(),
-            on_ready=_ready,
+            on_ready=lambda: print("ready", file=sys.stderr, flush=True),
         )
+        if sys.stderr.isatty():
+            from blimp.queue.cli.greeting import greeting
+
+            print(greeting(worker), file=sys.stderr, flush=True)
         return worker.run()
-
-
-def _ready() -> None:
-    print("ready", file=sys.stderr, flush=True)

@@ -153,6 +153,8 @@ def handle_dead(app: TaskApp, options: argparse.Namespace) -> int:
     if options.json:
         say_json([msgspec.to_builtins(letter) for letter in found])
         return 1 if missing else 0
+    if options.verb == "list" and not found:
+        say("no dead letters")
     for letter in found:
         headers = letter.headers or {}
         task, id = headers.get("task", "?"), headers.get("id", "?")

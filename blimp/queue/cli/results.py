@@ -69,6 +69,8 @@ def list_failures(app: TaskApp, options: argparse.Namespace) -> int:
     if options.json:
         say_json([_document(record) for record in found])
         return 0
+    if not found:
+        say("no task has failed for good")
     for record in found:
         reason = " ".join(record.reason.split())[:LONGEST]
         kind = record.fault.exc_type if record.fault else ""

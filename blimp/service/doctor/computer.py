@@ -63,6 +63,19 @@ def clock_is_synchronised() -> bool:
     return int(ctypes.CDLL(None, use_errno=True).adjtimex(request)) not in (-1, _TIME_ERROR)
 
 
+def model(root: Path = Path("/")) -> str:
+    """Return the model that the kernel names, "" if it names none."""
+    return read_text(root / "proc/device-tree/model")
+
+
+def read_text(path: Path) -> str:
+    """Return what the kernel or a person wrote in a file; "" if it is missing."""
+    try:
+        return path.read_text(errors="replace").strip("\0\n ")
+    except (FileNotFoundError, NotADirectoryError):
+        return ""
+
+
 class Computer:
     """The ship's computer.
 
@@ -103,10 +116,7 @@ class Computer:
 
     def text(self, name: str) -> str:
         """Return what the kernel or a person wrote in a file; "" if it is missing."""
-        try:
-            return self.path(name).read_text(errors="replace").strip("\0\n ")
-        except (FileNotFoundError, NotADirectoryError):
-            return ""
+        return read_text(self.path(name))
 
     def rows(self, bus: str) -> list[Device]:
         """Return the devices of the airframe on a kind of bus: "i2c", "gpio" or "serial"."""
@@ -121,7 +131,7 @@ class Computer:
     @property
     def model(self) -> str:
         """Return the kind of Pi, "" if it is none."""
-        return self.text("/proc/device-tree/model")
+        return model(self._root)
 
     @cached_property
     def snapshot(self) -> Snapshot | None:
