@@ -56,7 +56,7 @@ class Log(logging.LoggerAdapter[logging.Logger]):
 def stderr_logger(*, level: str = "info", **bound: Any) -> Log:
     """Return a log that writes `key=value` pairs, or on a terminal lines for a person."""
     handler = StderrHandler()
-    is_terminal = sys.stderr is not None and sys.stderr.isatty()
+    is_terminal = sys.stderr is not None and not sys.stderr.closed and sys.stderr.isatty()
     handler.setFormatter(TerminalFormatter() if is_terminal else KeyValueFormatter())
     return Log(handler, level=level, bound=bound)
 

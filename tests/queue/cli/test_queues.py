@@ -97,6 +97,7 @@ def test_dead_letters_are_listed_shown_requeued_and_dropped(
     assert run("dead", "requeue", first) == (1, "", f"error: no dead letter {first}\n")
     assert run("dead", "drop", "all")[0] == 0
     assert look.dead() == 0
+    assert run("dead", "list") == (0, "no dead letters\n", "")
     for verb, wrong in (("show", "all"), ("show", "t0"), ("drop", "5"), ("requeue", "")):
         error = f"error: dead {verb} {wrong!r}: give the ids that `dead list` shows\n"
         assert run("dead", verb, wrong) == (2, "", error)

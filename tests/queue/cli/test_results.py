@@ -72,7 +72,7 @@ def test_a_failed_task_is_listed_sent_again_and_forgotten(url: str, backend: str
             assert app.result(new).get(DEADLINE_S) == "7 by motor"
             assert app.result(first.id).state is State.FAILURE
             assert run("forget", first.id) == (0, "", "")
-            assert run("failed", result_extended=True) == (0, "", "")
+            assert run("failed", result_extended=True) == (0, "no task has failed for good\n", "")
 
 
 def test_what_a_task_raised_reaches_the_terminal_escaped(url: str, backend: str, run: Any) -> None:
