@@ -124,13 +124,16 @@ def watch(
     context: typer.Context,
     look_only: Annotated[
         bool,
-        typer.Option("--look-only", help="You do not fly: the ship does not miss your link."),
+        typer.Option(
+            "--look-only",
+            help="Send no heartbeat: you do not fly, and the ship ignores the end of your link.",
+        ),
     ] = False,
 ) -> int:
     """Show the ship live until Ctrl-C. Lines of text, or JSON, if there is no terminal.
 
-    Control of the ship that you took before is renewed meanwhile, and the ship comes down if
-    your link dies. In a terminal ! stops every motor at once, as ground estop does.
+    If you hold control of the ship, it stays yours while this runs. If your link fails, the ship
+    comes down by itself. On a terminal the key ! stops every motor at once, as ground estop does.
 
     \b
     Examples:
@@ -183,8 +186,8 @@ def page(
 ) -> int:
     """Serve a page on which a ship is seen and commanded.
 
-    In a browser, until Ctrl-C. It answers this machine alone, and those who have the token that
-    stands in its address.
+    It runs until Ctrl-C and prints an address for a browser. Without --host only a browser on
+    this machine can open it, and only with the token in that address.
 
     \b
     Examples:
@@ -222,7 +225,7 @@ def sensor(
 
 @app.command()
 def result(context: typer.Context, id: Annotated[str, typer.Argument(metavar="ID")]) -> int:
-    """Print what became of an earlier command.
+    """Print the result of an earlier command.
 
     Example: ground result 4b0c0e5e-6d7f-4a0e-9f43-0c6a2f1b7f6e
     """
@@ -422,7 +425,7 @@ def stick(
 
 @app.command()
 def hold(context: typer.Context) -> int:
-    """Stay where it is: needs no position, drifts with the wind.
+    """Hold height and heading. It needs no position, so the wind moves the ship.
 
     Example: ground hold
     """
@@ -449,7 +452,7 @@ def return_(context: typer.Context) -> int:
 
 @app.command()
 def estop(context: typer.Context) -> int:
-    """Stop every output at once, past every queue. Never asks. A fresh arm undoes it.
+    """Stop every motor at once, without waiting in a queue. Never asks; only arm undoes it.
 
     Example: ground estop
     """
@@ -558,7 +561,7 @@ def control_take(
         bool, typer.Option("--force", help="Take it from another pilot. Asks on a terminal.")
     ] = False,
 ) -> int:
-    """Take control of the ship: commands of all others are refused, but for estop.
+    """Take control of the ship: the commands of others are refused, except estop.
 
     If another pilot holds it, prints who and for how long, and exits with 7.
 
@@ -578,7 +581,7 @@ def control_take(
 
 @control_app.command("release")
 def control_release(context: typer.Context) -> int:
-    """Give control of the ship back; harmless to repeat. Everybody commands it then.
+    """Give control of the ship back: then everybody may command it. May be repeated.
 
     Example: ground control release
     """
@@ -603,7 +606,7 @@ def control_who(context: typer.Context) -> int:
 
 @mission_app.command("run")
 def mission_run(context: typer.Context, file: MissionFile) -> int:
-    """Fly a mission leg by leg. Asks on a terminal; far ones need --yes from a program, too.
+    """Fly a mission leg by leg. Asks on a terminal; a program needs --yes for a far one.
 
     \b
     Examples:
@@ -679,8 +682,9 @@ def dispatch(
 ) -> int:
     """Fly a mission on a ship that is free.
 
-    It takes the ship and control of it, and gives both back. A ship that does not answer, is
-    armed, or was stopped by an emergency stop is passed over. None free: 7, after --wait seconds.
+    It takes control of the ship and gives it back at the end. It skips a ship that does not
+    answer, is armed, or was stopped by an emergency stop. If no ship is free within --wait
+    seconds, the exit status is 7.
 
     \b
     Examples:

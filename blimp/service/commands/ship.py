@@ -34,7 +34,7 @@ def trim(
             "--heaviness-g",
             metavar="G",
             parser=_grams,
-            help="As weighed, below 0 if light; else the flight process is asked.",
+            help="How heavy the ship is, negative if light; else the flight process says.",
         ),
     ] = None,
     target: Annotated[
@@ -43,15 +43,15 @@ def trim(
             "--target-g",
             metavar="G",
             parser=_grams,
-            help="How heavy it shall be; as its file says by default.",
+            help="How heavy it should be; by default what its file says.",
         ),
     ] = None,
     json_output: Json = False,
 ) -> None:
     """Say how much ballast a ship needs, and where.
 
-    From what its last level flight weighed: ask after a minute in HOLD and before its flight
-    process ends. Nothing is changed.
+    It uses the weight that the flight process measured in level flight: fly a minute in HOLD, and
+    ask before that process ends. Nothing is changed.
 
     Example: blimp trim --airframe twin --heaviness-g -12
     """
