@@ -114,8 +114,8 @@ def purge(app: TaskApp, options: argparse.Namespace) -> int:
             return 0
         counts = session.store.counts(queue)
     say(
-        f"{options.name}: {counts.ready} ready and {counts.scheduled} scheduled would be dropped, "
-        "and who waits for them waits for ever: say --yes"
+        f"{options.name}: {counts.ready} ready and {counts.scheduled} scheduled messages would "
+        "be dropped, and callers would wait for their results for ever: add --yes to drop them"
     )
     return 1
 
