@@ -4,7 +4,9 @@ from pathlib import Path
 
 import pytest
 
-from blimp.link.registry import Registration
+from blimp.config import registry_dir
+from blimp.link.registry import Registration, register
+from blimp.service.airframes import weighing
 from blimp.service.next_step import next_step
 from tests.forked import forked
 
@@ -24,7 +26,7 @@ def stack(vehicle: str) -> Registration:
             "",
             ("2 simulated ships run on this machine: twin-1, twin-2.", "--vehicle twin-1 arm"),
         ),
-        ([], [Path("/u")], "Raspberry Pi 5", ("units of a ship are inst", "sudo blimp doctor")),
+        ([], [Path("/u")], "Raspberry Pi 5", ("The units of a ship are inst", "sudo blimp doctor")),
         ([], [], "Raspberry Pi 5", ("This is a Raspberry Pi 5, and no", "sudo blimp init")),
     ],
 )
@@ -32,7 +34,7 @@ def test_where_it_is_and_what_is_next(
     stacks: list[Registration], units: list[Path], computer: str, words: tuple[str, str]
 ) -> None:
     said = next_step(stacks=stacks, units=units, computer=computer)
-    assert said.startswith(words[0]) or words[0] in said.splitlines()[0]
+    assert words[0] in said.splitlines()[0]
     assert words[1] in said
     assert said.splitlines()[-1].split() == ["blimp", "--help", "all", "commands"]
 
@@ -67,3 +69,17 @@ def test_a_sample_is_printed_and_can_be_used(program: str, command: str, tmp_pat
         assert load_mission(str(file)).name == "example"
     else:
         assert airframe.load(str(file)).name == "twin"
+
+
+def test_trim_asks_the_stack_that_ground_finds(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path))
+    monkeypatch.setattr(weighing, "ON_BOARD_DIR", tmp_path / "on_board")
+    assert weighing._where_it_runs() == tmp_path / "on_board"  # neither is there
+    register(
+        registry_dir() / "twin.json", vehicle="twin", broker="redis://h/0", runtime_dir=tmp_path
+    )
+    assert weighing._where_it_runs() == tmp_path
+    (tmp_path / "on_board").mkdir()
+    assert weighing._where_it_runs() == tmp_path / "on_board"
