@@ -14,6 +14,7 @@ from typing import Any, Protocol
 import msgspec
 
 from blimp.reading import ready
+from blimp.rotation import euler
 from blimp.types import Setpoint, VehicleState
 
 Write = Callable[[int, bytes], bool]
@@ -26,6 +27,7 @@ class Kind(IntEnum):
     CYCLE = 2  # one cycle: `CYCLE` and the actuators as doubles
     MESSAGE = 3  # a Command, an Outcome or a Snapshot as JSON, with its type
     INJECTED = 4  # what Lockstep did to ship or world, an `Injected` as JSON
+    TRUTH = 5  # where a simulated ship really is, from `truth_of`
 
 
 @ready
@@ -69,6 +71,7 @@ class Injected(msgspec.Struct, frozen=True, kw_only=True):
 CYCLE = struct.Struct("<dQ3d3d4d3d3d3dddQ")
 CYCLE_END = struct.Struct("<dI")
 _SNAPSHOT = b'{"type":"snapshot"'
+TRUTH_HZ = 10.0  # as often as /status
 _STATUS_EVERY = 2  # of 20 snapshots a second: the cycles hold what changes faster
 ARMED, ON_GROUND, IDLE = 1, 2, 4
 
@@ -141,6 +144,24 @@ class Tape:
         if self._begun or self._begin():
             self._write(Kind.INJECTED, msgspec.json.encode(what))
 
+    def truth(self, state: VehicleState) -> None:
+        """Write where a simulated ship really is."""
+        if self._begun or self._begin():
+            self._write(Kind.TRUTH, truth_of(state))
+
     def _begin(self) -> bool:
         self._begun = self._write(Kind.SESSION, self.session)
         return self._begun
+
+
+def truth_of(state: VehicleState) -> bytes:
+    """Return a simulated world's state as the JSON of /truth."""
+    angles = zip(("roll", "pitch", "yaw"), euler(state.attitude), strict=True)
+    return msgspec.json.encode(
+        {
+            "t_s": round(state.t_s, 4),
+            "position_ned_m": [round(value, 4) for value in state.position_ned_m],
+            "velocity_ned_mps": [round(value, 4) for value in state.velocity_ned_mps],
+            "attitude_rad": {name: round(angle, 4) for name, angle in angles},
+        }
+    )

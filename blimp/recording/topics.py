@@ -84,6 +84,11 @@ def schemas(session: Session) -> dict[str, tuple[str, Schema]]:
         "/injected": ("blimp.Injected", _object(
             t_s=_NUMBER, cycle=_COUNT, what=_TEXT, device=_TEXT, kind=_TEXT, options=_object(),
         )),
+        # New topics go to the end: a log's channels are numbered in this order.
+        "/truth": ("blimp.Truth", _object(
+            t_s=_NUMBER, position_ned_m=_VECTOR, velocity_ned_mps=_VECTOR,
+            attitude_rad=_ATTITUDE,
+        )),
     }  # fmt: skip
 
 
@@ -123,6 +128,8 @@ class Translator:
             yield self._snapshot(payload)
         elif kind == Kind.INJECTED:
             yield self._message("/injected", payload)
+        elif kind == Kind.TRUTH and self.is_timed:
+            yield self._message("/truth", payload)
         elif kind == Kind.MESSAGE:
             message = self._decode(payload)
             if isinstance(message, Snapshot):

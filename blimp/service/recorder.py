@@ -23,9 +23,11 @@ from blimp.link.paths import own_paths
 from blimp.recording.directory import MIN_FREE_BYTES, LogDirectory
 from blimp.recording.log_file import LogFile
 from blimp.recording.ring import SIZE, Ring
-from blimp.recording.tape import Kind, Session
+from blimp.recording.tape import Kind, Session, truth_of
 from blimp.recording.topics import WARNING, Message, Translator
 from blimp.service import notify
+from blimp.sim.remote import RemoteWorld
+from blimp.types import VehicleState
 
 if TYPE_CHECKING:
     from blimp.service.compose import OnStop
@@ -79,8 +81,12 @@ def record(options: RecorderOptions, *, on_stop: OnStop) -> None:
                 return
         live = exits.enter_context(_live_view(options.live_port))
         recorder = Recorder(ring, directory, clock=clock, options=options, live=live)
+        world = exits.enter_context(RemoteWorld(paths.world))  # connects when it is asked
         while not select.select([wake], [], [], POLL_S)[0]:
             recorder.poll()
+            if recorder.is_simulated:
+                with contextlib.suppress(OSError):  # its world has died, or starts again
+                    recorder.take_truth(world.truth())
         recorder.finish()
 
 
@@ -149,6 +155,19 @@ class Recorder:
         except LogError as error:
             self._give_up(error, now_s)
 
+    @property
+    def is_simulated(self) -> bool:
+        return self._translator is not None and self._translator.session.simulated
+
+    def take_truth(self, state: VehicleState) -> None:
+        """Record where a simulated ship really is."""
+        if self._clock.now_s() < self._retry_s:
+            return
+        try:
+            self._take(Kind.TRUTH, truth_of(state))
+        except LogError as error:
+            self._give_up(error, self._clock.now_s())
+
     def finish(self) -> None:
         """Take the last words of a flight process that ends as well, and close the log."""
         last_s = self._clock.now_s()
@@ -216,7 +235,7 @@ class Recorder:
             if self._is_idle:
                 self._close()
         self._is_idle = t_s - self._active_s > IDLE_S
-        if not self._is_idle or message.topic not in ("/snapshot", "/status"):
+        if not self._is_idle or message.topic not in ("/snapshot", "/status", "/truth"):
             return True
         if t_s - self._kept_s.get(message.topic, 0.0) < IDLE_PERIOD_S:
             return False

@@ -16,7 +16,7 @@ from blimp.airframe import Airframe
 from blimp.clock import ManualClock, SystemClock
 from blimp.closing import Closing
 from blimp.errors import Refused
-from blimp.recording.tape import Injected, Tape
+from blimp.recording.tape import TRUTH_HZ, Injected, Tape
 from blimp.service import compose as app
 from blimp.service.meter import Meter
 from blimp.sim.seam import linux_devices
@@ -121,6 +121,7 @@ class Lockstep(Closing):
         self.airframe = airframes.load(airframe) if isinstance(airframe, str) else airframe
         self._period_s = 1.0 / rate_hz
         self._rate_hz = rate_hz
+        self._truth_every = max(1, round(rate_hz / TRUTH_HZ))  # cycles
         self._clock = ManualClock()
         self._meter = meter
         self._inbox = LocalInbox()
@@ -216,6 +217,8 @@ class Lockstep(Closing):
                 if self._tape is not None:
                     outputs = self._ship.board.actuators.last
                     self._tape.cycle(self._ship.loop, outputs, number=self._cycle, step_s=0.0)
+                    if self._cycle % self._truth_every == 0:
+                        self._tape.truth(self.truth)
 
     @property
     def now_s(self) -> float:
