@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from array import array
 from collections import defaultdict
+from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from blimp.distribution import needing
@@ -28,10 +29,12 @@ QUANTITIES = {
 }  # fmt: skip
 TOPICS = ("/snapshot", "/status", "/truth", "/command", "/outcome", "/event", "/fault")
 _NAN = float("nan")
+_TOLD = ("ship", "killed", "dropped", "unreadable")  # of the events, beside failsafes
 _WITHIN_S = 0.15  # a message of the ship that repeats an event: both are of one /status
 
 
-class Table(NamedTuple):
+@dataclass(frozen=True)
+class Table:
     """Columns of one topic over its times. A value that is not known is NaN."""
 
     t_s: Values
@@ -250,17 +253,16 @@ class _Reader:
         name, words = data["name"], data["message"]
         if name == "failsafe":
             self._happened.append((t_s, "failsafe", words))
-        elif name in ("killed", "dropped", "unreadable"):
-            self._happened.append((t_s, "message", words))
-        elif name == "ship" and not any(
-            words == said and t_s - at_s < _WITHIN_S for at_s, _, said in self._happened[-8:]
-        ):
+            return
+        lately = [said for at_s, _, said in self._happened[-8:] if t_s - at_s < _WITHIN_S]
+        if name in _TOLD and words not in lately:
             self._happened.append((t_s, "message", words))
 
     def _fault(self, t_s: float, data: dict[str, Any]) -> None:
         mark = mark_of(Entry("/fault", t_s, data))
         assert mark is not None
-        words = f"{mark[0]}: {data['text']}" if data["text"] else mark[0]
+        text = str(data["text"]).removeprefix(f"{data['device']}: ")
+        words = f"{mark[0]}: {text}" if text else mark[0]
         self._happened.append((t_s, "fault", words))
 
 
