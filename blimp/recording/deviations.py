@@ -59,7 +59,8 @@ def height_estimate_error(flight: FlightData) -> Values:
 def unwrapped_deg(yaw_rad: Values) -> Values:
     """Return headings, degrees, that go on beyond 360 and below 0: no step at north."""
     found: Values = np.degrees(np.unwrap(yaw_rad))
-    return found - _TURN_DEG * np.floor(found[0] / _TURN_DEG)
+    turns = int(found[0] // _TURN_DEG)
+    return found - _TURN_DEG * turns
 
 
 def beside_deg(yaw_rad: Values, heading_deg: Values) -> Values:

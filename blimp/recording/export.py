@@ -17,6 +17,11 @@ from blimp.recording.topics import NS
 _AXES = ("north", "east", "down")
 _ANGLES = ("roll", "pitch", "yaw")
 _SET = ("north_m", "east_m", "down_m", "yaw_rad")
+_STATUS = ("mode", "failsafe", "battery_v", "wind_north_mps", "wind_east_mps")
+_TRUTH = (
+    *(f"true_{axis}_m" for axis in _AXES), *(f"true_{axis}_mps" for axis in _AXES),
+    *(f"true_{angle}_rad" for angle in _ANGLES),
+)  # fmt: skip
 _KML_HEAD = """<?xml version="1.0" encoding="UTF-8"?>
 <kml xmlns="http://www.opengis.net/kml/2.2" xmlns:gx="http://www.google.com/kml/ext/2.2">
 <Document><name>{name}</name>
@@ -41,24 +46,64 @@ class Mark(NamedTuple):
 
 
 def as_csv(log: Recording, out: TextIO) -> None:
-    """Write one row a cycle, SI units; an empty cell is a setpoint that was not controlled."""
+    """Write one row a cycle, SI units; an empty cell is not known, or a setpoint not controlled.
+
+    Mode, battery, wind and votes are those of the newest /status, truth that of the newest /truth.
+    """
     actuators = log.session.actuators
+    votes = _votes_of(log)
+    slow: list[Any] = [""] * (len(_STATUS) + 2 * len(votes))
+    true: list[Any] = [""] * len(_TRUTH)
     writer = csv.writer(out, lineterminator="\n")
     writer.writerow([
         "t_s", "cycle", "armed", "on_ground",
         *(f"{axis}_m" for axis in _AXES), *(f"{axis}_mps" for axis in _AXES),
         *(f"{angle}_rad" for angle in _ANGLES), *(f"{angle}_rate_radps" for angle in _ANGLES),
-        *(f"set_{name}" for name in _SET), *actuators, "step_ms",
+        *(f"set_{name}" for name in _SET), *actuators, "step_ms", *_STATUS,
+        *(f"{name}_{what}" for name in votes for what in ("innovation", "agrees")), *_TRUTH,
     ])  # fmt: skip
-    for entry in log.entries(("/snapshot",)):
+    for entry in log.entries(("/snapshot", "/status", "/truth")):
         one = entry.data
+        if entry.topic == "/status":
+            slow = _slow(one, votes)
+            continue
+        if entry.topic == "/truth":
+            angles = [one["attitude_rad"][angle] for angle in _ANGLES]
+            true = [*one["position_ned_m"], *one["velocity_ned_mps"], *angles]
+            continue
         writer.writerow([
             f"{entry.t_s:.4f}", one["cycle"], int(one["armed"]), int(one["on_ground"]),
             *one["position_ned_m"], *one["velocity_ned_mps"],
             *(one["attitude_rad"][angle] for angle in _ANGLES), *one["rates_body_radps"],
             *(one["setpoint"].get(name, "") for name in _SET),
-            *(one["actuators"][name] for name in actuators), one["step_ms"],
+            *(one["actuators"][name] for name in actuators), one["step_ms"], *slow, *true,
         ])  # fmt: skip
+
+
+def _votes_of(log: Recording) -> list[str]:
+    """Return the names of all votes in a log: "height_baro"."""
+    return sorted({
+        f"{quantity}_{vote['sensor']}"
+        for entry in log.entries(("/status",))
+        for quantity, vote in _votes(entry.data)
+    })  # fmt: skip
+
+
+def _votes(status: dict[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]:
+    for quantity, health in status.get("health", {}).items():
+        for vote in health["votes"]:
+            yield quantity, vote
+
+
+def _slow(status: dict[str, Any], votes: list[str]) -> list[Any]:
+    """Return the cells that a /status fills."""
+    wind = status.get("wind_ned_mps") or ("", "")
+    found = {f"{quantity}_{vote['sensor']}": vote for quantity, vote in _votes(status)}
+    cells = [status["mode"], status["failsafe"], status.get("battery_v", ""), *wind[:2]]
+    for name in votes:
+        vote = found.get(name)
+        cells += ["", ""] if vote is None else [vote["innovation"], int(vote["agrees"])]
+    return cells
 
 
 def as_geojson(log: Recording, out: TextIO) -> None:

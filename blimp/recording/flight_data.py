@@ -75,13 +75,14 @@ KINDS = ("command", "refusal", "failsafe", "fault", "message")
 class FlightData(NamedTuple):
     """All of a log that is drawn or counted.
 
-    votes: innovation and agreement (1 or 0) by "quantity sensor". overruns: None if the log has
-    no /status. latency_s: of each command, from sender to flight loop, where it is known.
+    facts: the log's metadata. votes: innovation and agreement (1 or 0) by "quantity sensor".
+    overruns: since the log's first /status; None if it has none. latency_s: of each command, from
+    its sender to the flight loop, where it is known.
     """
 
     path: str
     session: Session
-    started: str
+    facts: dict[str, str]
     complete: bool
     cycles: Table
     status: Table
@@ -123,7 +124,7 @@ def read_flight(log: Recording) -> FlightData:
     return FlightData(
         path=str(log.path),
         session=log.session,
-        started=log.metadata.get("started", ""),
+        facts=log.metadata,
         complete=log.complete,
         cycles=reader.cycles.table(),
         status=reader.status.table(),
@@ -174,6 +175,7 @@ class _Reader:
         self.modes: list[tuple[float, str]] = []
         self.failsafes: list[tuple[float, str]] = []
         self.overruns: int | None = None
+        self._overruns_before: int | None = None
         self.latency_s: list[float] = []
         self._happened: list[tuple[float, str, str]] = []
         self._commands: dict[str, dict[str, Any]] = {}
@@ -216,7 +218,10 @@ class _Reader:
             for vote in health.get(quantity, {}).get("votes", ()):
                 rows = self.votes[f"{quantity} {vote['sensor']}"]
                 rows.add(t_s, vote["innovation"], vote["agrees"])
-        self.overruns = data["loop"]["overruns"]
+        overruns = data["loop"]["overruns"]
+        if self._overruns_before is None:
+            self._overruns_before = overruns
+        self.overruns = overruns - self._overruns_before
         if not self.modes or self.modes[-1][1] != data["mode"]:
             self.modes.append((t_s, data["mode"]))
         was = self.failsafes[-1][1] if self.failsafes else ""

@@ -113,6 +113,7 @@ def _new(
     }  # fmt: skip
     ask = None if yes else ask_until_usable(prompt, say=say)
     print(as_text(new.write(new.asked(name or file.stem, given, ask=ask), file)))
+    say(f"{file} written; next: blimp wiring {file}, then blimp demo --airframe {file}")
 
 
 def as_data(report: "Report") -> dict[str, Any]:

@@ -15,6 +15,11 @@ from blimp.usage import number
 if TYPE_CHECKING:
     from blimp.recording.recording import LogInfo
 
+_NEXT = {  # what is done with an exported file
+    "csv": "one row a cycle, SI units; a spreadsheet or pandas opens it",
+    "kml": "open it in Google Earth or another map",
+    "geojson": "open it in QGIS or another map",
+}
 app = typer.Typer(no_args_is_help=True, rich_markup_mode=None)
 
 
@@ -235,6 +240,7 @@ def export(
                 FORMATS[name](log, stream)
         except OSError as error:
             raise LogError(f"{out}: {error.strerror}") from error
+    say(f"{out} written: {_NEXT[name]}")
 
 
 @app.command()
@@ -247,7 +253,9 @@ def plot(
     *,
     json_output: Json = False,
 ) -> None:
-    """Draw altitude, track, attitude, actuators and timings, for a report.
+    """Draw events, track, and every quantity over time, each as a PNG.
+
+    `blimp log report` puts all of them on one page.
 
     Example: blimp log plot flight.mcap pictures
     """
@@ -259,6 +267,85 @@ def plot(
         open_recording(file, progress=show) as log,
     ):
         written = draw(log, out or Path(file.stem))
+    _tell(written, json_output=json_output)
+    if not json_output:
+        say(f"{len(written)} pictures; blimp log report {file} puts them on one page")
+
+
+@app.command()
+def report(
+    file: File,
+    other: Annotated[
+        Path | None,
+        typer.Argument(
+            metavar="OTHER",
+            help="A second log, to compare.",
+            callback=lambda path: path and _in_its_directory(path),
+        ),
+    ] = None,
+    *,
+    out: Annotated[
+        Path | None,
+        typer.Option(
+            "--out",
+            metavar="DIR|OUT",
+            help="A directory, or a file that ends in .html or .pdf; else FILE's name here.",
+        ),
+    ] = None,
+    pdf: Annotated[bool, typer.Option("--pdf", help="Write a PDF as well.")] = False,
+    json_output: Json = False,
+) -> None:
+    """Report a flight on one page: in words, in figures and in pictures.
+
+    HTML that needs no network, and PDF. With OTHER, what differs between both flights.
+
+    \b
+    Examples:
+      blimp log report flight.mcap
+      blimp log report flight.mcap other.mcap --out reports --pdf
+    """
+    from blimp.recording.flight_data import read_flight
+    from blimp.recording.recording import open_recording
+    from blimp.recording.report import write_html
+    from blimp.recording.report_pdf import write_pdf
+
+    page = _report_path(file, out)
+    flights = []
+    with progress("reading", silent=json_output) as show:
+        for path in (file, other):
+            if path is not None:
+                with open_recording(path, progress=show) as log:
+                    flights.append(read_flight(log))
+    flight, second = flights[0], flights[1] if len(flights) > 1 else None
+    written = []
+    if page.suffix == ".html":
+        write_html(flight, page, other=second)
+        written.append(page)
+    if pdf or page.suffix == ".pdf":
+        written.append(page.with_suffix(".pdf"))
+        write_pdf(flight, written[-1], other=second)
+    _tell(written, json_output=json_output)
+    if not json_output:
+        say(f"open {written[0]}: it needs no network and no server")
+
+
+def _report_path(file: Path, out: Path | None) -> Path:
+    """Return where a report goes: "flight-report.html", in `out` if that is a directory."""
+    name = f"{file.stem}-report.html"
+    if out is None:
+        return Path(name)
+    if out.is_dir() or not out.suffix:
+        return out / name
+    if out.suffix not in (".html", ".pdf"):
+        raise typer.BadParameter(
+            f"{str(out)[-40:]!r}: must be a directory, or end in .html or .pdf",
+            param_hint="--out",
+        )
+    return out
+
+
+def _tell(written: list[Path], *, json_output: bool) -> None:
+    """Print the files that were written, as data."""
     for path in written:
         if json_output:
             print_json({"path": str(path)})
