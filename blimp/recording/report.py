@@ -63,7 +63,8 @@ p, li { max-width: 70ch; } .soft { color: var(--soft); } .bad { color: #d5373b; 
 nav a { color: inherit; margin-right: .9rem; }
 table { border-collapse: collapse; } th, td { text-align: left; padding: .15rem .8rem .15rem 0;
        border-bottom: 1px solid var(--line); vertical-align: top; font-weight: normal; }
-td.number, .two th + th { text-align: right; padding-left: .8rem; font-variant-numeric: tabular-nums; white-space: nowrap; }
+td.number, .two th + th { text-align: right; padding-left: .8rem; white-space: nowrap;
+       font-variant-numeric: tabular-nums; }
 .figures { columns: 2; column-gap: 2.5rem; } .figures.two { columns: 1; }
 .figures table { width: 100%; } .figures tr { break-inside: avoid; }
 svg { width: 100%; height: auto; display: block; } figure { margin: 0; overflow-x: auto; }

@@ -54,6 +54,9 @@ SUPPLY = {
     "tfluna": "5V; its pin 5 to GND selects I2C",
     "vl53l1x": "3V3",
 }
+# A second UART, on a Pi 4 and 5 alone: docs/pi.md. BCM numbers: sends, receives.
+SECOND_UART = {"/dev/ttyAMA1": (4, 5)}
+SECOND_UART_NEEDS = "dtoverlay=uart3, Pi 5: uart2-pi5"
 COLOURS = {"SDA": "#1f6feb", "SCL": "#b07d00", "TX": "#1a7f37", "RX": "#1a7f37"}
 # Neighbours differ, so that a wire can be followed where others run beside it.
 GPIO_COLOURS = ("#8250df", "#bc4c00", "#0a7d8c", "#bf3989", "#4d7c0f", "#953800")
@@ -75,10 +78,13 @@ class Wire(msgspec.Struct, frozen=True, kw_only=True):
 
 def wires(airframe: Airframe) -> list[Wire]:
     """Return every wire of signals, in the order of the table."""
-    return [wire for row in airframe.device for wire in _wires(row)]
+    taken = {bcm for row in airframe.device for bcm in row.pins.values()}
+    second = {port: pins for port, pins in SECOND_UART.items() if taken.isdisjoint(pins)}
+    uarts = UART_PINS | second
+    return [wire for row in airframe.device for wire in _wires(row, uarts)]
 
 
-def _wires(row: Device) -> Iterator[Wire]:
+def _wires(row: Device, uarts: dict[str, tuple[int, int]]) -> Iterator[Wire]:
     kind = CHIPS[row.chip].WIRING.bus
     if kind == "i2c":
         yield from _pair(row, ("SDA", "SCL"), I2C_PINS.get(row.bus), row.bus)
@@ -93,7 +99,7 @@ def _wires(row: Device) -> Iterator[Wire]:
             )
     if kind == "serial":
         # Crossed: what one end sends the other receives.
-        yield from _pair(row, ("RX", "TX"), UART_PINS.get(row.port), row.port)
+        yield from _pair(row, ("RX", "TX"), uarts.get(row.port), row.port)
     for name, bcm in row.pins.items():
         pin = HEADER[bcm]
         colour = GPIO_COLOURS[pin % len(GPIO_COLOURS)]
@@ -233,6 +239,8 @@ def _box(
     x = edge_x - _BOX if is_left else edge_x
     where = f"0x{row.address:02x} on {row.bus}" if row.address is not None else row.port or row.bus
     supply = SUPPLY.get(row.chip, "supply: see its datasheet")
+    if row.port in SECOND_UART:
+        supply += f"; {SECOND_UART_NEEDS}"
     yield (
         f'<rect x="{x}" y="{top}" width="{_BOX}" height="{box.height}" rx="6" '
         'fill="#f6f8fa" stroke="#57606a"/>'

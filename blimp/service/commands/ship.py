@@ -82,7 +82,11 @@ def wiring(
     ],
     out: Annotated[
         Path | None,
-        typer.Option("--out", metavar="FILE", help="The file to write; else standard output."),
+        typer.Option(
+            "--out",
+            metavar="FILE",
+            help="The file to write; else NAME-wiring.svg on a terminal, or standard output.",
+        ),
     ] = None,
 ) -> None:
     """Draw the wiring of a ship as SVG.
@@ -95,11 +99,14 @@ def wiring(
     from blimp.service.files import write_whole
     from blimp.service.wiring import draw
 
-    drawing = draw(load(airframe))
-    if out is None:
+    ship = load(airframe)
+    drawing = draw(ship)
+    if out is None and not sys.stdout.isatty():
         print(drawing, end="")
-    else:
-        write_whole(out, drawing)
+        return
+    out = out or Path(f"{ship.name}-wiring.svg")
+    write_whole(out, drawing)
+    say(f"{out} written: open it in a browser; next: blimp doctor, on the Pi that is wired so")
 
 
 @app.command()
