@@ -247,8 +247,9 @@ class _Reader:
             return
         if data["state"] == "refused" and id not in self._refused:
             self._refused.add(id)
-            words = f"{command['name']} refused: {data['reason']}"
-            self._happened.append((t_s, "refusal", words))
+            name = command["name"]
+            reason = data["reason"].removeprefix(f"{name}: ")
+            self._happened.append((t_s, "refusal", f"{name} refused: {reason}"))
         sent_s = command.get("sent_s")
         if accepted_s is not None and sent_s is not None and id not in self._accepted:
             self._accepted.add(id)

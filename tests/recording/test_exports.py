@@ -2,21 +2,18 @@
 
 import csv
 import json
-from math import isfinite, nan, radians
 from pathlib import Path
 from xml.etree import ElementTree
 
 import msgspec
-import numpy as np
 import pytest
-from matplotlib.figure import Figure
 from typer.testing import CliRunner
 
 from blimp.airframe import load
 from blimp.cli import app
 from blimp.errors import LogError
 from blimp.recording.log_file import LogFile
-from blimp.recording.pictures import PICTURES, Flight
+from blimp.recording.pictures import PICTURES
 from blimp.recording.recording import Entry, Recording, open_recording
 from blimp.recording.topics import Message
 
@@ -37,8 +34,42 @@ def test_the_table_has_a_row_for_every_cycle(flown: Path, tmp_path: Path) -> Non
     assert float(rows[550]["left"]) == cycles[550].data["actuators"]["left"]
     assert (rows[5]["set_down_m"], rows[5]["armed"]) == ("", "0")
     assert float(rows[550]["set_down_m"]) < 0.0
+    said_next = f"{tmp_path / 'flight.csv'} written: one row a cycle"
+    assert said_next in said.stderr
     printed = run(app, ["log", "export", str(flown)]).stdout
     assert printed == (tmp_path / "flight.csv").read_text()
+
+
+def test_the_table_has_battery_wind_votes_and_truth(flown: Path, tmp_path: Path) -> None:
+    run(app, ["log", "export", str(flown), str(tmp_path / "flight.csv")])
+    with (tmp_path / "flight.csv").open() as file:
+        rows = list(csv.DictReader(file))
+    with open_recording(flown) as log:
+        known: dict[str, Entry] = {}
+        cells: list[tuple[dict[str, str], dict[str, Entry]]] = []
+        for entry in log.entries({"/snapshot", "/status", "/truth"}):
+            known[entry.topic] = entry
+            if entry.topic == "/snapshot":
+                cells.append((rows[len(cells)], dict(known)))
+    assert len(cells) == len(rows)
+    assert (rows[0]["battery_v"], rows[0]["true_down_m"], rows[0]["mode"]) == ("", "", "")
+    assert any(row["wind_north_mps"] for row in rows)
+    assert any(row["failsafe"] for row in rows)
+    for row, newest in cells[20:]:
+        status, truth = newest["/status"].data, newest["/truth"].data
+        assert (row["mode"], row["failsafe"]) == (status["mode"], status["failsafe"])
+        assert row["battery_v"] == str(status.get("battery_v", ""))
+        assert float(row["true_north_m"]) == truth["position_ned_m"][0]
+        assert float(row["true_down_mps"]) == truth["velocity_ned_mps"][2]
+        assert float(row["true_yaw_rad"]) == truth["attitude_rad"]["yaw"]
+        votes = {vote["sensor"]: vote for vote in status["health"]["height"]["votes"]}
+        for sensor in ("baro", "sonar"):
+            wanted = votes.get(sensor)
+            cell = row[f"height_{sensor}_innovation"]
+            assert cell == ("" if wanted is None else str(wanted["innovation"]))
+            assert row[f"height_{sensor}_agrees"] == (
+                "" if wanted is None else str(int(wanted["agrees"]))
+            )
 
 
 def test_maps_have_the_track_at_home_and_what_happened_on_it(flown: Path, tmp_path: Path) -> None:
@@ -76,30 +107,14 @@ def test_names_with_markup_stay_text(flown: Path, tmp_path: Path) -> None:
     assert nasty in {one.text for one in root.iter(f"{KML}name")}
 
 
-def test_a_heading_is_drawn_as_a_compass_reads_it_without_a_stroke_at_north(flown: Path) -> None:
-    figure = Figure()
-    yaws = [radians(yaw) for yaw in (179.0, -179.0, -1.0, 1.0, 2.0)]
-    cycles = [
-        Entry("/snapshot", float(t), {"attitude_rad": {"roll": 0.0, "pitch": 0.1, "yaw": yaw}})
-        for t, yaw in enumerate(yaws)
-    ]
-    with open_recording(flown) as log:
-        PICTURES["attitude"](figure, Flight(log, cycles, []))
-    lines: dict[object, list[float]] = {
-        line.get_label(): np.asarray(line.get_ydata()).tolist()
-        for line in figure.axes[0].get_lines()
-    }
-    assert lines["heading"] == pytest.approx([179.0, 181.0, 359.0, nan, 2.0], nan_ok=True)
-    assert len(lines["pitch"]) == 5
-    assert all(map(isfinite, lines["pitch"]))
-
-
 @pytest.mark.slow
 def test_pictures_are_drawn(flown: Path, tmp_path: Path) -> None:
     said = run(app, ["log", "plot", str(flown), str(tmp_path / "pictures"), "--json"])
     assert said.exit_code == 0, said.output
     written = [Path(json.loads(line)["path"]) for line in said.stdout.splitlines()]
     assert [path.stem for path in written] == list(PICTURES)
+    text = run(app, ["log", "plot", str(flown), str(tmp_path / "pictures")])
+    assert f"blimp log report {flown} puts them on one page" in text.stderr
     for path in written:
         assert path.read_bytes().startswith(b"\x89PNG")
         assert path.stat().st_size > 10_000

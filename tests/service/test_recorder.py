@@ -1,16 +1,21 @@
 """The recorder on a real ring and a real disk: full, idle, restarted, out of room."""
 
+import contextlib
 import resource
+import subprocess
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import msgspec
 import pytest
 
-from blimp.clock import ManualClock
+from blimp.clock import ManualClock, SystemClock
 from blimp.config import log_bound_mb, log_directory
-from blimp.errors import ConfigError
+from blimp.errors import ConfigError, LogError
+from blimp.link.paths import RuntimePaths
 from blimp.recording.directory import LogDirectory, check_bound
 from blimp.recording.recording import open_recording
 from blimp.recording.recover import recover
@@ -20,6 +25,8 @@ from blimp.service.live_view import LiveView
 from blimp.service.recorder import IDLE_S, RETRY_S, Recorder, RecorderOptions
 from blimp.types import Command, Outcome, OutcomeState, Setpoint, VehicleState
 from tests.disk import small_disk
+from tests.queue.conftest import DEADLINE_S, wait_until
+from tests.sim.served import served_world
 
 SESSION = Session(
     vehicle="twin",
@@ -308,3 +315,46 @@ def test_directory_and_bound_come_from_the_environment() -> None:
     assert check_bound(0, where="x") == 0
     with pytest.raises(ConfigError, match="--log-mb: must be 10 to 1000000 MB, or 0"):
         check_bound(3, where="--log-mb")
+
+
+def test_where_a_simulated_ship_really_is_comes_from_its_world(tmp_path: Path) -> None:
+    with served_world() as world:
+        paths = RuntimePaths(world.parent)
+        ring = Ring(paths.tape)
+        flight = Flight(ring, up_s=SystemClock().now_s())
+        flight.fly(10)
+        recorder = subprocess.Popen(
+            [sys.executable, "-m", "blimp", "log", "record", "--runtime-dir", str(world.parent),
+             "--log-dir", str(tmp_path / "logs"), "--log-mb", "100"],
+        )  # fmt: skip
+        try:
+            wait_until(lambda: len(truths(tmp_path / "logs")) > 5, "no truth is recorded")
+        finally:
+            recorder.terminate()
+            assert recorder.wait(DEADLINE_S) == 0
+        found = truths(tmp_path / "logs")
+    assert {len(one["position_ned_m"]) for one in found} == {3}
+    times = [one["t_s"] for one in found]
+    assert times == sorted(times)
+    assert times[0] == pytest.approx(flight.state.t_s, abs=DEADLINE_S)  # one clock for both
+
+
+def truths(directory: Path) -> list[dict[str, Any]]:
+    """Return all that logs tell of the truth, one of them may be cut by being written."""
+    found: list[dict[str, Any]] = []
+    for path in directory.glob("*.mcap"):
+        with contextlib.suppress(LogError), open_recording(path) as log:
+            found += [one.data for one in log.entries({"/truth"})]
+    return found
+
+
+def test_a_world_s_truth_of_a_ship_that_stands_is_thinned_out_as_well(rig: Rig) -> None:
+    rig.flight.armed = False
+    for _ in range(round(2 * IDLE_S * 10)):
+        rig.fly(0.1)
+        rig.recorder.take_truth(rig.flight.state)
+    rig.recorder.finish()
+    with open_recording(rig.directory.logs()[0].path) as log:
+        times = [one.t_s for one in log.entries({"/truth"})]
+    assert sum(t_s < IDLE_S for t_s in times) == pytest.approx(10 * IDLE_S, abs=20)
+    assert 0 < sum(t_s > IDLE_S + 1.0 for t_s in times) < 10

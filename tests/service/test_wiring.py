@@ -1,5 +1,7 @@
 """The drawing of a ship's wiring: what it shows is what the table says."""
 
+import os
+import pty
 import subprocess
 import sys
 from itertools import combinations
@@ -90,8 +92,36 @@ def test_serial_lines_are_crossed_and_an_unknown_port_has_no_pin() -> None:
     twin = airframe.load("twin")
     wires = drawn(twin)
     assert (wires["tag.RX"], wires["tag.TX"]) == (8, 10)  # TXD is pin 8 of the header
-    assert "gps.RX" not in wires
-    assert "RX: to TX of /dev/ttyAMA1" in text(twin)
+    gps = next(row for row in twin.device if row.name == "gps")
+    usb = msgspec.structs.replace(gps, port="/dev/ttyUSB0")
+    ship = msgspec.structs.replace(twin, device=(*(r for r in twin.device if r != gps), usb))
+    assert "gps.RX" not in drawn(ship)
+    assert "RX: to TX of /dev/ttyUSB0" in text(ship)
+
+
+def test_a_gps_has_the_second_uart_unless_its_pins_are_taken() -> None:
+    """GPIO 4 sends and GPIO 5 receives, as docs/pi.md has one enable it."""
+    twin = airframe.load("twin")
+    wires = drawn(twin)
+    assert (wires["gps.RX"], wires["gps.TX"]) == (HEADER[4], HEADER[5]) == (7, 29)
+    assert "dtoverlay=uart3" in text(twin)
+    sonar = next(row for row in twin.device if row.name == "sonar")
+    taking = msgspec.structs.replace(sonar, pins={"trigger": 4, "echo": 24})
+    rows = tuple(taking if row == sonar else row for row in twin.device)
+    ship = msgspec.structs.replace(twin, device=rows)
+    assert "gps.RX" not in drawn(ship)
+    assert drawn(ship)["sonar.trigger"] == 7
+
+
+def test_a_terminal_gets_a_file_and_not_the_drawing(tmp_path: Path) -> None:
+    reader, terminal = pty.openpty()
+    with os.fdopen(reader, "rb", buffering=0), os.fdopen(terminal, "wb", buffering=0) as screen:
+        ended = subprocess.run(
+            [sys.executable, "-m", "blimp", "wiring", "twin"],
+            stdout=screen, stderr=subprocess.PIPE, text=True, check=True, cwd=tmp_path,
+        )  # fmt: skip
+    assert "twin-wiring.svg written: open it in a browser" in ended.stderr
+    assert (tmp_path / "twin-wiring.svg").read_text("utf-8") == draw(airframe.load("twin"))
 
 
 def test_an_spi_chip_has_four_wires() -> None:

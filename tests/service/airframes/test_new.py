@@ -99,4 +99,5 @@ def test_the_command_line(tmp_path: Path) -> None:
     made = runner.invoke(app, ["airframe", "new", str(file), "--yes", "--gondola-g", "60"])
     assert made.exit_code == 0
     assert made.stdout.startswith("mine: can fly\n")
+    assert f"{file} written; next: blimp wiring {file}" in made.stderr
     assert airframe.load(str(file)).name == "mine"
