@@ -147,19 +147,19 @@ class Tape:
     def truth(self, state: VehicleState) -> None:
         """Write where a simulated ship really is."""
         if self._begun or self._begin():
-            self._write(Kind.TRUTH, truth_of(state))
+            self._write(Kind.TRUTH, truth_of(state, t_s=state.t_s))
 
     def _begin(self) -> bool:
         self._begun = self._write(Kind.SESSION, self.session)
         return self._begun
 
 
-def truth_of(state: VehicleState) -> bytes:
-    """Return a simulated world's state as the JSON of /truth."""
+def truth_of(state: VehicleState, *, t_s: float) -> bytes:
+    """Return a simulated world's state as the JSON of /truth. t_s: on the flight loop's clock."""
     angles = zip(("roll", "pitch", "yaw"), euler(state.attitude), strict=True)
     return msgspec.json.encode(
         {
-            "t_s": round(state.t_s, 4),
+            "t_s": round(t_s, 4),
             "position_ned_m": [round(value, 4) for value in state.position_ned_m],
             "velocity_ned_mps": [round(value, 4) for value in state.velocity_ned_mps],
             "attitude_rad": {name: round(angle, 4) for name, angle in angles},

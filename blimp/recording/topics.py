@@ -129,7 +129,8 @@ class Translator:
         elif kind == Kind.INJECTED:
             yield self._message("/injected", payload)
         elif kind == Kind.TRUTH and self.is_timed:
-            yield self._message("/truth", payload)
+            t_s: float = msgspec.json.decode(payload)["t_s"]
+            yield Message("/truth", self._epoch_ns + int(t_s * NS), payload)
         elif kind == Kind.MESSAGE:
             message = self._decode(payload)
             if isinstance(message, Snapshot):

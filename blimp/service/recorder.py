@@ -160,13 +160,14 @@ class Recorder:
         return self._translator is not None and self._translator.session.simulated
 
     def take_truth(self, state: VehicleState) -> None:
-        """Record where a simulated ship really is."""
-        if self._clock.now_s() < self._retry_s:
+        """Record where a simulated ship really is now; a world has a clock of its own."""
+        now_s = self._clock.now_s()
+        if now_s < self._retry_s:
             return
         try:
-            self._take(Kind.TRUTH, truth_of(state))
+            self._take(Kind.TRUTH, truth_of(state, t_s=now_s))
         except LogError as error:
-            self._give_up(error, self._clock.now_s())
+            self._give_up(error, now_s)
 
     def finish(self) -> None:
         """Take the last words of a flight process that ends as well, and close the log."""
