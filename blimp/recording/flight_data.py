@@ -29,7 +29,7 @@ QUANTITIES = {
 }  # fmt: skip
 TOPICS = ("/snapshot", "/status", "/truth", "/command", "/outcome", "/event", "/fault")
 _NAN = float("nan")
-_TOLD = ("ship", "killed", "dropped", "unreadable")  # of the events, beside failsafes
+_SHOWN = ("ship", "killed", "dropped", "unreadable")  # of the events, beside failsafes
 _WITHIN_S = 0.15  # a message of the ship that repeats an event: both are of one /status
 
 
@@ -97,7 +97,7 @@ class FlightData(NamedTuple):
 
     @property
     def has_position(self) -> bool:
-        """Whether any sensor has ever told where the ship is."""
+        """Whether any sensor has ever gave where the ship is."""
         return any(name.startswith("position ") for name in self.votes)
 
     @property
@@ -261,7 +261,7 @@ class _Reader:
             self._happened.append((t_s, "failsafe", words))
             return
         lately = [said for at_s, _, said in self._happened[-8:] if t_s - at_s < _WITHIN_S]
-        if name in _TOLD and words not in lately:
+        if name in _SHOWN and words not in lately:
             self._happened.append((t_s, "message", words))
 
     def _fault(self, t_s: float, data: dict[str, Any]) -> None:

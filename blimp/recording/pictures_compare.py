@@ -42,7 +42,7 @@ def tracks(flights: tuple[Named, Named]) -> Figure:
     for one in placed:
         draw_track(plan, one.flight, estimate=one.colour, label=one.name)
     if not placed:
-        say(plan, "no sensor told a position in these flights")
+        say(plan, "no sensor gave a position in these flights")
     legend(plan)
     return figure
 

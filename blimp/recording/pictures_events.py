@@ -1,4 +1,4 @@
-"""Pictures of what happened in a flight, and of where: lanes of events, and the track."""
+"""Pictures of what happened in a flight, and of where: events by kind, and the track."""
 
 from __future__ import annotations
 
@@ -38,12 +38,12 @@ if TYPE_CHECKING:
 
 LISTED = 40  # events below a picture; a report lists all
 _ENTRY_CHARS, _ENTRY_IN = 86, 0.155  # a line of the list of events
-_LANES_IN = 1.7
+_ROWS_IN = 1.7
 _LABEL_IN = (0.55, 0.16)  # apart: the longest label, and a line of text
 
 
 def events(flight: FlightData) -> Figure:
-    """Lanes of events by their kind, numbered, and the list of them below."""
+    """Draw a row of events for each kind, numbered, and the list of them below."""
     entries = [
         (f"{one.number:>3}  {one.t_s:8.1f} s  {one.words}", one.kind)
         for one in flight.happenings[:LISTED]
@@ -52,9 +52,9 @@ def events(flight: FlightData) -> Figure:
         more = len(flight.happenings) - LISTED
         entries.append((f"     and {more} more: blimp log report lists them all", "message"))
     rows = max(1, -(-len(entries) // 2))
-    figure, (strip, lanes, listed) = stacked([_LANES_IN, rows * _ENTRY_IN + 0.1], gap_in=0.55)
+    figure, (strip, panel, listed) = stacked([_ROWS_IN, rows * _ENTRY_IN + 0.1], gap_in=0.55)
     draw_strip(strip, flight)
-    _lanes(lanes, flight)
+    _event_rows(panel, flight)
     listed.set_axis_off()
     listed.set(xlim=(0.0, 1.0), ylim=(rows, 0))
     right = (WIDTH_IN - LEFT_IN) / drawn_in()  # the list also uses the legends' place
@@ -67,42 +67,42 @@ def events(flight: FlightData) -> Figure:
     return figure
 
 
-def event_lanes(flight: FlightData) -> Figure:
-    """Return the lanes alone, for a page that lists the events itself."""
-    figure, (strip, lanes) = stacked([_LANES_IN])
+def event_rows(flight: FlightData) -> Figure:
+    """Return the rows alone, for a page that lists the events itself."""
+    figure, (strip, panel) = stacked([_ROWS_IN])
     draw_strip(strip, flight)
-    _lanes(lanes, flight)
+    _event_rows(panel, flight)
     return figure
 
 
-def _lanes(lanes: Axes, flight: FlightData) -> None:
-    over_time(lanes, flight, "", is_last=True)
-    lanes.set(ylim=(len(KINDS), 0), yticks=[i + 0.6 for i in range(len(KINDS))])
-    lanes.set_yticklabels([f"{kind}s" if kind != "refusal" else "refusals" for kind in KINDS])
+def _event_rows(panel: Axes, flight: FlightData) -> None:
+    over_time(panel, flight, "", is_last=True)
+    panel.set(ylim=(len(KINDS), 0), yticks=[i + 0.6 for i in range(len(KINDS))])
+    panel.set_yticklabels([f"{kind}s" for kind in KINDS])
     for row, kind in enumerate(KINDS):
         happened = [one for one in flight.happenings if one.kind == kind]
         times = [one.t_s for one in happened]
-        lanes.plot(
+        panel.plot(
             times, [row + 0.75] * len(times), "o", color=KIND_COLOURS[kind], markersize=4,
             clip_on=False,
         )  # fmt: skip
         for label in numbers(happened, max(flight.end_s, 1.0)):
-            lanes.text(label.t_s, row + 0.5, label.text, fontsize=7, va="bottom")
+            panel.text(label.t_s, row + 0.5, label.text, fontsize=7, va="bottom")
     for span in flight.failsafes:
         row = KINDS.index("failsafe")
-        lanes.broken_barh(
+        panel.broken_barh(
             [(span.from_s, span.to_s - span.from_s)], (row + 0.65, 0.2), color=LIMIT, alpha=0.5
         )
     for name in dict.fromkeys(span.name for span in flight.modes):
-        lanes.plot([], [], "s", color=mode_colour(name), alpha=0.35, markersize=7, label=name)
-    legend(lanes)
+        panel.plot([], [], "s", color=mode_colour(name), alpha=0.35, markersize=7, label=name)
+    legend(panel)
 
 
 def track(flight: FlightData) -> Figure:
     """The ship's way from above, north up, and its height beside."""
     figure, (plan,) = stacked([6.0], strip=False)
     if not flight.has_position:
-        say(plan, "no sensor told a position in this flight")
+        say(plan, "no sensor gave a position in this flight")
         return figure
     draw_track(plan, flight, estimate=ESTIMATE, label=IS)
     cycles, truth = flight.cycles, flight.truth

@@ -56,7 +56,7 @@ def position(flight: FlightData) -> Figure:
     figure, panels = timed(flight, ["north, m", "east, m", "distance, m"], height_in=1.6)
     if not flight.has_position:
         for panel in panels:
-            say(panel, "no sensor told a position in this flight")
+            say(panel, "no sensor gave a position in this flight")
         return figure
     for panel, axis in zip(panels, AXES[:2], strict=False):
         _beside(panel, flight, axis)
@@ -83,9 +83,9 @@ def velocity(flight: FlightData) -> Figure:
         CONTROL_ERROR,
     )  # fmt: skip
     if len(flight.truth.t_s):
-        away = [at_truth(flight, f"v_{axis}") for axis in AXES]
+        apart = [at_truth(flight, f"v_{axis}") for axis in AXES]
         line(
-            panels[3], flight.truth.t_s, np.sqrt(sum(one**2 for one in away)), "from truth",
+            panels[3], flight.truth.t_s, np.sqrt(sum(one**2 for one in apart)), "from truth",
             ESTIMATE_ERROR,
         )  # fmt: skip
     panels[3].set_ylim(bottom=0.0)
@@ -131,5 +131,5 @@ def _beside(panel: Axes, flight: FlightData, name: str, *, sign: float = 1.0) ->
 
 def _estimate_error(panel: Axes, flight: FlightData, name: str, *, sign: float) -> None:
     if len(flight.truth.t_s):
-        away = sign * at_truth(flight, name)
-        line(panel, flight.truth.t_s, away, "estimate - truth", ESTIMATE_ERROR)
+        apart = sign * at_truth(flight, name)
+        line(panel, flight.truth.t_s, apart, "estimate - truth", ESTIMATE_ERROR)

@@ -20,7 +20,7 @@ from blimp.recording.flight_data import FlightData
 from blimp.recording.panels import INK, KIND_COLOURS, style
 from blimp.recording.pictures import PICTURES, picture
 from blimp.recording.pictures_compare import Named
-from blimp.recording.pictures_events import event_lanes
+from blimp.recording.pictures_events import event_rows
 from blimp.recording.summary import (
     ROWS,
     Figures,
@@ -105,7 +105,7 @@ def _page(flight: FlightData, other: FlightData | None) -> Iterator[str]:
     for title in PICTURES:
         with style(title):
             drawn = (
-                event_lanes(flight) if title == "events" else picture(title, flight, titled=False)
+                event_rows(flight) if title == "events" else picture(title, flight, titled=False)
             )
             yield from _figure(title, CAPTIONS[title], drawn)
     yield from _events(flight)

@@ -184,7 +184,7 @@ def in_words(flight: FlightData, figures: Figures) -> list[str]:
     if not figures.air_time_s:
         words.append("The ship did not leave the ground in it.")
     if not flight.has_position:
-        words.append("No sensor told a position: track, position and their errors are left out.")
+        words.append("No sensor gave a position: track, position and their errors are left out.")
     if session.lockstep:
         words.append("Flown in lockstep: cycle times and latencies are not those of a real loop.")
     return words

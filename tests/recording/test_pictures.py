@@ -68,7 +68,7 @@ def ticks(axes: Axes) -> list[Text]:
 
 def words(figure: Figure) -> list[tuple[str, Bbox]]:
     """Return every word that is drawn, with its box in pixels."""
-    with style():  # what is asked of an axis is written anew
+    with style():  # what is asked of an axis is written again
         return list(_words(figure))
 
 
@@ -205,6 +205,6 @@ def test_two_hours_are_drawn_with_as_many_points_as_can_be_seen_and_every_peak()
 def test_the_truth_of_a_simulated_flight_is_in_its_log(flight: FlightData) -> None:
     truth, cycles = flight.truth, flight.cycles
     assert len(truth.t_s) == pytest.approx(10 * flight.end_s, abs=12)
-    away = cycles.at("down", truth.t_s) - truth["down"]
-    assert 0.0 < np.nanmedian(np.abs(away)) < 0.1
+    apart = cycles.at("down", truth.t_s) - truth["down"]
+    assert 0.0 < np.nanmedian(np.abs(apart)) < 0.1
     assert truth["down"].min() == pytest.approx(cycles["down"].min(), abs=0.2)

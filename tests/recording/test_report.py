@@ -216,8 +216,8 @@ def test_a_log_without_position_wind_battery_votes_or_truth_says_what_is_missing
     assert len(flight.truth.t_s) == 0
     text = " ".join(read(page(flight)).text)
     for words in (
-        "no sensor told a position in this flight", "flight has shown no wind",
-        "no sensor measured the battery", "no votes are in this log", "No sensor told a position",
+        "no sensor gave a position in this flight", "flight has shown no wind",
+        "no sensor measured the battery", "no votes are in this log", "No sensor gave a position",
     ):  # fmt: skip
         assert words in text
 

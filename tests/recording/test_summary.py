@@ -61,13 +61,13 @@ def test_the_estimate_is_compared_with_the_truth_of_the_same_instant(
     read: tuple[FlightData, list[Entry]], figures: Figures
 ) -> None:
     cycles = {round(one.data["t_s"], 2): one.data for one in of(read[1], "/snapshot")}
-    away = []
+    apart = []
     for one in of(read[1], "/truth"):
         data = cycles.get(round(one.data["t_s"], 2))
         if data is not None:
-            away.append(dist(data["position_ned_m"][:2], one.data["position_ned_m"][:2]))
-    assert len(away) > 80
-    assert figures.position_estimate_error_worst_m == pytest.approx(max(away), rel=0.05)
+            apart.append(dist(data["position_ned_m"][:2], one.data["position_ned_m"][:2]))
+    assert len(apart) > 80
+    assert figures.position_estimate_error_worst_m == pytest.approx(max(apart), rel=0.05)
 
 
 def test_what_is_counted(read: tuple[FlightData, list[Entry]], figures: Figures) -> None:
@@ -153,5 +153,5 @@ def test_a_flight_without_a_position_says_so_and_has_no_figures_of_it(
     found = figures_of(blind)
     assert (found.position_error_worst_m, found.farthest_m, found.distance_m) == (None, None, None)
     assert found.height_error_worst_m is not None
-    assert "No sensor told a position" in " ".join(in_words(blind, found))
+    assert "No sensor gave a position" in " ".join(in_words(blind, found))
     assert shown(ROWS[3], found) == "-"
