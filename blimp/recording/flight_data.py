@@ -97,7 +97,7 @@ class FlightData(NamedTuple):
 
     @property
     def has_position(self) -> bool:
-        """Whether any sensor has ever gave where the ship is."""
+        """Whether any sensor gave a place of the ship."""
         return any(name.startswith("position ") for name in self.votes)
 
     @property

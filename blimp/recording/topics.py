@@ -129,8 +129,8 @@ class Translator:
         elif kind == Kind.INJECTED:
             yield self._message("/injected", payload)
         elif kind == Kind.TRUTH and self.is_timed:
-            t_s: float = msgspec.json.decode(payload)["t_s"]
-            yield Message("/truth", self._epoch_ns + int(t_s * NS), payload)
+            time_ns = self._epoch_ns + int(msgspec.json.decode(payload)["t_s"] * NS)
+            yield Message("/truth", time_ns, payload)
         elif kind == Kind.MESSAGE:
             message = self._decode(payload)
             if isinstance(message, Snapshot):

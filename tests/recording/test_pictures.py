@@ -48,7 +48,7 @@ def figures(flight: FlightData) -> dict[str, Figure]:
 def drawn(name: str, flight: FlightData) -> Figure:
     with style():
         figure = picture(name, flight)
-        FigureCanvasAgg(figure).draw()
+        FigureCanvasAgg(figure).draw()  # type: ignore[no-untyped-call]
     return figure
 
 
