@@ -130,6 +130,8 @@ def test_a_heading_goes_on_beyond_north_and_its_setpoint_stays_beside_it() -> No
     yaw[yaw > np.pi] -= 2 * np.pi
     heading = unwrapped_deg(yaw)
     assert heading.tolist() == pytest.approx([350.0, 358.0, 364.0, 370.0, 359.0])
+    around = unwrapped_deg(np.radians([170.0, -170.0, -90.0]))
+    assert around.tolist() == pytest.approx([170.0, 190.0, 270.0])
     wanted = beside_deg(np.radians([355.0, 2.0, 2.0, 15.0, 340.0]), heading)
     assert wanted.tolist() == pytest.approx([355.0, 362.0, 362.0, 375.0, 340.0])
 
