@@ -118,7 +118,7 @@ def test_a_terminal_gets_a_file_and_not_the_drawing(tmp_path: Path) -> None:
     with os.fdopen(reader, "rb", buffering=0), os.fdopen(terminal, "wb", buffering=0) as screen:
         ended = subprocess.run(
             [sys.executable, "-m", "blimp", "wiring", "twin"],
-            stdout=screen, stderr=subprocess.PIPE, text=True, check=True, cwd=tmp_path,
+            stdout=screen, stderr=subprocess.PIPE, text=True, check=True, cwd=tmp_path, timeout=60,
         )  # fmt: skip
     assert "twin-wiring.svg written: open it in a browser" in ended.stderr
     assert (tmp_path / "twin-wiring.svg").read_text("utf-8") == draw(airframe.load("twin"))
