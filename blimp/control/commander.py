@@ -17,7 +17,7 @@ from blimp.control import arguments as forms
 from blimp.control.admission import Refusal, admit
 from blimp.control.arming import Readiness, problems, substitutes
 from blimp.control.authority import AuthorityFence, OlderAuthority
-from blimp.control.failsafe import Flags
+from blimp.control.failsafe import Action, Flags
 from blimp.control.inside import check_leg, check_points, check_velocity
 from blimp.control.memory import OutcomeMemory, Seen
 from blimp.control.modes.auto import Auto
@@ -25,10 +25,9 @@ from blimp.control.modes.hold import Hold
 from blimp.control.modes.land import Land
 from blimp.control.modes.loiter import Loiter, heading_rad
 from blimp.control.modes.manual import Order
-from blimp.control.modes.mode import FlightMode
+from blimp.control.modes.mode import FlightMode, Stick
 from blimp.control.modes.rtl import ReturnToPad
-from blimp.control.modes.sticks import Stick, Sticks
-from blimp.control.modes.table import MODES, NEEDS_POSITION
+from blimp.control.modes.table import MODES
 from blimp.control.modes.velocity import Velocity
 from blimp.control.pilot import Pilot
 from blimp.control.running import FlightInProgress, OrderInProgress, Running, judge
@@ -258,8 +257,6 @@ class Commander:
     def set_mode(self, command: Command, wish: forms.SetMode, at: Situation) -> Outcome:
         self._must_fly(at)
         number = Mode[wish.name.upper()]
-        if number in NEEDS_POSITION:
-            self._must_know_position(at, number.name)
         if number is Mode.MANUAL:
             manual = self._pilot.manual
             if self._pilot.flying is not manual:
@@ -267,15 +264,18 @@ class Commander:
                 manual.begin(at.now_s, in_flight=flies)
             self._pilot.enter(manual, reason=_superseded(command))
             return self._done(command, at, {"mode": number.name})
+        factory = MODES.get(number)
+        mode = None if factory is None else factory(at.state, self._pilot.ship)
+        if mode is not None and mode.needs_position:
+            self._must_know_position(at, number.name)
         if self._resting(at):
             if number in (Mode.HOLD, Mode.LAND):
                 self._pilot.rest(at.state, reason=_superseded(command))
                 return self._done(command, at, {"mode": number.name, "on_ground": True})
             raise Refusal(f"mode: {number.name}: on the ground: send takeoff first")
-        factory = MODES.get(number)
-        if factory is None:
+        if mode is None:
             raise Refusal(f"mode: {number.name} cannot be entered: send a trajectory")
-        self._pilot.enter(factory(at.state, self._pilot.ship), reason=_superseded(command))
+        self._pilot.enter(mode, reason=_superseded(command))
         return self._done(command, at, {"mode": number.name})
 
     def takeoff(self, command: Command, wish: forms.Takeoff, at: Situation) -> Outcome:
@@ -306,14 +306,13 @@ class Commander:
         self._must_be_up(at, "velocity")
         self._must_know_position(at, "velocity")
         check_velocity(self._fence, at.state, wish, self._airframe.limits)
-        flying = self._pilot.flying
         mode = Velocity(
             at.state,
             ship=self._pilot.ship,
             velocity_ned_mps=(wish.north_mps, wish.east_mps, -wish.up_mps),
             seconds=wish.seconds,
             yaw_rad=self._pilot.heading_rad(at.state),
-            before=flying if isinstance(flying, Velocity) else None,
+            before=self._pilot.flying.demand,
         )
         return self._fly(command, at, mode)
 
@@ -322,36 +321,32 @@ class Commander:
         self._must_be_up(at, "trajectory")
         self._must_know_position(at, "trajectory")
         mode = self._pilot.mode
-        if isinstance(mode, Auto) and mode.takes(wish.name, wish.points):
-            check_points(self._fence, wish.points, before=mode.end)
+        before = mode.end_before(wish.name, wish.points)
+        check_points(self._fence, wish.points, before=before)
+        if before is not None:
             mode.extend(wish.points, last=wish.last)
         else:
-            check_points(self._fence, wish.points, before=None)
             mode = Auto(
                 at.state, ship=self._pilot.ship, name=wish.name, points=wish.points, last=wish.last
             )
             self._pilot.enter(mode, reason=_superseded(command))
         if wish.last:
             return self._follow(command, at, mode)
-        return self._done(command, at, {**mode.result, "until_s": mode.until_s})
+        return self._done(command, at, {**mode.result, "until_s": wish.points[-1].t_s})
 
     def stick(self, command: Command, wish: forms.PushStick, at: Situation) -> Outcome:
         self._must_fly(at)
-        mode = self._pilot.flying
-        if not isinstance(mode, Sticks):
-            raise Refusal(
-                f"stick: works only in STABILIZE and ALTHOLD; the mode is {self._pilot.number.name}"
-            )
-        mode.push(
-            Stick(
-                forward=wish.forward_percent / 100.0,
-                right=wish.right_percent / 100.0,
-                up=wish.up_percent / 100.0,
-                turn=wish.turn_percent / 100.0,
-                until_s=at.now_s + wish.seconds,
-            )
+        stick = Stick(
+            forward=wish.forward_percent / 100.0,
+            right=wish.right_percent / 100.0,
+            up=wish.up_percent / 100.0,
+            turn=wish.turn_percent / 100.0,
+            until_s=at.now_s + wish.seconds,
         )
-        return self._done(command, at, {"mode": mode.number.name, "seconds": wish.seconds})
+        mode = self._pilot.number.name
+        if not self._pilot.flying.push(stick):
+            raise Refusal(f"stick: works only in STABILIZE and ALTHOLD; the mode is {mode}")
+        return self._done(command, at, {"mode": mode, "seconds": wish.seconds})
 
     def hold(self, command: Command, _: forms.Nothing, at: Situation) -> Outcome:
         self._must_fly(at)
@@ -369,7 +364,7 @@ class Commander:
             doubt = supervisor.let_go(at.state, reason="landed")
             result = {"touchdown_mps": 0.0, **({"doubt": doubt} if doubt else {})}
             return self._done(command, at, result)
-        returning = supervisor.armed and isinstance(self._pilot.mode, ReturnToPad)
+        returning = supervisor.armed and self._pilot.mode.remedy is Action.RETURN
         if refusal and not returning and not supervisor.recovering:
             raise Refusal(refusal)
         return self._fly(command, at, Land(at.state, ship=self._pilot.ship, weigh=True))
@@ -445,9 +440,9 @@ class Commander:
     def _leg_start(self, state: VehicleState) -> tuple[float, float, float] | None:
         """Return the corner the last leg ended at, so that legs join; None if it is far."""
         mode = self._pilot.mode
-        if self._pilot.paused or not isinstance(mode, Loiter) or not mode.done:
-            return None
         corner = mode.target_ned_m
+        if self._pilot.paused or corner is None or not mode.done:
+            return None
         off = hypot(*(a - b for a, b in zip(corner, state.position_ned_m, strict=True)))
         return corner if off < _REFERENCE_M else None
 

@@ -1,8 +1,6 @@
 """Which mode flies, and what it gave way to."""
 
-from blimp.control.modes.descend import Descend
 from blimp.control.modes.hold import Hold
-from blimp.control.modes.land import Land
 from blimp.control.modes.manual import Manual
 from blimp.control.modes.mode import FlightMode, Ship
 from blimp.control.payload import Payload
@@ -41,10 +39,7 @@ class Pilot:
     @property
     def idles(self) -> bool:
         """Whether the last stage of a descent has stopped the motors."""
-        flying = self.flying
-        if isinstance(flying, Land):
-            return bool(flying.doubt)
-        return isinstance(flying, Descend) and flying.idle
+        return self.flying.idles
 
     def enter(self, mode: FlightMode, *, reason: str) -> None:
         """Let `mode` fly from the next update on."""

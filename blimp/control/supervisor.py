@@ -10,7 +10,7 @@ from blimp.control.modes.driven import DrivenDown
 from blimp.control.modes.hold import Hold
 from blimp.control.modes.idle import Idle
 from blimp.control.modes.land import UNWEIGHED, Land, has_drifted, place_of
-from blimp.control.modes.loiter import Loiter
+from blimp.control.modes.mode import FlightMode
 from blimp.control.modes.rtl import ReturnToPad
 from blimp.control.pilot import IDLE, Pilot
 from blimp.geofence import Geofence
@@ -20,15 +20,6 @@ _MESSAGES = 8  # that a snapshot has room for
 _MESSAGE_LETTERS = 200  # see above
 _DESCENDED_S = 3.0  # on the ground for so long: a descent has ended
 _LIFT_S = 20.0  # a ship that can lift has by then
-_LIFTS = (Loiter, ReturnToPad)
-# What already does at least as much as the action asks.
-_SATISFIES: dict[Action, tuple[type, ...]] = {
-    Action.HOLD: (Hold, ReturnToPad, Land, Descend, Idle),
-    Action.RETURN: (ReturnToPad, Land, Descend, Idle),
-    Action.LAND: (Land, Descend, Idle),
-    Action.DESCEND: (Descend, Idle),
-    Action.IDLE: (Idle,),
-}
 
 
 class Supervisor:
@@ -173,7 +164,8 @@ class Supervisor:
 
     def _is_driven(self, state: VehicleState, setpoint: Setpoint, dt_s: float) -> bool:
         by_hand = setpoint.actuators is not None or setpoint.thrust_body[2] is not None
-        if setpoint.idle or by_hand or isinstance(self._pilot.flying, Land):  # that asks itself
+        lands = self._pilot.flying.remedy is Action.LAND  # that asks itself
+        if setpoint.idle or by_hand or lands:
             return False
         descent_mps = self._pilot.ship.airframe.limits.descent_mps
         return self._driven.update(state, max(descent_mps, setpoint.velocity_ned_mps[2]), dt_s)
@@ -201,7 +193,7 @@ class Supervisor:
         if pilot.mode is pilot.manual and action > Action.NONE and state.on_ground:
             pilot.rest(state, reason=decision.text)
             return
-        if isinstance(pilot.flying, Descend) and action < Action.DESCEND:
+        if pilot.flying.remedy is Action.DESCEND and action < Action.DESCEND:
             # A blip must not cost the rest of the way down its sight: land, in control.
             land = Land(state, ship=pilot.ship, pushed=True)
             pilot.enter(land, reason="attitude and height are known again")
@@ -210,29 +202,25 @@ class Supervisor:
         if action == Action.NONE:
             pilot.resume(state)
         elif action == Action.HOLD:
-            lost = isinstance(pilot.mode, ReturnToPad) and not state.position_valid
-            held = isinstance(pilot.flying, _SATISFIES[action]) and not lost
+            lost = pilot.mode.remedy is Action.RETURN and not state.position_valid
+            held = pilot.flying.remedy >= action and not lost
             if not held and not pilot.paused:
                 hold = Hold(state, ship=pilot.ship, yaw_rad=pilot.heading_rad(state))
                 pilot.pause(hold)
-        elif not isinstance(pilot.flying, _SATISFIES[action]) and not (
-            self.is_down(state) and action < Action.IDLE
-        ):
+        elif pilot.flying.remedy < action and not (self.is_down(state) and action < Action.IDLE):
             pilot.enter(self._remedy(action, state), reason=decision.text)
 
     @property
     def stands(self) -> bool:
         """Whether it has come down and lies there, pressed on or idle."""
-        mode = self._pilot.flying
-        return self.armed and isinstance(mode, Land) and mode.stands
+        return self.armed and self._pilot.flying.stands
 
     def may_stand(self, state: VehicleState) -> bool:
         """Whether the ground may hold the ship, so that no push moves it.
 
         So it may after a blind descent, until it is seen to sink as asked.
         """
-        mode = self._pilot.flying
-        return self.is_down(state) or (isinstance(mode, Land) and mode.may_stand)
+        return self.is_down(state) or self._pilot.flying.may_stand
 
     def is_down(self, state: VehicleState) -> bool:
         """Whether it has landed: nothing else may let go of one that is held, or move one in doubt.
@@ -240,11 +228,9 @@ class Supervisor:
         A person has been told that its motors are idle, and comes to look.
         """
         mode = self._pilot.flying
-        if not isinstance(mode, Land):
-            return False
-        return mode.held or bool(mode.doubt) or (mode.down and state.height_valid)
+        return mode.held or mode.stands or (mode.down and state.height_valid)
 
-    def _remedy(self, action: Action, state: VehicleState) -> ReturnToPad | Land | Descend | Idle:
+    def _remedy(self, action: Action, state: VehicleState) -> FlightMode:
         ship = self._pilot.ship
         if action == Action.IDLE:
             return Idle(ship=ship)
@@ -258,10 +244,7 @@ class Supervisor:
         """A ship that does not leave the ground has its motors stopped, and its pilot informed."""
         pilot = self._pilot
         lifting = (
-            isinstance(pilot.flying, _LIFTS)
-            and not pilot.resting
-            and state.on_ground
-            and state.height_valid
+            pilot.flying.lifts and not pilot.resting and state.on_ground and state.height_valid
         )
         self._lifting_s = self._lifting_s + dt_s if lifting else 0.0
         if self._lifting_s > _LIFT_S:
@@ -272,17 +255,14 @@ class Supervisor:
 
     def _note_landing(self, state: VehicleState, dt_s: float) -> None:
         mode = self._pilot.flying
-        if isinstance(mode, Land) and mode.done:
-            if mode.landed:  # in doubt, or held after it rose, nothing is set to 0
-                self._on_landed()
-                self.disarm(state, reason="landed")
-            elif mode.note:
-                self.say(mode.note)
+        if mode.landed and mode.remedy is Action.LAND:
+            self._on_landed()  # in doubt, or held after it rose, nothing is set to 0
+            self.disarm(state, reason="landed")
         elif mode.note:
             self.say(mode.note)
-        if isinstance(mode, Idle) and mode.landed:
+        if mode.landed and mode.remedy is Action.IDLE:
             self.disarm(state, reason="down after the last stage")
-        down = isinstance(mode, Descend) and state.height_valid and state.on_ground
+        down = mode.remedy is Action.DESCEND and state.height_valid and state.on_ground
         down = down and not self._pilot.ship.doubt()
         self._descended_s = self._descended_s + dt_s if down else 0.0
         if self._descended_s > _DESCENDED_S:

@@ -5,6 +5,8 @@ import msgspec
 import pytest
 
 from blimp.ability import brakes
+from blimp.control.failsafe import Action
+from blimp.control.modes.auto import Auto
 from blimp.control.modes.descend import Descend
 from blimp.control.modes.driven import DrivenDown
 from blimp.control.modes.hold import Hold
@@ -20,8 +22,8 @@ from blimp.control.modes.table import MODES
 from blimp.control.modes.velocity import Velocity
 from blimp.control.pilot import Pilot
 from blimp.rotation import from_euler, wrap_pi
-from blimp.types import EstimateHealth, Mode, QuantityHealth, Setpoint, VehicleState
-from tests.control.parts import a_ship, at, twin
+from blimp.types import EstimateHealth, Mode, OutcomeState, QuantityHealth, Setpoint, VehicleState
+from tests.control.parts import Bench, a_ship, at, twin
 
 DT_S = 0.02
 LIMITS = twin().limits
@@ -822,3 +824,44 @@ def test_a_ship_that_lost_its_ballast_is_not_driven_but_pushed() -> None:
     astray = msgspec.structs.replace(ship, astray=lambda: True)  # what goes astray drives any ship
     assert DrivenDown(ship=astray).update(sinking, 0.3, 0.02)
     assert DrivenDown(ship=a_ship(heaviness_kg=0.005)).update(sinking, 0.3, 0.02)
+
+
+class Unsaid(FlightMode):
+    """A mode of somebody who read the recipe and said nothing of what it needs."""
+
+    number = Mode.LOITER
+
+
+def test_a_mode_that_does_not_say_what_it_needs_is_refused_without_a_position(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setitem(MODES, Mode.LOITER, lambda state, ship: Unsaid())
+    ship = Bench()
+    assert ship.tell("arm").state is OutcomeState.DONE
+    ship.lift(3.0)
+    ship.sensors.cut.add("tag")
+    ship.run(12.0)
+    outcome = ship.tell("mode", name="LOITER")
+    assert outcome.state is OutcomeState.REFUSED
+    assert "position lost for" in outcome.reason
+
+
+@pytest.mark.parametrize(
+    ("action", "modes"),
+    [
+        (Action.HOLD, {Hold, ReturnToPad, Land, Descend, Idle}),
+        (Action.RETURN, {ReturnToPad, Land, Descend, Idle}),
+        (Action.LAND, {Land, Descend, Idle}),
+        (Action.DESCEND, {Descend, Idle}),
+        (Action.IDLE, {Idle}),
+    ],
+)
+def test_a_mode_says_which_actions_of_the_failsafe_it_satisfies(
+    action: Action, modes: set[type[FlightMode]]
+) -> None:
+    every = {Auto, Descend, Hold, Idle, Land, Loiter, Manual, ReturnToPad, Sticks, Velocity}
+    assert {mode for mode in every if mode.remedy >= action} == modes
+    assert {mode for mode in every if mode.lifts} == {Loiter, ReturnToPad}
+    assert {mode for mode in every if mode.needs_position} == {
+        Auto, Loiter, ReturnToPad, Velocity,
+    }  # fmt: skip

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from math import hypot, pi
 from typing import Any
 
-from blimp.control.modes.mode import Ship
+from blimp.control.modes.mode import FlightMode, Ship
 from blimp.control.path import patience
 from blimp.control.trajectory import Trajectory, TrajectoryPoint, TrajectorySample
 from blimp.rotation import wrap_pi, yaw_of
@@ -18,7 +18,7 @@ _TURN_END_RAD = 0.8 * pi  # a nose so far off waits for no more
 _BEHIND_S = 2.0  # is worth a word
 
 
-class Auto:
+class Auto(FlightMode):
     """Follows the points of one trajectory, known by `name`; more of them may come.
 
     Its time begins when its first chunk is taken, and stands still while another mode flies. It
@@ -27,6 +27,7 @@ class Auto:
     """
 
     number = Mode.AUTO
+    done = False
 
     def __init__(
         self,
@@ -61,12 +62,6 @@ class Auto:
         self._error_m = off_m
         self._patience = 1.0
         self._behind_s = 0.0
-        self.done = False
-
-    @property
-    def end(self) -> TrajectoryPoint:
-        """The last point that has come."""
-        return self._trajectory.last
 
     @property
     def until_s(self) -> float:
@@ -94,9 +89,10 @@ class Auto:
             "behind_s": round(self._behind_s, 2),
         }
 
-    def takes(self, name: str, points: Sequence[TrajectoryPoint]) -> bool:
-        """Whether `points` go on with this trajectory; else they begin another one."""
-        return name == self.name and not (self.done and points[0].t_s == 0.0)
+    def end_before(self, name: str, points: Sequence[TrajectoryPoint]) -> TrajectoryPoint | None:
+        if name != self.name or (self.done and points[0].t_s == 0.0):
+            return None
+        return self._trajectory.last
 
     def extend(self, points: Sequence[TrajectoryPoint], *, last: bool) -> None:
         """Take more points; they replace those from their first on. Raises ValueError."""

@@ -4,12 +4,11 @@ A blimp hangs level by itself, so the vertical thrusters need no attitude. Not a
 can ask for: the failsafe flies it, and telemetry shows LAND.
 """
 
-from typing import Any
-
 from blimp.ability import brakes
 from blimp.control.bounds import sure_kg
 from blimp.control.constants import GRAVITY_MPS2
-from blimp.control.modes.mode import Ship
+from blimp.control.failsafe import Action
+from blimp.control.modes.mode import FlightMode, Ship
 from blimp.types import Mode, Setpoint, VehicleState
 
 _MARGIN = 2.0  # times what height and sink rate ask for
@@ -17,7 +16,7 @@ _MARGIN_S = 10.0  # and this beside it
 _PUSHED_MPS = 0.4  # what pushes it on gives no more, should it be in the air: 0.5 m/s is a hard one
 
 
-class Descend:
+class Descend(FlightMode):
     """Sinks at the touchdown speed.
 
     Nothing tells it that it is down. After twice the time that takes, a ship known to be heavy is
@@ -26,8 +25,8 @@ class Descend:
     """
 
     number = Mode.LAND
-    fraction = 0.0
-    done = False
+    needs_position = False
+    remedy = Action.DESCEND
 
     def __init__(self, state: VehicleState | None = None, *, ship: Ship) -> None:
         self._sink_mps = ship.airframe.limits.touchdown_mps
@@ -39,31 +38,28 @@ class Descend:
         least_kg = ship.heaviness_kg() if ship.least_kg is None else ship.least_kg()
         margin_n = _PUSHED_MPS * (linear + quadratic * _PUSHED_MPS)
         self._press_n = margin_n - GRAVITY_MPS2 * least_kg
-        self.idle = False
+        self._idle = False
+
+    @property
+    def idles(self) -> bool:
+        return self._idle
 
     @property
     def note(self) -> str:
         if self._left_s > 0.0:
             return ""
-        if self.idle:
+        if self._idle:
             return "should be down: motors idle, still armed; look at the ship, then disarm"
         return (
             f"should be down: pushed on with {self._press_n:.2g} N, for it may be light; "
             "secure the ship, then send estop"
         )
 
-    @property
-    def result(self) -> dict[str, Any]:
-        return {}
-
-    def resume(self, state: VehicleState) -> None:
-        """Nothing to take up."""
-
     def update(self, state: VehicleState, *, dt_s: float) -> Setpoint:
         if not state.height_valid:
             self._left_s -= dt_s
-        self.idle = self._heavy and self._left_s <= 0.0 and not state.height_valid
-        if self.idle:
+        self._idle = self._heavy and self._left_s <= 0.0 and not state.height_valid
+        if self._idle:
             return Setpoint(idle=True)
         down = (0.0, 0.0, self._sink_mps)
         pushed = self._left_s <= 0.0 and not state.height_valid

@@ -5,9 +5,9 @@ wind its whole thrust is along the hull.
 """
 
 from math import dist, hypot
-from typing import Any
 
-from blimp.control.modes.mode import Ship
+from blimp.control.failsafe import Action
+from blimp.control.modes.mode import FlightMode, Ship
 from blimp.control.modes.nose import Nose
 from blimp.rotation import yaw_of
 from blimp.types import Mode, Setpoint, VehicleState
@@ -17,10 +17,12 @@ _OFF_M, _OFF_S = 0.25, 3.0  # so far from its place for so long: it is driven of
 _BRAKE_S = 8.0  # give up braking to a stop: gusts keep a ship moving
 
 
-class Hold:
+class Hold(FlightMode):
     """Needs no position: without one it drifts with the wind, height and heading kept."""
 
     number = Mode.HOLD
+    needs_position = False
+    remedy = Action.HOLD
     done = True
     fraction = 1.0
 
@@ -38,10 +40,6 @@ class Hold:
         if self._nose is None:
             return ""
         return "driven off its place: the nose turns into the wind, where the thrust is"
-
-    @property
-    def result(self) -> dict[str, Any]:
-        return {}
 
     def resume(self, state: VehicleState) -> None:
         self._down_m = state.position_ned_m[2]

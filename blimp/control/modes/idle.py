@@ -3,12 +3,11 @@
 Not a mode one can ask for: the failsafe flies it, and telemetry shows LAND.
 """
 
-from typing import Any
-
 from blimp.ability import brakes
 from blimp.control.bounds import most_lift_n
 from blimp.control.constants import AIR_DENSITY_KGM3, GRAVITY_MPS2
-from blimp.control.modes.mode import Ship
+from blimp.control.failsafe import Action
+from blimp.control.modes.mode import FlightMode, Ship
 from blimp.types import Mode, Setpoint, VehicleState
 
 _DOWN_S = 8.0  # low and still for so long: it has landed
@@ -28,7 +27,7 @@ _TURNED_S = 5.0  # or it rises no slower after so long: a tilt servo swings roun
 _BEYOND_M = 0.5  # above what it could have risen by: a climb as estimated lags by a second
 
 
-class Idle:
+class Idle(FlightMode):
     """Drives nothing; `landed` once the ship is seen to lie on the ground.
 
     One that rises on all the same has become light: it is pushed down with what there is. If idle
@@ -39,8 +38,8 @@ class Idle:
     """
 
     number = Mode.LAND
-    fraction = 0.0
-    done = False
+    needs_position = False
+    remedy = Action.IDLE
 
     def __init__(self, *, ship: Ship) -> None:
         self._ship = ship
@@ -67,13 +66,6 @@ class Idle:
         if self._light:
             return "rose with motors idle, so it is light: pushed down; secure it, then send estop"
         return "motors idle: the outputs did not do what was commanded"
-
-    @property
-    def result(self) -> dict[str, Any]:
-        return {}
-
-    def resume(self, state: VehicleState) -> None:
-        """Nothing to take up."""
 
     def update(self, state: VehicleState, *, dt_s: float) -> Setpoint:
         down = (

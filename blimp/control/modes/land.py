@@ -10,8 +10,9 @@ from typing import Any
 
 from blimp.control.bounds import FELT, sure_kg
 from blimp.control.constants import AIR_DENSITY_KGM3, GRAVITY_MPS2
+from blimp.control.failsafe import Action
 from blimp.control.modes.driven import DrivenDown
-from blimp.control.modes.mode import Ship
+from blimp.control.modes.mode import FlightMode, Ship
 from blimp.control.modes.nose import Nose
 from blimp.control.vector import within
 from blimp.rotation import yaw_of
@@ -48,7 +49,7 @@ _REPORT_S = 3.0  # motors and servos have followed by then
 _NEWS = 1.25  # by such a ratio a number has changed enough to be reported again
 
 
-class Land:
+class Land(FlightMode):
     """Done when the ship is down for good.
 
     landed: it stays there by itself: idle, to be disarmed. held: it is pushed down. doubt: it
@@ -56,6 +57,8 @@ class Land:
     """
 
     number = Mode.LAND
+    needs_position = False
+    remedy = Action.LAND
 
     def __init__(
         self,
@@ -104,6 +107,10 @@ class Land:
     @property
     def done(self) -> bool:
         return self.landed or self.held or bool(self.doubt)
+
+    @property
+    def idles(self) -> bool:
+        return bool(self.doubt)
 
     @property
     def stands(self) -> bool:

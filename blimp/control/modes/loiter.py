@@ -5,7 +5,7 @@ from typing import Any
 
 import msgspec
 
-from blimp.control.modes.mode import Ship
+from blimp.control.modes.mode import FlightMode, Ship
 from blimp.control.modes.nose import Nose
 from blimp.control.path import Leg
 from blimp.rotation import wrap_pi, yaw_of
@@ -22,7 +22,7 @@ _HEADED_RAD = 0.15  # of the heading that was asked for
 _HEADING_S = 20.0  # a ship that the wind turns is not waited for longer
 
 
-class Loiter:
+class Loiter(FlightMode):
     """Holds `target_ned_m`, flying there first if it is not here.
 
     yaw_rad: the heading to keep, and to have before it is done. None turns the nose to the
@@ -32,7 +32,9 @@ class Loiter:
     """
 
     number = Mode.LOITER
-    note = ""
+    lifts = True
+    done = False
+    target_ned_m: Vec3
 
     def __init__(
         self,
@@ -63,7 +65,6 @@ class Loiter:
         self._arriving = False
         self._settled_s = 0.0
         self._error_m = distance_m
-        self.done = False
 
     @property
     def fraction(self) -> float:

@@ -1,10 +1,9 @@
 """MANUAL: motors and servos as ordered, each for its own time, then back to neutral."""
 
-from typing import Any
-
 import msgspec
 
 from blimp.airframe import Airframe
+from blimp.control.modes.mode import FlightMode
 from blimp.types import ActuatorCommand, Mode, Setpoint, VehicleState
 
 
@@ -17,26 +16,19 @@ class Order(msgspec.Struct, frozen=True, kw_only=True):
     command_id: str
 
 
-class Manual:
+class Manual(FlightMode):
     """Throttles in [-1, 1], angles in radians. An order that has run out is neutral."""
 
     number = Mode.MANUAL
+    needs_position = False
     done = True
     fraction = 1.0
-    note = ""
 
     def __init__(self, *, airframe: Airframe) -> None:
         self._airframe = airframe
         self._orders: dict[str, Order] = {}
         self._in_flight = False
         self._began_s = 0.0
-
-    @property
-    def result(self) -> dict[str, Any]:
-        return {}
-
-    def resume(self, state: VehicleState) -> None:
-        """Nothing to take up: what was ordered has its own time."""
 
     def begin(self, now_s: float, *, in_flight: bool) -> None:
         """Note when it took over, and whether from a mode that flew the ship in the air.

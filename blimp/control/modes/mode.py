@@ -1,14 +1,16 @@
 """What every mode is: a small object that turns a state into a setpoint, and ends."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from math import inf
-from typing import Any, Protocol
+from typing import Any
 
 import msgspec
 
 from blimp.airframe import Airframe
+from blimp.control.failsafe import Action
+from blimp.control.trajectory import TrajectoryPoint
 from blimp.geofence import Geofence
-from blimp.types import Mode, Setpoint, VehicleState
+from blimp.types import Mode, Setpoint, Vec3, VehicleState
 
 
 class Area:
@@ -37,32 +39,101 @@ class Ship(msgspec.Struct, frozen=True, kw_only=True):
     area: Area = msgspec.field(default_factory=Area)
 
 
-class FlightMode(Protocol):
+class Stick(msgspec.Struct, frozen=True, kw_only=True):
+    """Shares, -1 to 1, of the force forward, right and up (ALTHOLD: the climb), and of the turn."""
+
+    forward: float = 0.0
+    right: float = 0.0
+    up: float = 0.0
+    turn: float = 0.0
+    until_s: float = 0.0
+
+
+class Demand(msgspec.Struct, frozen=True, kw_only=True):
+    """What a velocity that is being flown asks for at the moment."""
+
+    yaw_rad: float
+    velocity_ned_mps: Vec3
+    down_m: float
+
+
+class FlightMode:
     """One way to fly. A new object each time it is entered; it does no I/O, reads no clock.
 
-    number: its number in telemetry. done: it has reached what it was asked to.
-    fraction: how far it is, 0 to 1. note: a sentence for the ground, or "".
-    result: what it tells the one who asked, once done.
+    Pilot, supervisor and commander ask a mode for these attributes, never for its class; a
+    default is what is safe for a mode that says nothing.
+
+    number: its number in telemetry.
+    needs_position: it steers by position, so it cannot be entered while there is none.
+    remedy: the failsafe's action that it carries out, or does as much as.
+    lifts: it takes a ship off the ground. landed: the ship is down and stays there by itself.
+    down, held, stands, may_stand: see `Land`. idles: its motors stopped, as their last stage.
+    target_ned_m: the place it flies to; None for a mode that has none.
     """
 
     number: Mode
+    needs_position = True
+    remedy = Action.NONE
+    lifts = False
+    landed = held = may_stand = False
+    target_ned_m: Vec3 | None = None
 
     @property
-    def done(self) -> bool: ...
+    def down(self) -> bool:
+        return False
 
     @property
-    def fraction(self) -> float: ...
+    def stands(self) -> bool:
+        return False
 
     @property
-    def note(self) -> str: ...
+    def idles(self) -> bool:
+        return False
 
     @property
-    def result(self) -> dict[str, Any]: ...
+    def demand(self) -> Demand | None:
+        """What it asks for as a velocity, for the one that takes its place."""
+        return None
+
+    @property
+    def done(self) -> bool:
+        """Whether it has reached what it was asked to."""
+        return False
+
+    @property
+    def fraction(self) -> float:
+        """How far it is, 0 to 1."""
+        return 0.0
+
+    @property
+    def note(self) -> str:
+        """A sentence for the ground, or ""."""
+        return ""
+
+    @property
+    def result(self) -> dict[str, Any]:
+        """What it tells the one who asked, once done."""
+        return {}
 
     def update(self, state: VehicleState, *, dt_s: float) -> Setpoint:
         """Return the setpoint for this cycle."""
-        ...
+        raise NotImplementedError
 
     def resume(self, state: VehicleState) -> None:
         """Go on from `state` after something else has flown for a while."""
-        ...
+
+    def push(self, stick: Stick) -> bool:  # noqa: ARG002
+        """Take a demand of a person; return whether this mode is flown by one."""
+        return False
+
+    def end_before(
+        self,
+        name: str,  # noqa: ARG002
+        points: Sequence[TrajectoryPoint],  # noqa: ARG002
+    ) -> TrajectoryPoint | None:
+        """Return the point that `points` go on from; None if they begin another trajectory."""
+        return None
+
+    def extend(self, points: Sequence[TrajectoryPoint], *, last: bool) -> None:
+        """Take more points of the trajectory. Raises ValueError."""
+        raise NotImplementedError

@@ -2,21 +2,23 @@
 
 from typing import Any
 
+from blimp.control.failsafe import Action
 from blimp.control.modes.loiter import Loiter
-from blimp.control.modes.mode import Ship
+from blimp.control.modes.mode import FlightMode, Ship
 from blimp.types import Mode, Setpoint, VehicleState
 
 SAFE_ALTITUDE_M = 2.0  # over heads and chairs on the way home
 
 
-class ReturnToPad:
+class ReturnToPad(FlightMode):
     """Climbs on the spot to the safe altitude if it is lower, then flies the leg home.
 
     That of a rally point is its own if it is higher. A ceiling below it is the safe altitude.
     """
 
     number = Mode.RTL
-    note = ""
+    remedy = Action.RETURN
+    lifts = True
 
     def __init__(self, state: VehicleState, *, ship: Ship) -> None:
         self._ship = ship

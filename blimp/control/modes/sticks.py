@@ -4,33 +4,20 @@ Both need no position. A demand that has run out is a stick let go: nothing push
 stays where it was turned to, and the lift is what the ship is known to weigh.
 """
 
-from typing import Any
-
-import msgspec
-
-from blimp.control.modes.mode import Ship
+from blimp.control.modes.mode import FlightMode, Ship
+from blimp.control.modes.mode import Stick as Stick
 from blimp.rotation import wrap_pi, yaw_of
 from blimp.types import Mode, Setpoint, VehicleState
 
 _LEAD_RAD = 0.5  # the heading asked for is at most so far ahead of the nose
 
 
-class Stick(msgspec.Struct, frozen=True, kw_only=True):
-    """Shares, -1 to 1, of the force forward, right and up (ALTHOLD: the climb), and of the turn."""
-
-    forward: float = 0.0
-    right: float = 0.0
-    up: float = 0.0
-    turn: float = 0.0
-    until_s: float = 0.0
-
-
-class Sticks:
+class Sticks(FlightMode):
     """number: STABILIZE, or ALTHOLD, in which `up` is a climb and the height stays after it."""
 
+    needs_position = False
     done = True
     fraction = 1.0
-    note = ""
 
     def __init__(self, state: VehicleState, *, ship: Ship, number: Mode) -> None:
         self.number = number
@@ -38,19 +25,16 @@ class Sticks:
         self._stick = Stick()
         self.resume(state)
 
-    @property
-    def result(self) -> dict[str, Any]:
-        return {}
-
     def resume(self, state: VehicleState) -> None:
         """Whatever was held before is let go."""
         self._stick = Stick()
         self._yaw_rad = yaw_of(state.attitude)
         self._down_m = state.position_ned_m[2]
 
-    def push(self, stick: Stick) -> None:
+    def push(self, stick: Stick) -> bool:
         """Take a demand; it replaces the one before."""
         self._stick = stick
+        return True
 
     def update(self, state: VehicleState, *, dt_s: float) -> Setpoint:
         stick, limits = self._stick, self._limits

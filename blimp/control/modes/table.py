@@ -25,6 +25,3 @@ MODES: dict[Mode, Factory] = {
     Mode.STABILIZE: lambda state, ship: Sticks(state, ship=ship, number=Mode.STABILIZE),
     Mode.ALTHOLD: lambda state, ship: Sticks(state, ship=ship, number=Mode.ALTHOLD),
 }
-
-# Which modes steer by position: refused, with the reason, while there is none.
-NEEDS_POSITION = frozenset((Mode.VELOCITY, Mode.LOITER, Mode.RTL))

@@ -4,20 +4,18 @@ from math import hypot
 from typing import Any
 
 from blimp.control.modes.loiter import Loiter
-from blimp.control.modes.mode import Ship
+from blimp.control.modes.mode import Demand, FlightMode, Ship
 from blimp.control.modes.sticks import turned
 from blimp.rotation import yaw_of
 from blimp.types import Mode, Setpoint, Vec3, VehicleState
 
 
-class Velocity:
+class Velocity(FlightMode):
     """A demand that ages out by itself: it cannot outlive its `seconds`.
 
     yaw_rad: the heading to keep; that of now by default. before: the demand that this one
     replaces, whose ramp, height and heading go on: a stream of demands flies like one.
     """
-
-    note = ""
 
     def __init__(
         self,
@@ -27,7 +25,7 @@ class Velocity:
         velocity_ned_mps: Vec3,
         seconds: float,
         yaw_rad: float | None = None,
-        before: "Velocity | None" = None,
+        before: Demand | None = None,
     ) -> None:
         self.number = Mode.VELOCITY
         self._ship = ship
@@ -39,9 +37,15 @@ class Velocity:
         self._down_m = state.position_ned_m[2]
         self._turn_radps = 0.0
         self._after: Loiter | None = None
-        if before is not None and not before.done:
-            self._yaw_rad, self._wish_mps = before._yaw_rad, before._wish_mps
-            self._down_m = before._down_m
+        if before is not None:
+            self._yaw_rad, self._wish_mps = before.yaw_rad, before.velocity_ned_mps
+            self._down_m = before.down_m
+
+    @property
+    def demand(self) -> Demand | None:
+        if self.done:
+            return None
+        return Demand(yaw_rad=self._yaw_rad, velocity_ned_mps=self._wish_mps, down_m=self._down_m)
 
     def steer(
         self, state: VehicleState, velocity_ned_mps: Vec3, *, turn_radps: float, seconds: float
