@@ -303,6 +303,26 @@ class Setpoint(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     idle: bool = False  # outputs at their safe state: disarmed, killed or resting on the ground
 
 
+# --- a path in time: ground -> mode ----------------------------------------------------------
+
+
+class TrajectoryPoint(msgspec.Struct, frozen=True, array_like=True, gc=False):
+    """One row: time since the trajectory began, place, velocity over ground, heading.
+
+    yaw_rad: not wrapped, so that two turns are two turns; None: any heading.
+    """
+
+    t_s: float
+    north_m: float
+    east_m: float
+    altitude_m: float
+    north_mps: float
+    east_mps: float
+    up_mps: float
+    yaw_rad: float | None = None
+    yaw_rate_radps: float = 0.0
+
+
 # --- the mailbox: worker <-> flight process ------------------------------------------------
 
 

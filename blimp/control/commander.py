@@ -11,10 +11,12 @@ from typing import Any, cast
 
 import msgspec
 
+from blimp import actions as forms
 from blimp.ability import ability
+from blimp.actions import ACTIONS, Need
 from blimp.airframe import Airframe
-from blimp.control import arguments as forms
 from blimp.control.admission import Refusal, admit
+from blimp.control.arguments import geofence_of, parse, payload_name, payload_rad, servo_of
 from blimp.control.arming import Readiness, problems, substitutes
 from blimp.control.authority import AuthorityFence, OlderAuthority
 from blimp.control.failsafe import Action, Flags
@@ -188,13 +190,14 @@ class Commander:
     # --- handlers ----------------------------------------------------------------------
 
     def _dispatch(self, command: Command, situation: Situation) -> Outcome:
-        row = HANDLERS.get(command.name)
-        if row is None:
+        handler = HANDLERS.get(command.name)
+        if handler is None:
             raise Refusal(f"no command {command.name!r}; commands are {', '.join(HANDLERS)}")
-        form, handler = row
         if command.name == "estop":  # whatever its arguments say
             return handler(self, command, forms.Nothing(), situation)
-        parsed = forms.parse(command.name, command.arguments, form, self._airframe)
+        parsed = parse(command.name, command.arguments, self._airframe)
+        for need in ACTIONS[command.name].needs:
+            _CHECKS[need](self, situation, command.name)
         return handler(self, command, parsed, situation)
 
     def ping(self, command: Command, _: forms.Nothing, at: Situation) -> Outcome:
@@ -255,7 +258,6 @@ class Commander:
         return self._done(command, at, {"killed": True})
 
     def set_mode(self, command: Command, wish: forms.SetMode, at: Situation) -> Outcome:
-        self._must_fly(at)
         number = Mode[wish.name.upper()]
         if number is Mode.MANUAL:
             manual = self._pilot.manual
@@ -279,17 +281,12 @@ class Commander:
         return self._done(command, at, {"mode": number.name})
 
     def takeoff(self, command: Command, wish: forms.Takeoff, at: Situation) -> Outcome:
-        self._must_fly(at)
-        self._must_know_position(at, "takeoff")
         north, east, _ = at.state.position_ned_m
         check_leg("takeoff", self._fence, at.state, (north, east), wish.altitude_m)
         target = (north, east, -wish.altitude_m)
         return self._fly(command, at, Loiter(at.state, ship=self._pilot.ship, target_ned_m=target))
 
     def goto(self, command: Command, wish: forms.Goto, at: Situation) -> Outcome:
-        self._must_fly(at)
-        self._must_be_up(at, "goto")
-        self._must_know_position(at, "goto")
         check_leg("goto", self._fence, at.state, (wish.north_m, wish.east_m), wish.altitude_m)
         mode = Loiter(
             at.state,
@@ -302,9 +299,6 @@ class Commander:
         return self._fly(command, at, mode)
 
     def set_velocity(self, command: Command, wish: forms.SetVelocity, at: Situation) -> Outcome:
-        self._must_fly(at)
-        self._must_be_up(at, "velocity")
-        self._must_know_position(at, "velocity")
         check_velocity(self._fence, at.state, wish, self._airframe.limits)
         mode = Velocity(
             at.state,
@@ -317,9 +311,6 @@ class Commander:
         return self._fly(command, at, mode)
 
     def trajectory(self, command: Command, wish: forms.FlyTrajectory, at: Situation) -> Outcome:
-        self._must_fly(at)
-        self._must_be_up(at, "trajectory")
-        self._must_know_position(at, "trajectory")
         mode = self._pilot.mode
         before = mode.end_before(wish.name, wish.points)
         check_points(self._fence, wish.points, before=before)
@@ -335,7 +326,6 @@ class Commander:
         return self._done(command, at, {**mode.result, "until_s": wish.points[-1].t_s})
 
     def stick(self, command: Command, wish: forms.PushStick, at: Situation) -> Outcome:
-        self._must_fly(at)
         stick = Stick(
             forward=wish.forward_percent / 100.0,
             right=wish.right_percent / 100.0,
@@ -349,7 +339,6 @@ class Commander:
         return self._done(command, at, {"mode": mode, "seconds": wish.seconds})
 
     def hold(self, command: Command, _: forms.Nothing, at: Situation) -> Outcome:
-        self._must_fly(at)
         if self._resting(at):
             self._pilot.rest(at.state, reason=_superseded(command))
         else:
@@ -370,24 +359,13 @@ class Commander:
         return self._fly(command, at, Land(at.state, ship=self._pilot.ship, weigh=True))
 
     def return_to_pad(self, command: Command, _: forms.Nothing, at: Situation) -> Outcome:
-        self._must_fly(at)
-        self._must_be_up(at, "return")
-        self._must_know_position(at, "return")
         return self._fly(command, at, ReturnToPad(at.state, ship=self._pilot.ship))
 
     def set_geofence(self, command: Command, wish: forms.SetGeofence, at: Situation) -> Outcome:
-        if not self._resting(at):
-            raise Refusal(
-                "geofence: works only on the ground: no flight loses its limits on the way"
-            )
-        self._pilot.ship.area.fence = wish.fence
+        self._pilot.ship.area.fence = geofence_of(wish)
         return self._done(command, at, {"zones": len(wish.zones), "rally": len(wish.rally)})
 
     def set_parameter(self, command: Command, wish: forms.SetParameter, at: Situation) -> Outcome:
-        if self._supervisor.armed or self._supervisor.recovering:
-            raise Refusal("param: works only while disarmed: no flight changes on the way")
-        if self._supervisor.killed:  # a person looks at a stopped ship first
-            raise Refusal("param: killed: arm and disarm first")
         if self._ends:
             raise Refusal("param: another one is being taken over: send it again in a moment")
         changed = with_parameter(self._airframe, wish.name, wish.value)
@@ -399,9 +377,7 @@ class Commander:
         return self._done(command, at, {"name": wish.name, "value": wish.value})
 
     def payload(self, command: Command, wish: forms.Payload, at: Situation) -> Outcome:
-        self._must_fly(at)
-        name = wish.servo(self._airframe)
-        angle_rad = wish.angle_rad(self._airframe)
+        name, angle_rad = payload_name(wish, self._airframe), payload_rad(wish, self._airframe)
         self._pilot.payload.turn(name, angle_rad)
         return self._done(command, at, {"name": name, "deg": round(degrees(angle_rad), 1)})
 
@@ -411,13 +387,13 @@ class Commander:
     def servo(self, command: Command, wish: forms.Servo, at: Situation) -> Outcome:
         seconds = _SERVO_S if wish.seconds is None else wish.seconds
         wait = wish.seconds is not None
-        servo = self._airframe.servo[self._airframe.servo_names.index(wish.name)]
+        servo = servo_of(self._airframe, wish.name)
         angle = max(servo.min_rad, min(servo.max_rad, radians(wish.deg)))
         return self._order(command, at, wish.name, angle, seconds, wait=wait)
 
     # --- what handlers share -------------------------------------------------------------
 
-    def _must_fly(self, at: Situation) -> None:
+    def _must_fly(self, at: Situation, _: str = "") -> None:
         self._supervisor.review(at.state, at.flags, now_s=at.now_s, armed=False)
         refusal = self._supervisor.refusal()
         if refusal:
@@ -433,6 +409,29 @@ class Commander:
             if not at.state.heading_valid:
                 lost = "heading not known"
             raise Refusal(f"{what}: {lost}: hold and land work without one")
+
+    def _must_be_by_hand(self, _: Situation, what: str) -> None:
+        supervisor, pilot = self._supervisor, self._pilot
+        if supervisor.killed:
+            raise Refusal("killed: send arm first")
+        if supervisor.armed and pilot.flying is not pilot.manual:
+            raise Refusal(
+                f"{what}: works only in MANUAL or on the bench; the mode is {pilot.number.name}"
+            )
+        if not supervisor.armed and not supervisor.bench:
+            raise Refusal(f"{what}: not armed: arm and enter MANUAL, or start with --bench")
+
+    def _must_be_disarmed(self, _: Situation, what: str) -> None:
+        if self._supervisor.armed or self._supervisor.recovering:
+            raise Refusal(f"{what}: works only while disarmed: no flight changes on the way")
+        if self._supervisor.killed:  # a person looks at a stopped ship first
+            raise Refusal(f"{what}: killed: arm and disarm first")
+
+    def _must_rest(self, at: Situation, what: str) -> None:
+        if not self._resting(at):
+            raise Refusal(
+                f"{what}: works only on the ground: no flight loses its limits on the way"
+            )
 
     def _resting(self, at: Situation) -> bool:
         return self._pilot.resting and (at.state.on_ground or not at.state.height_valid)
@@ -467,23 +466,13 @@ class Commander:
         *,
         wait: bool,
     ) -> Outcome:
-        supervisor, pilot = self._supervisor, self._pilot
-        if supervisor.killed:
-            raise Refusal("killed: send arm first")
-        if supervisor.armed and pilot.flying is not pilot.manual:
-            raise Refusal(
-                f"{command.name}: works only in MANUAL or on the bench; "
-                f"the mode is {pilot.number.name}"
-            )
-        if not supervisor.armed and not supervisor.bench:
-            raise Refusal(f"{command.name}: not armed: arm and enter MANUAL, or start with --bench")
         order = Order(
             value=value,
             started_s=at.now_s,
             until_s=at.now_s + seconds,
             command_id=command.id,
         )
-        pilot.manual.order(name, order)
+        self._pilot.manual.order(name, order)
         if not wait:
             return self._done(command, at, {"value": value, "seconds": seconds})
         self._running.append(
@@ -549,26 +538,34 @@ def _who(command: Command) -> str:
     return command.source or "the ground"
 
 
-# The one table of commands: name, form of its arguments, handler.
-HANDLERS: dict[str, tuple[type[forms.Arguments], Callable[..., Outcome]]] = {
-    "ping": (forms.Nothing, Commander.ping),
-    "limits": (forms.Nothing, Commander.limits),
-    "arm": (forms.Arm, Commander.arm),
-    "disarm": (forms.Nothing, Commander.disarm),
-    "mode": (forms.SetMode, Commander.set_mode),
-    "takeoff": (forms.Takeoff, Commander.takeoff),
-    "goto": (forms.Goto, Commander.goto),
-    "velocity": (forms.SetVelocity, Commander.set_velocity),
-    "trajectory": (forms.FlyTrajectory, Commander.trajectory),
-    "hold": (forms.Nothing, Commander.hold),
-    "land": (forms.Nothing, Commander.land),
-    "return": (forms.Nothing, Commander.return_to_pad),
-    "geofence": (forms.SetGeofence, Commander.set_geofence),
-    "param": (forms.SetParameter, Commander.set_parameter),
-    "payload": (forms.Payload, Commander.payload),
-    "estop": (forms.Nothing, Commander.estop),
-    "stick": (forms.PushStick, Commander.stick),
-    "motor": (forms.Motor, Commander.motor),
-    "servo": (forms.Servo, Commander.servo),
-    "sensor": (forms.Sensor, Commander.sensor),
+# A handler for each row of the table of actions.
+HANDLERS: dict[str, Callable[..., Outcome]] = {
+    "ping": Commander.ping,
+    "limits": Commander.limits,
+    "arm": Commander.arm,
+    "disarm": Commander.disarm,
+    "mode": Commander.set_mode,
+    "takeoff": Commander.takeoff,
+    "goto": Commander.goto,
+    "velocity": Commander.set_velocity,
+    "trajectory": Commander.trajectory,
+    "hold": Commander.hold,
+    "land": Commander.land,
+    "return": Commander.return_to_pad,
+    "geofence": Commander.set_geofence,
+    "param": Commander.set_parameter,
+    "payload": Commander.payload,
+    "estop": Commander.estop,
+    "stick": Commander.stick,
+    "motor": Commander.motor,
+    "servo": Commander.servo,
+    "sensor": Commander.sensor,
+}
+_CHECKS: dict[Need, Callable[[Commander, Situation, str], None]] = {
+    Need.ARMED: Commander._must_fly,
+    Need.UP: Commander._must_be_up,
+    Need.POSITION: Commander._must_know_position,
+    Need.MANUAL: Commander._must_be_by_hand,
+    Need.DISARMED: Commander._must_be_disarmed,
+    Need.GROUND: Commander._must_rest,
 }

@@ -3,8 +3,8 @@
 from collections.abc import Sequence
 from math import hypot
 
+from blimp.actions import SetVelocity
 from blimp.airframe import Limits
-from blimp.control.arguments import SetVelocity
 from blimp.control.trajectory import TrajectoryPoint
 from blimp.geofence import KEEP_M, Geofence, Place
 from blimp.types import VehicleState

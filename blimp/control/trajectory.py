@@ -6,6 +6,7 @@ from math import hypot, isfinite
 import msgspec
 
 from blimp.airframe import Airframe, Limits
+from blimp.types import TrajectoryPoint as TrajectoryPoint
 from blimp.types import Vec3
 
 MIN_ALTITUDE_M = 0.3  # lower, its feet may touch the ground
@@ -13,23 +14,6 @@ MAX_POINTS = 4000  # that wait to be flown, all chunks together
 MAX_CHUNK = 64  # points of one command
 MAX_STEP_S = 5.0  # between two points: a lost chunk is a longer gap
 _SLACK = 1.1  # of a limit of speed: the mean over a step, of rounded numbers
-
-
-class TrajectoryPoint(msgspec.Struct, frozen=True, array_like=True, gc=False):
-    """One row: time since the trajectory began, place, velocity over ground, heading.
-
-    yaw_rad: not wrapped, so that two turns are two turns; None: any heading.
-    """
-
-    t_s: float
-    north_m: float
-    east_m: float
-    altitude_m: float
-    north_mps: float
-    east_mps: float
-    up_mps: float
-    yaw_rad: float | None = None
-    yaw_rate_radps: float = 0.0
 
 
 class TrajectorySample(msgspec.Struct, frozen=True, gc=False):

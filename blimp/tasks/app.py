@@ -1,13 +1,15 @@
-"""The queue's app of one ship: the table of every task it can be asked for."""
+"""The queue's app of one ship: a task for each row of `blimp/actions.py`, and what only reads."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from blimp.actions import ACTIONS
 from blimp.queue.app import TaskApp
 from blimp.queue.options import INSPECT
-from blimp.tasks import estop, flight, motor, parameter, sensor, servo, status
+from blimp.queue.protocol.message import EMERGENCY, NORMAL
+from blimp.tasks import estop, parameter, status
 from blimp.tasks.authority import Authority
 from blimp.tasks.client import vehicle_queue
 from blimp.tasks.command import Mailbox, command_task
@@ -17,17 +19,6 @@ if TYPE_CHECKING:
     from blimp.clock import Clock
     from blimp.queue.protocol.signing import Key
     from blimp.tasks.parameter import FlownAirframe
-
-# Every command that is a task, kind by kind; `blimp.status` and `blimp.airframe` are no commands.
-TASKS = (
-    *status.TASKS,
-    *flight.TASKS,
-    *motor.TASKS,
-    *servo.TASKS,
-    *sensor.TASKS,
-    *parameter.TASKS,
-    *estop.TASKS,
-)
 
 
 def build_ship_app(
@@ -59,21 +50,21 @@ def build_ship_app(
         remote_control=remote_control,
     )
     authority = Authority(link=app.broker_link, vehicle=vehicle)
-    for row in TASKS:
-        run = command_task(row, vehicle=vehicle, mailbox=mailbox, authority=authority)
-        if row.command == parameter.PARAMETER:
+    for action in ACTIONS.values():
+        run = command_task(action, vehicle=vehicle, mailbox=mailbox, authority=authority)
+        if action.name == parameter.PARAMETER:
             if flown is None:
                 continue
             run = parameter.checked(run, flown=flown, mailbox=mailbox)
         app.task(
-            name=f"blimp.{row.command}",
-            idempotent=row.idempotent,
+            name=f"blimp.{action.name}",
+            idempotent=action.idempotent,
             resumable=True,
-            acts_in_doubt=row.comes_to_rest,
+            acts_in_doubt=action.comes_to_rest,
             track_started=True,
             bind=True,
             interruptible=False,  # the emergency stop takes the mailbox's locks, too
-            priority=row.priority,
+            priority=EMERGENCY if action.is_emergency else NORMAL,
         )(run)
     status.register_status(app, mailbox)
     if flown is not None:

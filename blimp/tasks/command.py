@@ -1,4 +1,4 @@
-"""What every command task shares: its row in the table, and its way through the mailbox.
+"""What every command task shares: its way through the mailbox.
 
 A task decides nothing about flight. It sends the command to the flight process, with its age
 and its delivery count, and returns the outcome. The flight process remembers outcomes by
@@ -10,8 +10,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Protocol
 
-import msgspec
-
 from blimp.errors import (
     ControlUnknown,
     Interrupted,
@@ -22,7 +20,7 @@ from blimp.errors import (
     Revoked,
     TaskError,
 )
-from blimp.queue.protocol.message import NORMAL, PARENT, trace_headers
+from blimp.queue.protocol.message import PARENT, trace_headers
 from blimp.queue.protocol.signing import FRESH_S
 from blimp.queue.redis.clock import Moment
 from blimp.tasks.authority import HEADER
@@ -30,6 +28,7 @@ from blimp.tasks.client import BOOT, STOP_ID
 from blimp.types import Command, Heartbeat, Outcome, OutcomeState, Snapshot
 
 if TYPE_CHECKING:
+    from blimp.actions import Action
     from blimp.queue.context import TaskContext
     from blimp.tasks.authority import Authority
 
@@ -54,41 +53,21 @@ class Mailbox(Protocol):
     def relay(self, heartbeat: Heartbeat) -> bool: ...
 
 
-class CommandTask(msgspec.Struct, frozen=True, kw_only=True):
-    """One row of the table of tasks; the task `blimp.<command>` sends `command` to the ship.
-
-    about: the task's docstring.
-    idempotent: False if a message that was delivered again must not run again.
-    needs_ttl: the message must carry a time to live. Commands that only ask or only stop need
-        none.
-    needs_issue_time: the message must say when it was issued.
-    needs_control: if a pilot holds control of the ship, only that pilot may send it. Anybody
-        may send what only asks or only stops.
-    comes_to_rest: it only brings the ship to rest, and is better late, or by another boot than
-        it was sent to, than refused: no doubt about the clock or the boot keeps it out.
-    """
-
-    command: str
-    about: str
-    idempotent: bool = True
-    needs_ttl: bool = True
-    needs_issue_time: bool = False
-    needs_control: bool = True
-    comes_to_rest: bool = False
-    priority: int = NORMAL
-
-
 def command_task(
-    row: CommandTask, *, vehicle: str, mailbox: Mailbox, authority: Authority
+    action: Action, *, vehicle: str, mailbox: Mailbox, authority: Authority
 ) -> Callable[..., dict[str, Any]]:
-    """Return the function of the task that `row` describes."""
+    """Return the function of the task of `action`."""
 
     def run(context: TaskContext, **arguments: Any) -> dict[str, Any]:
         meant_for = context.message.headers.get("blimp_vehicle", vehicle)
         if meant_for != vehicle:
             raise Refused(f"meant for vehicle {meant_for!r:.80}, this is {vehicle!r}")
         command = CommandRun(
-            row=row, context=context, mailbox=mailbox, arguments=arguments, authority=authority
+            action=action,
+            context=context,
+            mailbox=mailbox,
+            arguments=arguments,
+            authority=authority,
         )
         tracer = context.task.app.tracer
         if tracer is None:
@@ -98,14 +77,14 @@ def command_task(
         return follow_traced(
             command.follow,
             tracer=tracer,
-            command=row.command,
+            command=action.name,
             clock=context.task.app.clock,
             accepted_s=lambda: command.accepted_s,
             attributes={"blimp.vehicle": vehicle},
         )
 
-    run.__name__ = row.command
-    run.__doc__ = row.about
+    run.__name__ = action.name
+    run.__doc__ = action.about
     return run
 
 
@@ -115,13 +94,13 @@ class CommandRun:
     def __init__(
         self,
         *,
-        row: CommandTask,
+        action: Action,
         context: TaskContext,
         mailbox: Mailbox,
         arguments: dict[str, Any],
         authority: Authority,
     ) -> None:
-        self._row = row
+        self._action = action
         self._context = context
         self._mailbox = mailbox
         self._arguments = arguments
@@ -129,7 +108,7 @@ class CommandRun:
         self._admitted: int | None = None  # final once the ship has answered
         self._clock = context.task.app.clock
         # A stop comes by several roads under one id: the ship acts on the first.
-        stop_id = context.message.headers.get(STOP_ID) if row.command == "estop" else None
+        stop_id = context.message.headers.get(STOP_ID) if action.name == "estop" else None
         self._id = stop_id if isinstance(stop_id, str) and stop_id else context.id
         self._boot_id = self._known_boot_id()
         self._accepted_s: float | None = None
@@ -179,10 +158,10 @@ class CommandRun:
         if app.signer is None or message.ttl_s is not None or self._context.began_before:
             return
         if message.issued_ms is None:
-            raise Refused(f"{self._row.command} is signed, and does not say when it was issued")
+            raise Refused(f"{self._action.name} is signed, and does not say when it was issued")
         age_s = app.broker_clock.age_s(message.issued_ms / 1000.0, limit_s=FRESH_S)
         if not abs(age_s) <= FRESH_S:
-            raise Refused(f"{self._row.command} is {age_s:.0f} s old: the limit is {FRESH_S:g}")
+            raise Refused(f"{self._action.name} is {age_s:.0f} s old: the limit is {FRESH_S:g}")
 
     def _ask(self, patience_s: float, *, doing: str) -> Outcome:
         deadline_s = self._clock.now_s() + patience_s
@@ -208,7 +187,7 @@ class CommandRun:
     def _check_cancelled(self) -> None:
         if self._context.revoked.is_set():
             raise Revoked("no longer followed: the ship goes on with what it has accepted")
-        if self._context.stopping.is_set() and self._row.idempotent:
+        if self._context.stopping.is_set() and self._action.idempotent:
             raise Reject("the worker stops", requeue=True)
 
     def _command(self) -> Command:
@@ -218,7 +197,7 @@ class CommandRun:
         authority = self._ask_authority()
         return Command(
             id=self._id,
-            name=self._row.command,
+            name=self._action.name,
             arguments=self._arguments,
             fence=self._context.fence,
             age_s=age_s,
@@ -232,7 +211,7 @@ class CommandRun:
 
     def _ask_authority(self) -> int:
         """Return the command's authority number; asks again until the ship has accepted it."""
-        if not self._row.needs_control:
+        if not self._action.needs_control:
             return 0
         if self._admitted is not None and self._accepted_s is not None:
             return self._admitted
@@ -256,22 +235,22 @@ class CommandRun:
         if message.issued_ms is not None:
             issued_s = message.issued_ms / 1000.0
             age_s = now.theirs_s - issued_s
-            if not self._row.comes_to_rest:
+            if not self._action.comes_to_rest:
                 age_s += self._context.task.app.broker_clock.doubt_s(issued_s)
         if message.ttl_s is not None:
             return message.ttl_s, age_s, now.ours_s
         if message.expires_s is not None:
-            if message.issued_ms is None and self._row.needs_issue_time:
+            if message.issued_ms is None and self._action.needs_issue_time:
                 raise Refused(
-                    f"{self._row.command} does not say when it was issued, so it may be older "
+                    f"{self._action.name} does not say when it was issued, so it may be older "
                     "than an emergency stop: set the header blimp_issued_ms"
                 )
             if message.issued_ms is not None:
                 return message.expires_s - message.issued_ms / 1000.0, age_s, now.ours_s
             return message.expires_s - now.theirs_s, age_s, now.ours_s
-        if self._row.needs_ttl:
+        if self._action.needs_ttl:
             raise Refused(
-                f"{self._row.command} carries no time to live: set expires, or the headers "
+                f"{self._action.name} carries no time to live: set expires, or the headers "
                 "blimp_ttl_s and blimp_issued_ms"
             )
         return None, age_s, now.ours_s
@@ -299,7 +278,7 @@ class CommandRun:
         if stored := self._stored_boot_id():
             return stored
         meant_for = str(self._context.message.headers.get(BOOT, ""))
-        if meant_for and self._row.needs_control and not self._row.comes_to_rest:
+        if meant_for and self._action.needs_control and not self._action.comes_to_rest:
             return meant_for
         snapshot, age_s = self._mailbox.snapshot(), self._mailbox.snapshot_age_s()
         is_heard = snapshot is not None and age_s is not None and age_s < HEARD_S
@@ -316,7 +295,7 @@ class CommandRun:
         """Raise Interrupted if another flight process answers than accepted the command."""
         if outcome.boot_id and self._boot_id and outcome.boot_id != self._boot_id:
             raise Interrupted(
-                f"the flight process was restarted during {self._row.command}, and the new one "
+                f"the flight process was restarted during {self._action.name}, and the new one "
                 f"does not know the command (its boot id is {outcome.boot_id}, that of the "
                 f"process before it was {self._boot_id})"
             )

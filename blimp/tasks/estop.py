@@ -9,25 +9,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from blimp.queue.protocol.message import EMERGENCY
-from blimp.tasks.command import ASK_S, CommandTask, command_result, printable_source
+from blimp.tasks.command import ASK_S, command_result, printable_source
 from blimp.types import Command
 
 if TYPE_CHECKING:
     from blimp.queue.app import TaskApp
     from blimp.queue.extensions import Broadcast
     from blimp.tasks.command import Mailbox
-
-TASKS = (
-    CommandTask(
-        command="estop",
-        about="Stop every output now; only a fresh arm undoes it.",
-        needs_ttl=False,
-        needs_control=False,
-        comes_to_rest=True,
-        priority=EMERGENCY,
-    ),
-)
 
 
 def register_broadcast(app: TaskApp, mailbox: Mailbox) -> None:

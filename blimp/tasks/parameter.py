@@ -11,16 +11,15 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Protocol
 
 from blimp.errors import TaskError
-from blimp.tasks.command import CommandTask, Mailbox
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from blimp.queue.app import TaskApp
     from blimp.queue.context import TaskContext
+    from blimp.tasks.command import Mailbox
 
 PARAMETER = "param"
-TASKS = (CommandTask(command=PARAMETER, about="Set the number `name` to `value`; disarmed only."),)
 WITHIN_S = 10.0  # for the next flight loop to begin
 POLL_S = 0.05
 TELEMETRY_S = 0.3  # three periods of telemetry, in which the ground hears of it

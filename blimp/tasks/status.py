@@ -11,26 +11,10 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from blimp.errors import TaskError
-from blimp.tasks.command import CommandTask
 
 if TYPE_CHECKING:
     from blimp.queue.app import TaskApp
     from blimp.tasks.command import Mailbox
-
-TASKS = (
-    CommandTask(
-        command="ping",
-        about="Return the flight process's time and boot id.",
-        needs_ttl=False,
-        needs_control=False,
-    ),
-    CommandTask(
-        command="limits",
-        about="Return what the ship can do, and what its battery has left for a mission.",
-        needs_ttl=False,
-        needs_control=False,
-    ),
-)
 
 
 def register_status(app: TaskApp, mailbox: Mailbox) -> None:

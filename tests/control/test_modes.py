@@ -859,7 +859,18 @@ def test_a_mode_that_does_not_say_what_it_needs_is_refused_without_a_position(
 def test_a_mode_says_which_actions_of_the_failsafe_it_satisfies(
     action: Action, modes: set[type[FlightMode]]
 ) -> None:
-    every = {Auto, Descend, Hold, Idle, Land, Loiter, Manual, ReturnToPad, Sticks, Velocity}
+    every: set[type[FlightMode]] = {
+        Auto,
+        Descend,
+        Hold,
+        Idle,
+        Land,
+        Loiter,
+        Manual,
+        ReturnToPad,
+        Sticks,
+        Velocity,
+    }
     assert {mode for mode in every if mode.remedy >= action} == modes
     assert {mode for mode in every if mode.lifts} == {Loiter, ReturnToPad}
     assert {mode for mode in every if mode.needs_position} == {

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from blimp.control import arguments as forms
+from blimp import actions as forms
 from blimp.errors import Refused
 from blimp.sim import Lockstep
 from ground_station import plain, ship

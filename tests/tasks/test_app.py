@@ -1,20 +1,17 @@
 """The app of a ship: its table of tasks, its queue, its link."""
 
+from blimp.actions import ACTIONS
 from blimp.clock import SystemClock
 from blimp.queue import TaskApp
-from blimp.tasks.app import TASKS
 from blimp.tasks.client import VehicleClient
 from tests.queue.conftest import DEADLINE_S, wait_until
 from tests.tasks.ship import FlightSide
 
 
 def test_every_command_has_its_task_and_arm_alone_may_not_run_twice(app: TaskApp) -> None:
-    assert {name.removeprefix("blimp.") for name in app.tasks} == {
-        *("ping", "arm", "disarm", "mode", "takeoff", "goto", "velocity", "hold", "land"),
-        *("return", "motor", "servo", "sensor", "status", "estop", "trajectory", "stick"),
-        *("geofence", "payload", "limits", "param", "airframe"),
-    }
-    assert [row.command for row in TASKS if not row.idempotent] == ["arm"]
+    names = {name.removeprefix("blimp.") for name in app.tasks}
+    assert names == {*ACTIONS, "status", "airframe"}
+    assert [name for name, action in ACTIONS.items() if not action.idempotent] == ["arm"]
     assert app.queue == "blimp.twin"
 
 

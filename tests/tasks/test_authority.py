@@ -7,13 +7,14 @@ from pathlib import Path
 
 import pytest
 
+from blimp.actions import ACTIONS, Action
 from blimp.clock import SystemClock
 from blimp.errors import LinkError, NotInControl, Refused
 from blimp.link.mailbox import MailboxClient
 from blimp.queue import TaskApp, chain, signature
 from blimp.queue.redis.client import RedisServer
 from blimp.queue.resources import ResourcePool
-from blimp.tasks.app import TASKS, build_ship_app
+from blimp.tasks.app import build_ship_app
 from blimp.tasks.authority import HEADER, Authority, holder_of, pilot_of, pilots
 from blimp.tasks.client import VehicleClient
 from blimp.types import Command, Outcome, OutcomeState
@@ -187,10 +188,9 @@ def test_namesakes_are_not_one_holder() -> None:
 # --- through the worker ---------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("row", TASKS, ids=lambda row: row.command)
-def test_only_what_asks_or_stops_is_everybodys(row: object) -> None:
-    assert isinstance(row, type(TASKS[0]))
-    assert row.needs_control == (row.command not in ("ping", "sensor", "limits", "estop"))
+@pytest.mark.parametrize("row", ACTIONS.values(), ids=lambda row: row.name)
+def test_only_what_asks_or_stops_is_everybodys(row: Action) -> None:
+    assert row.needs_control == (row.name not in ("ping", "sensor", "limits", "estop"))
 
 
 def test_others_are_refused_by_name_and_nothing_reaches_the_ship(

@@ -1,0 +1,80 @@
+"""The table of actions as a page: `python -m benchmarks.actions_page`.
+
+Writes docs/actions.md from blimp/actions.py.
+"""
+
+from collections.abc import Iterator
+from math import isfinite
+from pathlib import Path
+
+from blimp.actions import ACTIONS, Action, Argument, Progress, arguments_of
+
+PAGE = Path(__file__).parents[1] / "docs" / "actions.md"
+
+_HEAD = """# What a ship can be asked to do
+
+Made by `python -m benchmarks.actions_page` from the one table, `blimp/actions.py`. Tasks, command
+line, page and HTTP API are made from the same rows, and the methods of Python are checked
+against them. A task is `blimp.NAME`; a request is `POST api/command/NAME`, with the arguments by
+their names ([page.md](page.md)); the methods are in [python.md](python.md).
+
+A command that acts carries a time to live of 5 s, on the broker's clock: one that has not begun by
+then does not begin. `estop`, and what only asks, needs none. A limit of the airframe is narrower
+than that of any ship, and the ship itself checks it.
+"""
+
+
+def page() -> str:
+    """Return the whole page."""
+    return "\n".join(_lines()) + "\n"
+
+
+def _lines() -> Iterator[str]:
+    yield _HEAD
+    yield "| action | what it does | it needs | asks a person | per cent | its end is waited for |"
+    yield "|---|---|---|---|---|---|"
+    for action in ACTIONS.values():
+        needs = "; ".join(action.needs) or "-"
+        waits = f"{action.wait_s:g} s" + " and its seconds" * (action.progress is Progress.TIME)
+        words = (f"`{action.name}`", action.about, needs, _asks(action), action.progress, waits)
+        yield f"| {' | '.join(words)} |"
+    yield ""
+    yield f"Anybody may send {_names('needs_control', False)} while another pilot has the ship."
+    yield f"No doubt about clock or boot keeps out {_names('comes_to_rest', True)}."
+    yield ""
+    yield "| action | argument | | unit | limits of any ship | limits of the airframe |"
+    yield "|---|---|---|---|---|---|"
+    for action in ACTIONS.values():
+        for argument in arguments_of(action.arguments):
+            yield f"| `{action.name}` | {_argument(argument)} |"
+
+
+def _argument(argument: Argument) -> str:
+    default = "" if argument.is_required else f" Default: {_default(argument)}."
+    limits = "-"
+    if isfinite(argument.low):
+        limits = f"{argument.low:g} to {argument.high:g}"
+    ship = " to ".join(f"`{one}`" if one else f"{argument.low:g}" for one in argument.ship)
+    ship = ship if any(argument.ship) else "-"
+    words = (f"`{argument.name}`", argument.about + default, argument.unit or "-", limits, ship)
+    return " | ".join(words)
+
+
+def _default(argument: Argument) -> str:
+    words = {True: "yes", False: "no", None: "none", (): "none"}
+    found = argument.default
+    return words[found] if found in words and not isinstance(found, float) else f"{found:g}"
+
+
+def _asks(action: Action) -> str:
+    if action.name == "estop":
+        return "never"
+    return "yes" if action.asks else "-"
+
+
+def _names(flag: str, value: bool) -> str:
+    return ", ".join(f"`{n}`" for n, action in ACTIONS.items() if getattr(action, flag) is value)
+
+
+if __name__ == "__main__":
+    PAGE.write_text(page(), "utf-8")

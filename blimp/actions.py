@@ -1,0 +1,542 @@
+"""The one table of what a ship can be asked to do.
+
+Command line, page, HTTP, Python and the documents are made from it or checked against it; the
+worker makes a task of each row, and the flight process has a handler for each
+(`blimp/control/commander.py`). Data and the checks that any ship shares; those that depend on the
+ship that flies are in `blimp/control/arguments.py`.
+"""
+
+from collections.abc import Mapping
+from enum import StrEnum
+from functools import cache
+from math import inf, isfinite
+from typing import Annotated, Any, get_args, get_origin
+
+import msgspec
+
+from blimp.geofence import MAX_M, Rally, Zone
+from blimp.suggest import suggestion
+from blimp.types import Mode, TrajectoryPoint
+
+START_TTL_S = 5.0  # the age past which a command must not begin
+# How long to wait for the end of a command:
+SHORT_S = 10.0
+FLIGHT_S = 180.0
+PARAMETER_S = 20.0  # its new flight loop may take a moment to begin
+HELD_S = 10.0  # beyond the seconds a command runs for
+MIN_ALTITUDE_M = 0.5  # lower, a gust sets a hovering ship down
+MIN_SPEED_MPS = 0.05  # slower, a leg has no end
+MAX_SPEED_MPS = 10.0  # of any ship: each has its own, lower one
+MAX_SECONDS = 60.0  # of one velocity: a forgotten one ends
+MAX_ACTUATOR_SECONDS = 30.0  # of one push on an output by hand
+MAX_TEXT = 200
+
+
+class Need(StrEnum):
+    """What must hold for an action to begin; the flight process checks it in this order."""
+
+    ARMED = "armed, no failsafe in force"
+    UP = "off the ground"
+    POSITION = "a position"
+    MANUAL = "MANUAL, or disarmed on the bench"
+    DISARMED = "disarmed"
+    GROUND = "on the ground"
+
+
+class Progress(StrEnum):
+    """What the per cent of an action that is under way are a share of."""
+
+    NONE = "done at once"
+    WAY = "of the way"
+    TIME = "of its seconds"
+
+
+def quantity(
+    about: str,
+    unit: str = "",
+    low: float = -inf,
+    high: float = inf,
+    *,
+    ship: tuple[str, str] = ("", ""),
+    option: str = "",
+    metavar: str = "",
+    names: str = "",
+) -> msgspec.Meta:
+    """Describe one argument of a form.
+
+    low, high: in `unit`, for any ship. ship: the limits of the airframe that are narrower, by
+    their names; "-speed_mps" is the negative. option, metavar: on a command line; by default an
+    argument with a default is an option. names: the kind of thing that it names.
+    """
+    schema: dict[str, Any] = {"x-unit": unit} if unit else {}
+    schema |= {k: v for k, v in (("minimum", low), ("maximum", high)) if isfinite(v)}
+    schema |= {"x-ship-limits": list(ship)} if any(ship) else {}
+    extra = {
+        "about": about, "unit": unit, "low": low, "high": high, "ship": ship, "option": option,
+        "metavar": metavar, "names": names,
+    }  # fmt: skip
+    return msgspec.Meta(description=about, extra=extra, extra_json_schema=schema)
+
+
+# --- the forms of their arguments ----------------------------------------------------------
+
+
+class Arguments(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Base: an unknown argument is a mistake, not something to ignore."""
+
+
+class Nothing(Arguments, frozen=True, kw_only=True):
+    pass
+
+
+class Arm(Arguments, frozen=True, kw_only=True):
+    force: Annotated[bool, quantity("Skip the checks; the ship takes it on the bench only.")] = (
+        False
+    )
+
+
+class SetMode(Arguments, frozen=True, kw_only=True):
+    name: Annotated[str, quantity(f"{', '.join(Mode.__members__)}.", names="mode")]
+
+
+_altitude = quantity(
+    "Above the pad.", "m", MIN_ALTITUDE_M, MAX_M, ship=("", "max_altitude_m"), metavar="ALT_M"
+)
+
+
+class Takeoff(Arguments, frozen=True, kw_only=True):
+    altitude_m: Annotated[float, _altitude]
+
+
+class Goto(Arguments, frozen=True, kw_only=True):
+    """The distance from the pad has a limit of the airframe, too: `max_distance_m`."""
+
+    north_m: Annotated[float, quantity("North of the pad.", "m", -MAX_M, MAX_M)]
+    east_m: Annotated[float, quantity("East of the pad.", "m", -MAX_M, MAX_M)]
+    altitude_m: Annotated[float, _altitude]
+    yaw_deg: Annotated[
+        float | None,
+        quantity("Heading to turn to, clockwise from north.", "degrees", -360.0, 360.0),
+    ] = None
+    speed_mps: Annotated[
+        float | None,
+        quantity(
+            "Over ground; its fastest by default.",
+            "m/s", MIN_SPEED_MPS, MAX_SPEED_MPS, ship=("", "speed_mps"),
+        ),
+    ] = None  # fmt: skip
+
+
+class SetVelocity(Arguments, frozen=True, kw_only=True):
+    """North and east together have the limit `speed_mps`, too."""
+
+    north_mps: Annotated[
+        float,
+        quantity(
+            "To the north.", "m/s", -MAX_SPEED_MPS, MAX_SPEED_MPS,
+            ship=("-speed_mps", "speed_mps"), metavar="NORTH",
+        ),
+    ]  # fmt: skip
+    east_mps: Annotated[
+        float,
+        quantity(
+            "To the east.", "m/s", -MAX_SPEED_MPS, MAX_SPEED_MPS,
+            ship=("-speed_mps", "speed_mps"), metavar="EAST",
+        ),
+    ]  # fmt: skip
+    up_mps: Annotated[
+        float,
+        quantity(
+            "Upwards.", "m/s", -MAX_SPEED_MPS, MAX_SPEED_MPS,
+            ship=("-descent_mps", "climb_mps"), metavar="UP",
+        ),
+    ]  # fmt: skip
+    seconds: Annotated[float, quantity("For how long.", "s", 0.0, MAX_SECONDS, option="--seconds")]
+
+
+class FlyTrajectory(Arguments, frozen=True, kw_only=True):
+    """One chunk of a trajectory."""
+
+    name: Annotated[str, quantity("Of the trajectory.")]
+    points: Annotated[tuple[TrajectoryPoint, ...], quantity("Its points, in order of time.")]
+    last: Annotated[bool, quantity("No more will come, so that its end is the end.")] = True
+
+
+def _share(stick: str, about: str) -> msgspec.Meta:
+    return quantity(about, "%", -100.0, 100.0, option=f"--{stick}", metavar="PERCENT")
+
+
+_pushed_s = quantity("For how long.", "s", 0.0, MAX_ACTUATOR_SECONDS, option="--seconds")
+
+
+class PushStick(Arguments, frozen=True, kw_only=True):
+    """Of what the ship has; `up_percent` of the climb in ALTHOLD, `turn_percent` of the turn."""
+
+    forward_percent: Annotated[float, _share("forward", "Thrust forward; negative is back.")] = 0.0
+    right_percent: Annotated[float, _share("right", "Thrust to the right.")] = 0.0
+    up_percent: Annotated[float, _share("up", "Thrust upwards; in ALTHOLD the climb.")] = 0.0
+    turn_percent: Annotated[float, _share("turn", "Turn to the right.")] = 0.0
+    seconds: Annotated[float, _pushed_s]
+
+
+class Motor(Arguments, frozen=True, kw_only=True):
+    name: Annotated[str, quantity("A motor of the airframe.", names="motor")]
+    percent: Annotated[
+        float, quantity("Throttle; negative turns it backwards.", "%", -100.0, 100.0)
+    ]
+    seconds: Annotated[float, _pushed_s]
+
+
+class Servo(Arguments, frozen=True, kw_only=True):
+    """The angle has the limits of the servo. Without `seconds` it is kept for 10 s."""
+
+    name: Annotated[str, quantity("A servo of the airframe.", names="servo")]
+    deg: Annotated[float, quantity("Its angle.", "degrees", -180.0, 180.0)]
+    seconds: Annotated[float | None, _pushed_s] = None
+
+
+class Payload(Arguments, frozen=True, kw_only=True):
+    """By name or by channel; to an angle or a pulse; each within the limits of the servo."""
+
+    name: Annotated[str | None, quantity("A servo that steers nothing.")] = None
+    channel: Annotated[int | None, quantity("Its channel, counted from 1 as in MAVLink.")] = None
+    deg: Annotated[float | None, quantity("Its angle.", "degrees")] = None
+    pulse_us: Annotated[float | None, quantity("The pulse for that angle.", "us")] = None
+
+
+class SetGeofence(Arguments, frozen=True, kw_only=True):
+    """The whole fence of the next flight; what is left out is not limited."""
+
+    zones: Annotated[tuple[Zone, ...], quantity("Where it may and may not fly.")] = ()
+    ceiling_m: Annotated[float | None, quantity("Highest altitude.", "m")] = None
+    floor_m: Annotated[float | None, quantity("Lowest altitude.", "m")] = None
+    rally: Annotated[tuple[Rally, ...], quantity("Places to return to beside the pad.")] = ()
+
+
+class SetParameter(Arguments, frozen=True, kw_only=True):
+    name: Annotated[str, quantity('"limits.speed_mps".', names="parameter")]
+    value: Annotated[float, quantity("In the parameter's unit and limits.")]
+
+
+class Sensor(Arguments, frozen=True, kw_only=True):
+    name: Annotated[str, quantity("A device of the airframe.", names="sensor")]
+
+
+# --- the table -----------------------------------------------------------------------------
+
+
+class Action(msgspec.Struct, frozen=True, kw_only=True):
+    """One row: the command `name` to the flight process, which is the task `blimp.<name>`.
+
+    about: one sentence. more: what else its help says. examples: of a command line; without one
+        `ground` has no command of that name.
+    needs: what must hold for it to begin.
+    asks: the question to a person at a terminal, in which arguments may stand. insists: the one
+        that a program answers with --yes, too, if it says `force`.
+    progress, wait_s: what its per cent mean, and how long its end is waited for.
+    idempotent: False if a message that was delivered again must not run again.
+    needs_ttl: the message must carry a time to live (START_TTL_S here). Commands that only ask or
+        only stop need none.
+    needs_issue_time: the message must say when it was issued.
+    needs_control: if a pilot holds control of the ship, only that pilot may send it. Anybody
+        may send what only asks or only stops.
+    comes_to_rest: it only brings the ship to rest, and is better late, or by another boot than
+        it was sent to, than refused: no doubt about the clock or the boot keeps it out.
+    is_emergency: it passes every other command in the queue.
+    """
+
+    name: str
+    about: str
+    more: str = ""
+    examples: tuple[str, ...] = ()
+    arguments: type[Arguments] = Nothing
+    needs: tuple[Need, ...] = ()
+    asks: str = ""
+    insists: str = ""
+    progress: Progress = Progress.NONE
+    wait_s: float = SHORT_S
+    idempotent: bool = True
+    needs_ttl: bool = True
+    needs_issue_time: bool = False
+    needs_control: bool = True
+    comes_to_rest: bool = False
+    is_emergency: bool = False
+
+    def timeout_s(self, arguments: Mapping[str, Any]) -> float:
+        """Return for how long to wait for the end."""
+        lasts_s = arguments.get("seconds") if self.progress is Progress.TIME else None
+        return self.wait_s + (lasts_s or 0.0)
+
+
+_IN_FLIGHT = (Need.ARMED, Need.UP, Need.POSITION)
+
+_ROWS = (
+    Action(
+        name="ping",
+        about="Ask the ship for a sign of life.",
+        more="Through the queue, from the flight process.",
+        examples=("ping",),
+        needs_ttl=False,
+        needs_control=False,
+    ),
+    Action(
+        name="limits",
+        about="Return what the ship can do, and what its battery has left for a mission.",
+        needs_ttl=False,
+        needs_control=False,
+    ),
+    Action(
+        name="arm",
+        about="Let the propellers turn.",
+        examples=("arm",),
+        arguments=Arm,
+        asks="Arm? The propellers may start to turn.",
+        insists="Arm without any check?",
+        # A message that was left over must never arm a ship that restarted on its own, and only
+        # an arm that is later than the last emergency stop undoes that stop.
+        idempotent=False,
+        needs_issue_time=True,
+    ),
+    Action(
+        name="disarm",
+        about="Stop the propellers, on the ground; in the air the ship refuses.",
+        examples=("disarm",),
+    ),
+    Action(
+        name="mode",
+        about="Change the flight mode.",
+        examples=("mode LOITER",),
+        arguments=SetMode,
+        needs=(Need.ARMED,),  # and what the mode needs
+    ),
+    Action(
+        name="takeoff",
+        about="Climb from the pad to an altitude and stay there.",
+        examples=("takeoff 3",),
+        arguments=Takeoff,
+        needs=(Need.ARMED, Need.POSITION),
+        progress=Progress.WAY,
+        wait_s=FLIGHT_S,
+    ),
+    Action(
+        name="goto",
+        about="Fly to a place and stay there. Metres from the pad.",
+        examples=("goto 10 0 3", "goto -3 4 5 --yaw-deg -90"),
+        arguments=Goto,
+        needs=_IN_FLIGHT,
+        progress=Progress.WAY,
+        wait_s=FLIGHT_S,
+    ),
+    Action(
+        name="velocity",
+        about="Fly at a velocity for a time, then stay there.",
+        examples=("velocity -0.2 0 0.1 --seconds 3",),
+        arguments=SetVelocity,
+        needs=_IN_FLIGHT,
+        progress=Progress.TIME,
+        wait_s=HELD_S,
+    ),
+    Action(
+        name="trajectory",
+        about="Fly points of a path in time; more of them may follow until the last.",
+        examples=("trajectory circle.csv",),
+        arguments=FlyTrajectory,
+        needs=_IN_FLIGHT,
+        progress=Progress.WAY,
+    ),
+    Action(
+        name="hold",
+        about="Stay where it is: needs no position, drifts with the wind.",
+        examples=("hold",),
+        needs=(Need.ARMED,),
+        comes_to_rest=True,
+    ),
+    Action(
+        name="land",
+        about="Come down here and disarm.",
+        examples=("land",),
+        progress=Progress.WAY,
+        wait_s=FLIGHT_S,
+        comes_to_rest=True,
+    ),
+    Action(
+        name="return",
+        about="Fly back to the pad, or to a rally point that is nearer.",
+        examples=("return",),
+        needs=_IN_FLIGHT,
+        progress=Progress.WAY,
+        wait_s=FLIGHT_S,
+    ),
+    Action(
+        name="geofence",
+        about="Limit the next flight to zones, a ceiling and a floor; set its rally points.",
+        arguments=SetGeofence,
+        needs=(Need.GROUND,),
+    ),
+    Action(
+        name="param",
+        about="Set a number of the ship's airframe.",
+        examples=("param limits.speed_mps 0.5",),
+        arguments=SetParameter,
+        needs=(Need.DISARMED,),
+        wait_s=PARAMETER_S,
+    ),
+    Action(
+        name="payload",
+        about="Turn a servo that steers nothing to an angle.",
+        arguments=Payload,
+        needs=(Need.ARMED,),
+    ),
+    Action(
+        name="estop",
+        about="Stop every output at once, past every queue. Never asks. A fresh arm undoes it.",
+        examples=("estop",),
+        wait_s=5.0,
+        needs_ttl=False,
+        needs_control=False,
+        comes_to_rest=True,
+        is_emergency=True,
+    ),
+    Action(
+        name="stick",
+        about="Push the ship by hand, in STABILIZE or ALTHOLD. It keeps its heading.",
+        examples=("stick --forward 40 --turn -20 --seconds 2",),
+        arguments=PushStick,
+        needs=(Need.ARMED,),
+    ),
+    Action(
+        name="motor",
+        about="Turn one motor, in MANUAL or on the bench.",
+        examples=("motor left -20 --seconds 1",),
+        arguments=Motor,
+        needs=(Need.MANUAL,),
+        asks="Turn motor {name!r} at {percent:g} % for {seconds:g} s?",
+        progress=Progress.TIME,
+        wait_s=HELD_S,
+    ),
+    Action(
+        name="servo",
+        about="Turn one servo to an angle, in MANUAL or on the bench.",
+        examples=("servo tilt -30",),
+        arguments=Servo,
+        needs=(Need.MANUAL,),
+        asks="Turn servo {name!r} to {deg:g} degrees?",
+        progress=Progress.TIME,
+        wait_s=HELD_S,
+    ),
+    Action(
+        name="sensor",
+        about="Return one sensor's newest value, its unit, its age and its health.",
+        examples=("sensor baro",),
+        arguments=Sensor,
+        needs_ttl=False,
+        needs_control=False,
+    ),
+)
+ACTIONS: dict[str, Action] = {row.name: row for row in _ROWS}
+
+
+# --- what is asked of any ship ---------------------------------------------------------------
+
+
+class Argument(msgspec.Struct, frozen=True, kw_only=True):
+    """One argument of an action, as `quantity` and its form describe it."""
+
+    name: str
+    kind: type
+    default: Any  # msgspec.NODEFAULT: it must be given
+    about: str
+    unit: str
+    low: float
+    high: float
+    ship: tuple[str, str]
+    option: str
+    metavar: str
+    names: str
+
+    @property
+    def is_required(self) -> bool:
+        return self.default is msgspec.NODEFAULT
+
+    @property
+    def is_bounded(self) -> bool:
+        return isfinite(self.low) or isfinite(self.high)
+
+    def bounds(self, limits: object) -> tuple[float, float]:
+        """Return lowest and highest for the ship with these limits of its airframe."""
+        low, high = self.ship
+        return _limit(limits, low, self.low), _limit(limits, high, self.high)
+
+    def problem(self, value: Any) -> str:
+        """Return why `value` cannot be this argument, whatever the ship; "" if it can."""
+        if value is None and not self.is_required:
+            return ""
+        if self.kind is bool:
+            return "" if isinstance(value, bool) else f"{self.name}: must be true or false"
+        if self.kind is str:
+            if isinstance(value, str) and len(value) <= MAX_TEXT:
+                return self._name_problem(value)
+            return f"{self.name}: must be a text of up to {MAX_TEXT} letters"
+        if self.kind in (int, float):
+            return self._number_problem(value)
+        return ""
+
+    def _name_problem(self, value: str) -> str:
+        if self.names != "mode" or value.upper() in Mode.__members__:
+            return ""
+        close = suggestion(value, map(str.lower, Mode.__members__))
+        return f"no mode {value[:40]!r}{close}; modes are {', '.join(Mode.__members__)}"
+
+    def _number_problem(self, value: Any) -> str:
+        is_number = isinstance(value, self.kind | int) and not isinstance(value, bool)
+        if is_number and self.low <= value <= self.high and isfinite(value):
+            return ""
+        what = "a whole number" if self.kind is int else "a finite number"
+        if self.is_bounded:
+            what += f", {self.low:g} to {self.high:g} {self.unit}"
+        return f"{self.name} must be {what}, not {str(value)[:40]}"
+
+
+def _limit(limits: object, name: str, otherwise: float) -> float:
+    if not name:
+        return otherwise
+    value = float(getattr(limits, name.removeprefix("-")))
+    return -value if name.startswith("-") else value
+
+
+@cache
+def arguments_of(form: type[Arguments]) -> tuple[Argument, ...]:
+    """Return the arguments of a form, in order."""
+    return tuple(_argument(field) for field in msgspec.structs.fields(form))
+
+
+def _argument(field: Any) -> Argument:
+    kind, meta = get_args(field.type)[:2]
+    plain = next((part for part in get_args(kind) if part is not type(None)), kind)
+    optional = type(None) in get_args(kind)
+    return Argument(
+        name=field.name,
+        kind=plain if optional else get_origin(kind) or kind,
+        default=field.default,
+        **meta.extra,
+    )
+
+
+def checked(action: Action, arguments: Mapping[str, Any]) -> dict[str, Any]:
+    """Return what to send of `arguments`; a None is left out, the ship has the defaults.
+
+    Raises ValueError naming the argument, what it is and what it must be, for what no ship takes.
+    """
+    known = {one.name: one for one in arguments_of(action.arguments)}
+    for name in arguments:
+        if name not in known:
+            raise ValueError(
+                f"{action.name} has no argument {name[:40]!r}{suggestion(name, known)}; "
+                f"it has {', '.join(known) or 'none'}"
+            )
+    for name, argument in known.items():
+        if argument.is_required and arguments.get(name) is None:
+            raise ValueError(f"{name} is missing: {argument.about.rstrip('.')}")
+        if problem := argument.problem(arguments.get(name, argument.default)):
+            raise ValueError(problem)
+    return {name: value for name, value in arguments.items() if value is not None}

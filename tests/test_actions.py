@@ -1,0 +1,78 @@
+"""The table of actions, and what is made from it or must agree with it."""
+
+import re
+from typing import Any
+
+import msgspec
+import pytest
+
+from benchmarks.actions_page import PAGE, page
+from blimp.actions import ACTIONS, Action, Progress, arguments_of, checked
+from blimp.control.commander import _CHECKS, HANDLERS
+from tests.control.parts import twin
+
+ROWS = pytest.mark.parametrize("action", ACTIONS.values(), ids=lambda row: row.name)
+
+
+def test_every_action_has_a_handler_on_board_and_every_need_its_check() -> None:
+    assert set(HANDLERS) == set(ACTIONS)
+    assert {need for action in ACTIONS.values() for need in action.needs} == set(_CHECKS)
+
+
+@ROWS
+def test_a_row_says_what_its_arguments_are(action: Action) -> None:
+    limits = twin().limits
+    for argument in arguments_of(action.arguments):
+        assert argument.about.endswith("."), argument.name
+        low, high = argument.bounds(limits)
+        assert argument.low <= low <= high <= argument.high, argument.name
+        if argument.is_bounded:
+            assert argument.unit, argument.name
+    names = [one.name for one in arguments_of(action.arguments)]
+    assert ("seconds" in names) or action.progress is not Progress.TIME
+    for example in action.examples:
+        assert example.split()[0] == action.name
+
+
+def test_how_long_an_end_is_waited_for_has_its_seconds() -> None:
+    assert ACTIONS["velocity"].timeout_s({"seconds": 3.0}) == 13.0
+    assert ACTIONS["servo"].timeout_s({}) == 10.0
+    assert ACTIONS["stick"].timeout_s({"seconds": 3.0}) == 10.0
+    assert ACTIONS["goto"].timeout_s({}) == 180.0
+
+
+@pytest.mark.parametrize(
+    ("name", "arguments", "words"),
+    [
+        ("takeoff", {}, "altitude_m is missing: Above the pad"),
+        ("takeoff", {"altitude_m": None}, "altitude_m is missing"),
+        ("takeoff", {"altitude_m": "3"}, "altitude_m must be a finite number, 0.5 to 10000 m"),
+        ("takeoff", {"altitude_m": True}, "altitude_m must be a finite number"),
+        ("takeoff", {"altitude_m": float("nan")}, "not nan"),
+        ("takeoff", {"altitude_m": 0.4}, "0.5 to 10000 m, not 0.4"),
+        ("takeoff", {"altitude": 3}, "did you mean 'altitude_m'"),
+        ("hold", {"x": 3}, "hold has no argument 'x'; it has none"),
+        ("arm", {"force": 1}, "force: must be true or false"),
+        ("motor", {"name": 3, "percent": 1, "seconds": 1}, "name: must be a text"),
+        ("motor", {"name": "a" * 201, "percent": 1, "seconds": 1}, "up to 200 letters"),
+        ("mode", {"name": "loitre"}, "no mode 'loitre' (did you mean 'loiter'?); modes are LAND,"),
+        ("payload", {"channel": 1.5, "deg": 1}, "channel must be a whole number"),
+        ("param", {"name": "a.b", "value": float("inf")}, "value must be a finite number, not inf"),
+    ],
+)
+def test_what_no_ship_takes_is_refused_naming_argument_value_and_limit(
+    name: str, arguments: dict[str, Any], words: str
+) -> None:
+    with pytest.raises(ValueError, match=re.escape(words)):
+        checked(ACTIONS[name], arguments)
+
+
+def test_what_is_sent_is_what_was_given() -> None:
+    given = {"north_m": 1, "east_m": -2.0, "altitude_m": 3, "yaw_deg": None}
+    sent = checked(ACTIONS["goto"], given)
+    assert sent == {"north_m": 1, "east_m": -2.0, "altitude_m": 3}
+    assert msgspec.convert(sent, ACTIONS["goto"].arguments)
+
+
+def test_the_page_of_actions_is_current() -> None:
+    assert PAGE.read_text("utf-8") == page(), "run: python -m benchmarks.actions_page"
