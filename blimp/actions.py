@@ -539,4 +539,9 @@ def checked(action: Action, arguments: Mapping[str, Any]) -> dict[str, Any]:
             raise ValueError(f"{name} is missing: {argument.about.rstrip('.')}")
         if problem := argument.problem(arguments.get(name, argument.default)):
             raise ValueError(problem)
-    return {name: value for name, value in arguments.items() if value is not None}
+    found = {name: value for name, value in arguments.items() if value is not None}
+    try:
+        msgspec.convert(found, action.arguments)
+    except msgspec.ValidationError as error:
+        raise ValueError(str(error)) from None
+    return found

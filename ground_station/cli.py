@@ -12,23 +12,17 @@ from typing import Any
 
 import typer
 
-from blimp.errors import BlimpError, ConfigError, LinkError, NotAuthorised
+from blimp.errors import BlimpError, ConfigError
 from blimp.usage import plain
 from ground_station import report
 from ground_station.commands import app
 from ground_station.report import Outcome, Report
-from ground_station.session import NotConfirmed
+from ground_station.session import status_of
 
 # Every mistake on a command line is one; typer exports only its child.
 _UsageError: Any = typer.BadParameter.__bases__[0]
 
 _GROUPS = ("mission", "control")
-_STATUS: dict[type[BlimpError], int] = {  # the first that fits
-    NotConfirmed: report.NOT_CONFIRMED,
-    ConfigError: report.USAGE,
-    NotAuthorised: report.NOT_AUTHORISED,
-    LinkError: report.NO_LINK,
-}
 _INTERRUPTED = 130  # typer's status after a Ctrl-C that nobody caught
 
 
@@ -47,14 +41,6 @@ def run(arguments: Sequence[str]) -> int:
         return _failed(arguments, "aborted", report.NOT_CONFIRMED)
     except BlimpError as error:
         return _failed(arguments, str(error), status_of(error))
-
-
-def status_of(error: BlimpError) -> int:
-    """Return the exit status of a command that ended in `error`."""
-    for kind, status in _STATUS.items():
-        if isinstance(error, kind):
-            return status
-    return report.UNKNOWN
 
 
 def main() -> None:

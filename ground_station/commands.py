@@ -11,32 +11,17 @@ from typing import Annotated
 import typer
 from msgspec import structs
 
+from blimp.actions import ACTIONS
 from blimp.distribution import needing
 from blimp.errors import BlimpError, LinkError
-from blimp.suggest import suggestion
-from blimp.types import Mode
 from blimp.usage import example, number
 from ground_station import names, report
+from ground_station.action_commands import add_actions
 from ground_station.arguments import GroundGroup, NumbersCommand
 from ground_station.discover import check_known
-from ground_station.options import (
-    AltitudeM,
-    EastM,
-    MissionFile,
-    NorthM,
-    Pilot,
-    WaitS,
-    YawDeg,
-    options,
-    seconds,
-    session,
-    share,
-    speed,
-)
+from ground_station.options import MissionFile, Pilot, WaitS, options, session
 from ground_station.page import PORT
-from ground_station.session import FLIGHT_S, HELD_S, PARAMETER_S, SHORT_S
 
-ESTOP_S = 5.0
 ALL_ROADS_S = 0.3  # in which the slower roads of a stop usually confirm it, too
 OLD_S = 10.0  # a snapshot older than this is no link
 
@@ -76,17 +61,6 @@ def _mission() -> str:
 
 
 # --- looking ------------------------------------------------------------------------------
-
-
-@app.command()
-def ping(context: typer.Context) -> int:
-    """Ask the ship for a sign of life.
-
-    Through the queue, from the flight process.
-
-    Example: ground ping
-    """
-    return session(context).command("ping", {}, timeout_s=SHORT_S)
 
 
 @app.command()
@@ -206,24 +180,6 @@ def page(
 
 
 @app.command()
-def sensor(
-    context: typer.Context,
-    name: Annotated[
-        str | None, typer.Argument(metavar="NAME", autocompletion=names.sensors)
-    ] = None,
-) -> int:
-    """Print one sensor's newest value, its unit and its age.
-
-    Without a name it lists the sensors.
-
-    Example: ground sensor baro
-    """
-    if name is None:
-        return names.list_names(session(context), "sensor")
-    return session(context).command("sensor", {"name": name}, timeout_s=SHORT_S)
-
-
-@app.command()
 def result(context: typer.Context, id: Annotated[str, typer.Argument(metavar="ID")]) -> int:
     """Print the result of an earlier command.
 
@@ -265,8 +221,7 @@ def param(
       ground param limits.speed_mps 0.5
     """
     if name is not None and value is not None:
-        asked = {"name": name, "value": value}
-        return session(context).command("param", asked, timeout_s=PARAMETER_S)
+        return session(context).act(ACTIONS["param"], {"name": name, "value": value})
     from ground_station.parameter_command import show
 
     return show(session(context), name)
@@ -274,108 +229,7 @@ def param(
 
 # --- flying -------------------------------------------------------------------------------
 
-
-@app.command()
-def arm(
-    context: typer.Context,
-    force: Annotated[
-        bool,
-        typer.Option("--force", help="Skip the checks; the ship takes it on the bench only."),
-    ] = False,
-) -> int:
-    """Let the propellers turn. Asks on a terminal.
-
-    Example: ground arm
-    """
-    this = session(context)
-    if force:
-        this.confirm("Arm without any check?", programs_too=True)
-    else:
-        this.confirm("Arm? The propellers may start to turn.")
-    return this.command("arm", {"force": True} if force else {}, timeout_s=SHORT_S)
-
-
-@app.command()
-def disarm(context: typer.Context) -> int:
-    """Stop the propellers, on the ground; in the air the ship refuses.
-
-    Example: ground disarm
-    """
-    return session(context).command("disarm", {}, timeout_s=SHORT_S)
-
-
-@app.command()
-def mode(
-    context: typer.Context,
-    name: Annotated[
-        str,
-        typer.Argument(
-            metavar="NAME", help=", ".join(Mode.__members__), autocompletion=names.modes
-        ),
-    ],
-) -> int:
-    """Change the flight mode.
-
-    Example: ground mode LOITER
-    """
-    if name.upper() not in Mode.__members__:
-        raise typer.BadParameter(
-            f"no mode {name[:40]!r}{suggestion(name, map(str.lower, Mode.__members__))}; "
-            f"modes are {', '.join(Mode.__members__)}",
-            param_hint="NAME",
-        )
-    return session(context).command("mode", {"name": name.upper()}, timeout_s=SHORT_S)
-
-
-@app.command(cls=NumbersCommand)
-def takeoff(context: typer.Context, altitude_m: AltitudeM) -> int:
-    """Climb from the pad to an altitude and stay there.
-
-    Example: ground takeoff 3
-    """
-    return session(context).command("takeoff", {"altitude_m": altitude_m}, timeout_s=FLIGHT_S)
-
-
-@app.command(cls=NumbersCommand)
-def goto(
-    context: typer.Context,
-    north_m: NorthM,
-    east_m: EastM,
-    altitude_m: AltitudeM,
-    yaw_deg: YawDeg = None,
-) -> int:
-    """Fly to a place and stay there. Metres from the pad.
-
-    \b
-    Examples:
-      ground goto 10 0 3
-      ground goto -3 4 5 --yaw-deg -90
-    """
-    arguments = {"north_m": north_m, "east_m": east_m, "altitude_m": altitude_m}
-    if yaw_deg is not None:
-        arguments["yaw_deg"] = yaw_deg
-    return session(context).command("goto", arguments, timeout_s=FLIGHT_S)
-
-
-@app.command(cls=NumbersCommand)
-def velocity(
-    context: typer.Context,
-    north_mps: Annotated[float, speed("NORTH", "To the north, m/s.")],
-    east_mps: Annotated[float, speed("EAST", "To the east, m/s.")],
-    up_mps: Annotated[float, speed("UP", "Upwards, m/s.")],
-    seconds: Annotated[float, seconds("For how long.")],
-) -> int:
-    """Fly at a velocity for a time, then stay there.
-
-    Example: ground velocity -0.2 0 0.1 --seconds 3
-    """
-    arguments = {
-        "north_mps": north_mps,
-        "east_mps": east_mps,
-        "up_mps": up_mps,
-        "seconds": seconds,
-    }
-    return session(context).command("velocity", arguments, timeout_s=seconds + HELD_S)
+add_actions(app)  # but for those that are more than their row: param, trajectory, estop
 
 
 @app.command()
@@ -400,57 +254,6 @@ def trajectory(
 
 
 @app.command()
-def stick(
-    context: typer.Context,
-    seconds: Annotated[float, seconds("For how long; then the stick is let go.")],
-    forward: Annotated[float | None, share("forward", "Thrust forward; negative is back.")] = None,
-    right: Annotated[float | None, share("right", "Thrust to the right.")] = None,
-    up: Annotated[float | None, share("up", "Thrust upwards; in ALTHOLD the climb.")] = None,
-    turn: Annotated[float | None, share("turn", "Turn to the right.")] = None,
-) -> int:
-    """Push the ship by hand, in STABILIZE or ALTHOLD. It keeps its heading.
-
-    Example: ground stick --forward 40 --turn -20 --seconds 2
-    """
-    arguments = {
-        "forward_percent": forward,
-        "right_percent": right,
-        "up_percent": up,
-        "turn_percent": turn,
-        "seconds": seconds,
-    }
-    asked = {name: value for name, value in arguments.items() if value is not None}
-    return session(context).command("stick", asked, timeout_s=SHORT_S)
-
-
-@app.command()
-def hold(context: typer.Context) -> int:
-    """Hold height and heading. It needs no position, so the wind moves the ship.
-
-    Example: ground hold
-    """
-    return session(context).command("hold", {}, timeout_s=SHORT_S)
-
-
-@app.command()
-def land(context: typer.Context) -> int:
-    """Come down here and disarm.
-
-    Example: ground land
-    """
-    return session(context).command("land", {}, timeout_s=FLIGHT_S)
-
-
-@app.command("return")
-def return_(context: typer.Context) -> int:
-    """Fly back to the pad.
-
-    Example: ground return
-    """
-    return session(context).command("return", {}, timeout_s=FLIGHT_S)
-
-
-@app.command()
 def estop(context: typer.Context) -> int:
     """Stop every motor at once, without waiting in a queue. Never asks; only arm undoes it.
 
@@ -458,7 +261,7 @@ def estop(context: typer.Context) -> int:
     """
     this = session(context)
     if this.options.dry_run:
-        return this.command("estop", {}, timeout_s=ESTOP_S)
+        return this.act(ACTIONS["estop"], {})
     line = report.ProgressLine(report=this.report, what="estop")
 
     def say_why(answers: bool) -> None:
@@ -481,63 +284,6 @@ def estop(context: typer.Context) -> int:
         roads = sorted(reply.roads_ms.items(), key=lambda road: road[1])
         this.report.say("ground: by " + ", ".join(f"{name} {ms:.0f} ms" for name, ms in roads))
     return status
-
-
-# --- the bench ----------------------------------------------------------------------------
-
-
-@app.command(cls=NumbersCommand)
-def motor(
-    context: typer.Context,
-    name: Annotated[str | None, typer.Argument(metavar="NAME", autocompletion=names.motors)] = None,
-    percent: Annotated[
-        float | None,
-        typer.Argument(
-            metavar="PERCENT",
-            help="Throttle; negative turns it backwards.",
-            parser=number(low=-100, high=100, unit="%"),
-        ),
-    ] = None,
-    seconds: Annotated[float | None, seconds("For how long.")] = None,
-) -> int:
-    """Turn one motor, in MANUAL or on the bench. Asks on a terminal.
-
-    Without a name it lists the motors.
-
-    Example: ground motor left -20 --seconds 1
-    """
-    this = session(context)
-    if name is None:
-        return names.list_names(this, "motor")
-    if percent is None or seconds is None:
-        raise typer.BadParameter("say PERCENT and --seconds, too", param_hint="NAME")
-    this.confirm(f"Turn motor {name!r} at {percent:g} % for {seconds:g} s?")
-    arguments = {"name": name, "percent": percent, "seconds": seconds}
-    return this.command("motor", arguments, timeout_s=seconds + HELD_S)
-
-
-@app.command(cls=NumbersCommand)
-def servo(
-    context: typer.Context,
-    name: Annotated[str | None, typer.Argument(metavar="NAME", autocompletion=names.servos)] = None,
-    degrees: Annotated[
-        float | None,
-        typer.Argument(metavar="DEG", parser=number(low=-180, high=180, unit="degrees")),
-    ] = None,
-) -> int:
-    """Turn one servo to an angle, in MANUAL or on the bench. Asks on a terminal.
-
-    Without a name it lists the servos.
-
-    Example: ground servo tilt -30
-    """
-    this = session(context)
-    if name is None:
-        return names.list_names(this, "servo")
-    if degrees is None:
-        raise typer.BadParameter("say DEG, too", param_hint="NAME")
-    this.confirm(f"Turn servo {name!r} to {degrees:g} degrees?")
-    return this.command("servo", {"name": name, "deg": degrees}, timeout_s=SHORT_S)
 
 
 # --- who flies ----------------------------------------------------------------------------

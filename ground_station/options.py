@@ -1,44 +1,18 @@
 """What commands of `ground` share: the forms of their arguments, and the options of all."""
 
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
 from blimp.clock import SystemClock
 from blimp.config import ground_config
-from blimp.geofence import MAX_M
 from blimp.usage import Version, number
 from ground_station import names
 from ground_station.arguments import pilot_name
 from ground_station.report import Report
 from ground_station.session import Options, Session
 
-_place = number(low=-MAX_M, high=MAX_M, unit="m")  # for any ship; each has its own, narrower ones
-
-NorthM = Annotated[
-    float,
-    typer.Argument(metavar="NORTH_M", help="North of the pad.", parser=_place),
-]
-EastM = Annotated[
-    float,
-    typer.Argument(metavar="EAST_M", help="East of the pad.", parser=_place),
-]
-AltitudeM = Annotated[
-    float,
-    typer.Argument(
-        metavar="ALT_M", help="Above the pad.", parser=number(low=0, high=MAX_M, unit="m")
-    ),
-]
-YawDeg = Annotated[
-    float | None,
-    typer.Option(
-        "--yaw-deg",
-        metavar="D",
-        help="Heading to turn to, clockwise from north.",
-        parser=number(low=-360, high=360, unit="degrees"),
-    ),
-]
 MissionFile = Annotated[
     str,
     typer.Argument(
@@ -65,20 +39,6 @@ WaitS = Annotated[
         parser=number(low=0, high=86400, unit="s"),
     ),
 ]
-
-
-def speed(name: str, words: str) -> Any:
-    return typer.Argument(metavar=name, help=words, parser=number(low=-10, high=10, unit="m/s"))
-
-
-def share(stick: str, words: str) -> Any:
-    limits = number(low=-100, high=100, unit="%")
-    return typer.Option(f"--{stick}", metavar="PERCENT", help=words, parser=limits)
-
-
-def seconds(words: str) -> Any:
-    limits = number(low=0, high=600, unit="s", above=True)
-    return typer.Option("--seconds", metavar="S", help=words, parser=limits)
 
 
 def options(

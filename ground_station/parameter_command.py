@@ -15,11 +15,7 @@ WITHIN_S = 5.0
 
 def show(session: Session, name: str | None) -> int:
     """Print one parameter, or all of them, and return the exit status."""
-    airframe = flown_airframe(session)
-    try:
-        found = list(parameters(airframe)) if name is None else [find(airframe, name)]
-    except ValueError as error:
-        raise ConfigError(str(error)) from None
+    found = shown(session, name)
     if session.report.as_json:
         result = {"parameters": found}
         session.report.json(Outcome(id=None, task=TASK, state="SUCCESS", result=result))
@@ -27,6 +23,15 @@ def show(session: Session, name: str | None) -> int:
         for one in found:
             session.report.data(_line(one))
     return DONE
+
+
+def shown(session: Session, name: str | None) -> list[Parameter]:
+    """Return one parameter, or all of them. Raises BlimpError, with the reason."""
+    airframe = flown_airframe(session)
+    try:
+        return list(parameters(airframe)) if name is None else [find(airframe, name)]
+    except ValueError as error:
+        raise ConfigError(str(error)) from None
 
 
 def flown_airframe(session: Session) -> Airframe:

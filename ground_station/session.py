@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from blimp.actions import ACTIONS, START_TTL_S, Action
 from blimp.clock import Clock
 from blimp.config import (
     GroundConfig,
@@ -23,31 +24,53 @@ from blimp.config import (
     read_signing_keys,
     signing_keys_from_environment,
 )
-from blimp.errors import BlimpError, LinkError, NotInControl
+from blimp.errors import BlimpError, ConfigError, LinkError, NotAuthorised, NotInControl
 from ground_station.discover import Ship, check_known, find_broker, find_ship, flight_socket
 from ground_station.kept import KeptControl
-from ground_station.report import NOT_AUTHORISED, Outcome, ProgressLine, Report
+from ground_station.report import (
+    DONE,
+    NO_LINK,
+    NOT_AUTHORISED,
+    NOT_CONFIRMED,
+    UNKNOWN,
+    USAGE,
+    Outcome,
+    ProgressLine,
+    Report,
+    exit_status,
+)
 from ground_station.traced import root_span, traced
 
 if TYPE_CHECKING:
     from blimp.link.stop_socket import StopSocket
     from blimp.link.telemetry import TelemetryReader
     from blimp.queue.resources import Grant
-    from blimp.tasks.client import Reply, VehicleClient
+    from blimp.tasks.client import VehicleClient
+    from blimp.tasks.reply import Pending, Reply
     from ground_station.control import Control
 
-FOR_EVERYBODY = ("ping", "limits", "sensor", "airframe", "estop")
+FOR_EVERYBODY = (
+    *(name for name, action in ACTIONS.items() if not action.needs_control),
+    "airframe",
+)
 SILENT_S = 1.0  # a ship that says nothing for so long may not be there
-START_TTL_S = 5.0  # the age past which a command must not begin
-# How long to wait for the end of a command:
-SHORT_S = 10.0
-FLIGHT_S = 180.0
-PARAMETER_S = 20.0  # its new flight loop may take a moment to begin
-HELD_S = 10.0  # beyond the seconds a command runs for
 
 
 class NotConfirmed(BlimpError):
     """A dangerous command that nobody confirmed."""
+
+
+_STATUS: dict[type[BlimpError], int] = {  # the first that fits
+    NotConfirmed: NOT_CONFIRMED,
+    ConfigError: USAGE,
+    NotAuthorised: NOT_AUTHORISED,
+    LinkError: NO_LINK,
+}
+
+
+def status_of(error: BlimpError) -> int:
+    """Return the exit status of a command that ended in `error`."""
+    return next((status for kind, status in _STATUS.items() if isinstance(error, kind)), UNKNOWN)
 
 
 class Options(msgspec.Struct, frozen=True, kw_only=True):
@@ -246,64 +269,107 @@ class Session:
         if answer.strip().lower() not in ("y", "yes"):
             raise NotConfirmed("not confirmed: nothing was sent")
 
-    def command(self, name: str, arguments: dict[str, Any], *, timeout_s: float) -> int:
+    def act(self, action: Action, arguments: dict[str, Any]) -> int:
+        """Ask if this action asks, send it, print its progress, and return the exit status."""
+        self.ask_before(action, arguments)
+        return self.command(action.name, arguments)
+
+    def ask_before(self, action: Action, arguments: dict[str, Any]) -> None:
+        """Raise NotConfirmed unless the person, or --yes of a program, agrees to an action."""
+        if action.insists and arguments.get("force"):
+            self.confirm(action.insists, programs_too=True)
+        elif action.asks:
+            self.confirm(action.asks.format(**arguments))
+
+    def command(
+        self, name: str, arguments: dict[str, Any], *, timeout_s: float | None = None
+    ) -> int:
         """Send one command, print its progress, and return the exit status."""
-        task = f"blimp.{name}"
-        timeout_s = self.timeout_s(timeout_s)
-        ttl_s = min(START_TTL_S, timeout_s)
         if self.options.dry_run:
-            return self._dry_run(task, arguments)
+            found = self.dry_run(name, arguments)
+            self.report.say(f"dry run: {found.task} to {self.ship.vehicle}, nothing is sent")
+            return self.report.outcome(found)
         if not self.options.wait:
-            self.check_there()
+            return self._send(name, arguments)
         line = ProgressLine(report=self.report, what=name)
-        connect = self.client if name in FOR_EVERYBODY else self.pilots_client
-        with (
-            connect() as client,
-            root_span(client.tracer, f"ground {name}"),
-            client.send(task, arguments, ttl_s=ttl_s) as pending,
-        ):
-            if not self.options.wait:
-                return self._sent(pending.id, task)
+        try:
+            reply = self.perform(name, arguments, timeout_s=timeout_s, line=line)
+        except BlimpError:
+            self.report.end_line()  # the error gets a line of its own
+            raise
+        return self.reply(reply, line)
+
+    def perform(
+        self,
+        name: str,
+        arguments: dict[str, Any],
+        *,
+        timeout_s: float | None = None,
+        line: ProgressLine | None = None,
+    ) -> "Reply":
+        """Send one command and return what became of it. timeout_s: its own by default."""
+        from blimp.tasks.reply import Reply
+
+        timeout_s = self._timeout_s(name, arguments, timeout_s)
+        with self._sent(name, arguments, timeout_s=timeout_s) as pending:
             try:
                 reply = pending.wait(min(SILENT_S, timeout_s), line)
                 if pending.reply is None and timeout_s > SILENT_S:
                     if not pending.is_heard:
-                        # What was sent is void after `ttl_s`; a question moves no ship.
+                        # What was sent is void after its time to live; a question moves no ship.
                         check_known(self.ship, some=name in FOR_EVERYBODY)
                     reply = pending.wait(timeout_s - SILENT_S, line)
                     if pending.reply is None:
                         reply = pending.timed_out(timeout_s)
             except KeyboardInterrupt:
-                return self._stopped_waiting(pending.id, task, line)
-            except BlimpError:
-                self.report.end_line()  # the error gets a line of its own
-                raise
-        return self.reply(reply, line)
+                id = pending.id
+                reason = (
+                    f"stopped waiting; it may still be under way: ask with 'ground result {id}'"
+                )
+                reply = Reply(id=id, task=f"blimp.{name}", state="TIMEOUT", reason=reason)
+        return reply
+
+    @contextmanager
+    def _sent(
+        self, name: str, arguments: dict[str, Any], *, timeout_s: float
+    ) -> Iterator["Pending"]:
+        connect = self.client if name in FOR_EVERYBODY else self.pilots_client
+        with (
+            connect() as client,
+            root_span(client.tracer, f"ground {name}"),
+            client.send(f"blimp.{name}", arguments, ttl_s=min(START_TTL_S, timeout_s)) as pending,
+        ):
+            yield pending
+
+    def _timeout_s(self, name: str, arguments: dict[str, Any], given_s: float | None) -> float:
+        return self.timeout_s(ACTIONS[name].timeout_s(arguments) if given_s is None else given_s)
 
     def reply(self, reply: "Reply", line: ProgressLine) -> int:
         """Print how a command ended and return the exit status."""
         line.end(state=reply.state, reason=reply.reason, latency_ms=reply.latency_ms)
-        status = self.report.outcome(outcome_of(reply))
-        return NOT_AUTHORISED if reply.kind == NotInControl.__name__ else status
+        self.report.outcome(outcome_of(reply))
+        return reply_status(reply)
 
-    def _dry_run(self, task: str, arguments: dict[str, Any]) -> int:
-        """Tell what would be sent, to whom. It is found, but nothing is sent."""
-        ship = self.ship
-        self.report.say(f"dry run: {task} to {ship.vehicle}, nothing is sent")
-        result = {"dry_run": True, "vehicle": ship.vehicle, "arguments": arguments}
-        return self.report.outcome(Outcome(id=None, task=task, state="SUCCESS", result=result))
+    def dry_run(self, name: str, arguments: dict[str, Any]) -> Outcome:
+        """Return what would be sent, to whom. It is found, but nothing is sent."""
+        result = {"dry_run": True, "vehicle": self.ship.vehicle, "arguments": arguments}
+        return Outcome(id=None, task=f"blimp.{name}", state="SUCCESS", result=result)
 
-    def _sent(self, id: str, task: str) -> int:
-        if not self.report.as_json:
-            self.report.data(id)
-        else:
-            self.report.json(Outcome(id=id, task=task, state="PENDING"))
-        return 0
+    def _send(self, name: str, arguments: dict[str, Any]) -> int:
+        """Send one command, print its id, and wait for nothing."""
+        self.check_there()
+        timeout_s = self._timeout_s(name, arguments, None)
+        with self._sent(name, arguments, timeout_s=timeout_s) as pending:
+            if not self.report.as_json:
+                self.report.data(pending.id)
+            else:
+                self.report.json(Outcome(id=pending.id, task=f"blimp.{name}", state="PENDING"))
+        return DONE
 
-    def _stopped_waiting(self, id: str, task: str, line: ProgressLine) -> int:
-        reason = f"stopped waiting; it may still be under way: ask with 'ground result {id}'"
-        line.end(state="TIMEOUT", reason=reason, latency_ms=None)
-        return self.report.outcome(Outcome(id=id, task=task, state="TIMEOUT", reason=reason))
+
+def reply_status(reply: "Reply") -> int:
+    """Return the exit status of a command that ended so."""
+    return NOT_AUTHORISED if reply.kind == NotInControl.__name__ else exit_status(reply.state)
 
 
 def outcome_of(reply: "Reply") -> Outcome:

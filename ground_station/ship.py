@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Protocol, Self
 
 import msgspec
 
+from blimp.actions import FLIGHT_S, HELD_S, PARAMETER_S, SHORT_S
 from blimp.airframe import Airframe
 from blimp.errors import (
     BlimpError,
@@ -36,7 +37,7 @@ from blimp.types import SensorStatus, Snapshot
 from ground_station.mission import limit_s
 from ground_station.mission_command import fitted
 from ground_station.mission_file import Mission, load_mission
-from ground_station.session import FLIGHT_S, FOR_EVERYBODY, HELD_S, PARAMETER_S, SHORT_S
+from ground_station.session import FOR_EVERYBODY
 from ground_station.ship_in_lockstep import LockstepTransport, Simulated
 
 if TYPE_CHECKING:

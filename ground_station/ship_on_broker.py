@@ -17,6 +17,7 @@ from contextlib import ExitStack, asynccontextmanager, contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self, TypeVar
 
+from blimp.actions import START_TTL_S
 from blimp.airframe import Airframe
 from blimp.clock import SystemClock
 from blimp.config import ground_config
@@ -25,7 +26,7 @@ from blimp.queue.protocol.message import HIGH, NORMAL
 from blimp.tasks.client import user_name
 from ground_station.parameter_command import flown_airframe
 from ground_station.report import Report
-from ground_station.session import FOR_EVERYBODY, SILENT_S, START_TTL_S, Options, Session
+from ground_station.session import FOR_EVERYBODY, SILENT_S, Options, Session
 from ground_station.setpoints import Setpoints
 
 if TYPE_CHECKING:

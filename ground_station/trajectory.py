@@ -13,9 +13,10 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from blimp.actions import START_TTL_S
 from blimp.errors import ConfigError, MissionError
 from ground_station.report import ProgressLine, exit_status
-from ground_station.session import START_TTL_S, Session
+from ground_station.session import Session
 
 if TYPE_CHECKING:
     from blimp.tasks.client import VehicleClient

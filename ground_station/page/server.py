@@ -39,8 +39,8 @@ from blimp.web.answers import (
 from blimp.web.listening import listening_socket, shown_address
 from blimp.web.serving import Server
 from ground_station import report
+from ground_station.page.actions import NAMES, no_action
 from ground_station.page.audience import Audience, Upstream
-from ground_station.page.command_line import command_names, no_command
 from ground_station.page.room import Room, Viewer
 from ground_station.page.sign_in import SignIn
 from ground_station.page.source import Source
@@ -346,8 +346,8 @@ class Page(Closing):
             return await self._estop(request)
         if refused := refused_command(request, name):
             return refused
-        if name not in command_names():
-            return failed_answer(name, no_command(name), 404)
+        if name not in NAMES:
+            return failed_answer(name, no_action(name), 404)
         arguments = await arguments_of(request)
         if isinstance(arguments, Response):
             return arguments

@@ -16,8 +16,8 @@ from blimp.link.telemetry import vehicles
 from blimp.tasks.client import VehicleClient
 from blimp.types import LINK_HOLD_S, LINK_LAND_S, LINK_RETURN_S
 from ground_station.discover import HEARD_LATELY_S, Ship
+from ground_station.page.actions import run_action
 from ground_station.page.chaos import ChaosRoom, Harm
-from ground_station.page.command_line import run_command
 from ground_station.page.fleet import Fleet
 from ground_station.page.flight_logs import FlightLogs
 from ground_station.page.journey import QUESTIONS, Journeys, Recorded
@@ -161,11 +161,7 @@ class BrokerShips(Closing):
             if vehicle in self._joysticks:
                 self._joysticks[vehicle].drop()
             self._keep_pilot_link(vehicle)
-
-        def open_session(printed: Report) -> Session:
-            return self._session.like(printed, vehicle=vehicle)
-
-        return run_command(name, arguments, open_session=open_session)
+        return run_action(self._quiet(vehicle), name, arguments)
 
     def _joystick(self, vehicle: str) -> Joystick:
         @contextmanager

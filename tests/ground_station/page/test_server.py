@@ -69,10 +69,10 @@ def test_commands_are_answered_as_ground_answers_and_limits_are_its_own(served: 
     assert (status, answer["state"]) == (200, "REFUSED")
     assert "30 m" in answer["reason"]
     for name, arguments, word in (
-        ("takeoff", {"altitude_m": "high"}, "ALT_M must be 0 to 10000 m, not high"),
-        ("takeoff", {}, "ALT_M"),
+        ("takeoff", {"altitude_m": "high"}, "altitude_m must be a finite number, 0.5 to 10000 m"),
+        ("takeoff", {}, "altitude_m is missing"),
         ("takeoff", {"altitude": 3}, "'altitude' (did you mean 'altitude_m'?)"),
-        ("takeoff", {"altitude_m": [3]}, "a number"),
+        ("takeoff", {"altitude_m": [3]}, "a finite number"),
         ("goto", {"north_m": 1, "east_m": 1, "altitude_m": 1, "yaw_deg": 999}, "-360 to 360"),
         ("arm", {"force": "yes"}, "true or false"),
         ("mode", {"name": "--help"}, "no mode"),

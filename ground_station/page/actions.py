@@ -1,0 +1,73 @@
+"""Commands from the page: JSON is checked by the table of actions, and goes to the ship."""
+
+from typing import Any
+
+import msgspec
+
+from blimp.actions import ACTIONS, checked
+from blimp.errors import BlimpError, LinkError
+from blimp.suggest import suggestion
+from ground_station.parameter_command import shown
+from ground_station.report import DONE, USAGE, Outcome, exit_status, status_object
+from ground_station.session import Session, outcome_of, reply_status, status_of
+
+# A trajectory comes in chunks while it is flown; a stop has roads of its own.
+NAMES = tuple(sorted({*ACTIONS, "status", "result"} - {"trajectory", "estop"}))
+
+
+def run_action(
+    session: Session, name: str, arguments: dict[str, Any]
+) -> tuple[int, dict[str, Any]]:
+    """Run one of NAMES; return the exit status and the object of `ground --json NAME`."""
+    try:
+        status, found = _run(session, name, arguments)
+    except ValueError as error:
+        status, found = USAGE, _failed(name, str(error))
+    except BlimpError as error:
+        status, found = status_of(error), _failed(name, str(error))
+    document: dict[str, Any] = msgspec.to_builtins(found)
+    return status, document
+
+
+def _run(session: Session, name: str, arguments: dict[str, Any]) -> tuple[int, Any]:
+    if name == "status":
+        return DONE, _status(session)
+    if name == "result":
+        return _result(session, arguments)
+    if name == "param" and arguments.get("value") is None:
+        found = shown(session, arguments.get("name"))
+        result = {"parameters": found}
+        return DONE, Outcome(id=None, task="blimp.param", state="SUCCESS", result=result)
+    action = ACTIONS[name]
+    sent = checked(action, arguments)
+    session.ask_before(action, sent)
+    if session.options.dry_run:
+        return DONE, session.dry_run(name, sent)
+    reply = session.perform(name, sent)
+    return reply_status(reply), outcome_of(reply)
+
+
+def _status(session: Session) -> dict[str, Any]:
+    with session.telemetry() as reader:
+        found = reader.latest()
+    if found is None:
+        raise LinkError(f"no snapshot of {session.ship.vehicle!r} on its broker")
+    return status_object(*found)
+
+
+def _result(session: Session, arguments: dict[str, Any]) -> tuple[int, Outcome]:
+    id = arguments.get("id")
+    if not isinstance(id, str) or len(arguments) != 1:
+        raise ValueError("result has one argument, id: that of the command, a text")
+    with session.client() as client:
+        reply = client.result(id)
+    return exit_status(reply.state), outcome_of(reply)
+
+
+def no_action(name: str) -> str:
+    """Say that the page runs no such command, and which it does."""
+    return f"no command {name[:40]!r} here{suggestion(name, NAMES)}; there are {', '.join(NAMES)}"
+
+
+def _failed(name: str, reason: str) -> Outcome:
+    return Outcome(id=None, task=f"blimp.{name}"[:80], state="FAILURE", reason=reason)
