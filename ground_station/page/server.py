@@ -41,6 +41,7 @@ from blimp.web.serving import Server
 from ground_station import report
 from ground_station.page.actions import NAMES, no_action
 from ground_station.page.audience import Audience, Upstream
+from ground_station.page.openapi import openapi
 from ground_station.page.room import Room, Viewer
 from ground_station.page.sign_in import SignIn
 from ground_station.page.source import Source
@@ -243,6 +244,7 @@ class Page(Closing):
                 Route("/api/ships", self._list),
                 Route("/api/estop", self._estop, methods=["POST"]),
                 Route("/api/command/{name}", self._command, methods=["POST"]),
+                Route("/api/openapi.json", _openapi),
                 WebSocketRoute("/api/socket", self._socket),
                 WebSocketRoute("/api/stop", self._stop_socket),
                 *(route for part in self._parts for route in part.routes()),
@@ -434,6 +436,10 @@ class Page(Closing):
             "view_url": self.view_url,
             "about": about,
         }
+
+
+async def _openapi(_: Request) -> Response:
+    return json_answer(openapi())
 
 
 async def _nothing(request: Request) -> Response:
