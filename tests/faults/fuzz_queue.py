@@ -17,6 +17,7 @@ from typing import Any
 
 import msgspec
 
+from blimp.actions import ACTIONS
 from blimp.clock import ManualClock
 from blimp.errors import NotGenuine
 from blimp.queue.app import TaskApp
@@ -35,7 +36,7 @@ from blimp.queue.worker.job import Job
 from blimp.queue.worker.pools.threads import ThreadCall, drive, here
 from blimp.queue.worker.worker import Worker
 from blimp.sim import Lockstep
-from blimp.tasks.app import TASKS, build_ship_app
+from blimp.tasks.app import build_ship_app
 from blimp.types import Command, Heartbeat, Outcome, Snapshot
 from tests.faults.fuzz_target import Broken, Target, check_at_rest, unarmable
 
@@ -274,8 +275,8 @@ class Message(Both):
         chain = {"task": "celery.chain", "args": [], "kwargs": {"tasks": [step, step]},
                  "options": {}, "subtask_type": "chain", "immutable": True}  # fmt: skip
         given: list[dict[str, Any]] = [
-            {"task": f"blimp.{row.command}", "kwargs": {"name": "left", "altitude_m": 2.0}}
-            for row in TASKS
+            {"task": f"blimp.{name}", "kwargs": {"name": "left", "altitude_m": 2.0}}
+            for name in ACTIONS
         ]
         given += [
             {"task": "blimp.status"},

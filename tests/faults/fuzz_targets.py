@@ -406,16 +406,16 @@ class WorkerMessage(Worker):
 
     def __init__(self) -> None:
         super().__init__()
+        from blimp.actions import ACTIONS
         from blimp.queue.brokers.streams.envelope import post
         from blimp.queue.protocol.message import TaskMessage
-        from blimp.tasks.app import TASKS
 
         self._key = self._keys.queue("blimp.twin").levels[2]
         found = []
-        for number, row in enumerate(TASKS):
+        for number, name in enumerate(ACTIONS):
             packed = post(
                 TaskMessage(
-                    id=f"seed-{number}", task=f"blimp.{row.command}", queue="blimp.twin",
+                    id=f"seed-{number}", task=f"blimp.{name}", queue="blimp.twin",
                     kwargs={"name": "left", "altitude_m": 2.0}, issued_ms=1, ttl_s=5.0,
                     headers={"blimp_vehicle": "twin", "blimp_source": "me"},
                 )
