@@ -346,7 +346,7 @@ _ROWS = (
     ),
     Action(
         name="hold",
-        about="Stay where it is: needs no position, drifts with the wind.",
+        about="Hold height and heading. It needs no position, so the wind moves the ship.",
         examples=("hold",),
         needs=(Need.ARMED,),
         comes_to_rest=True,
@@ -389,7 +389,7 @@ _ROWS = (
     ),
     Action(
         name="estop",
-        about="Stop every output at once, past every queue. Never asks. A fresh arm undoes it.",
+        about="Stop every motor at once, without waiting in a queue. Never asks; only arm undoes it.",
         examples=("estop",),
         wait_s=5.0,
         needs_ttl=False,

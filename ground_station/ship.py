@@ -281,7 +281,7 @@ class Ship:
                 await self._do("velocity", stop, within_s=SHORT_S, coalesce=KEY)
 
     async def hold(self) -> Reply:
-        """Stay where it is: needs no position, drifts with the wind."""
+        """Hold height and heading. It needs no position, so the wind moves the ship."""
         return await self._do("hold", within_s=SHORT_S)
 
     async def land(self) -> Reply:
