@@ -16,6 +16,7 @@ from blimp.service.acl import app as broker_app
 from blimp.service.airframes.command import app as airframe_app
 from blimp.service.commands.computer import app as computer_app
 from blimp.service.commands.log import app as log_app
+from blimp.service.commands.mavlink import app as mavlink_app
 from blimp.service.commands.processes import app as processes_app
 from blimp.service.commands.ship import app as ship_app
 from blimp.service.commands.sim import app as sim_app
@@ -43,6 +44,7 @@ app = typer.Typer(
 )
 
 app.add_typer(processes_app)
+app.add_typer(mavlink_app)
 app.add_typer(ship_app)
 app.add_typer(computer_app)
 app.add_typer(

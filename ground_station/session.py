@@ -8,7 +8,7 @@ hall (see `mission run`). An emergency stop never asks.
 """
 
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import cached_property
 from pathlib import Path
@@ -173,10 +173,17 @@ class Session:
             yield client
 
     @contextmanager
-    def heartbeat(self, grant: "Grant | None", *, ship: Ship | None = None) -> Iterator[None]:
+    def heartbeat(
+        self,
+        grant: "Grant | None",
+        *,
+        ship: Ship | None = None,
+        present: Callable[[], bool] = lambda: True,
+    ) -> Iterator[None]:
         """Let the ship know during the block that its pilot's link is alive.
 
         grant: the pilot's control of it, None without. ship: another one than the options name.
+        present: whether the pilot behind this program is heard; the ship misses one who is not.
         """
         from blimp.tasks.pilot_link import HeartbeatSender
 
@@ -192,6 +199,7 @@ class Session:
             clock=self.clock,
             signing_key=self.signing_keys,
             say=lambda why: self.report.say(f"ground: {why}"),
+            present=present,
         ) as sender:
             sender.start()
             yield

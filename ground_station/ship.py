@@ -73,8 +73,10 @@ class Transport(Protocol):
         """
         ...
 
-    async def push(self, key: str, arguments: dict[str, Any], *, ttl_s: float) -> Reply | None:
-        """Send a setpoint of velocity; return its reply if the ship refuses it."""
+    async def push(
+        self, key: str, arguments: dict[str, Any], *, ttl_s: float, task: str = "velocity"
+    ) -> Reply | None:
+        """Send a setpoint, a velocity or another task; return its reply if the ship refuses it."""
         ...
 
     async def estop(self) -> Reply: ...
@@ -292,8 +294,16 @@ class Ship:
         """Fly back to the pad, or to a rally point that is nearer."""
         return await self._do("return", within_s=FLIGHT_S)
 
-    async def mission(self, mission: str | Mission) -> Reply:
+    async def mission(
+        self,
+        mission: str | Mission,
+        *,
+        first: int = 1,
+        on_leg: Callable[[int], object] = lambda _: None,
+    ) -> Reply:
         """Fly a mission: the path of a file, a built-in name, or one that was read.
+
+        first: the leg to begin with. on_leg: called with the number of each leg before it is sent.
 
         Raises MissionError if this ship cannot fly it, and as its legs do; a note names the leg,
         and the ship holds, unless another pilot commands it. A leg is not sent again.
@@ -306,6 +316,9 @@ class Ship:
         track = flown.track()
         last = limits
         for number, leg in enumerate(flown.legs, start=1):
+            if number < first:
+                continue
+            on_leg(number)
             try:
                 within_s = limit_s(leg, track.get(number))
                 last = await self._do(leg.do, leg.arguments(), within_s=within_s)

@@ -118,8 +118,15 @@ class LockstepTransport:
         await self._time.until(lambda: self._has_ended(command.id) or self.now_s() >= until_s)
         return self._reply(command)
 
-    async def push(self, key: str, arguments: dict[str, Any], *, ttl_s: float) -> Reply | None:  # noqa: ARG002
-        command = self._give("velocity", arguments)
+    async def push(
+        self,
+        key: str,  # noqa: ARG002
+        arguments: dict[str, Any],
+        *,
+        ttl_s: float,  # noqa: ARG002
+        task: str = "velocity",
+    ) -> Reply | None:
+        command = self._give(task, arguments)
         await self._time.until(lambda: self._outcome(command.id) is not None)
         reply = self._reply(command)
         return reply if reply.state == "REFUSED" else None

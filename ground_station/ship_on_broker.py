@@ -56,11 +56,19 @@ class _Logged(Report):
 class BrokerTransport:
     """See `ground_station.ship.Transport`. Made by `open`."""
 
-    def __init__(self, session: Session, client: VehicleClient, *, outage_s: float) -> None:
+    def __init__(
+        self,
+        session: Session,
+        client: VehicleClient,
+        *,
+        outage_s: float,
+        present: Callable[[], bool],
+    ) -> None:
         self._session = session
         self._clock = session.clock
         self._client = client
         self._outage_s = outage_s
+        self._present = present
         self._closing = threading.Event()
         self._sending = ThreadPoolExecutor(1, thread_name_prefix="ship send")
         self._waiting = ThreadPoolExecutor(WAITING, thread_name_prefix="ship wait")
@@ -79,7 +87,9 @@ class BrokerTransport:
         broker: str | None,
         signing_key_file: Path | None,
         outage_s: float,
+        present: Callable[[], bool] = lambda: True,
     ) -> AsyncIterator[Self]:
+        """Connect as `Ship.connect` does. present: see `Session.heartbeat`."""
         options = Options(
             broker=broker, vehicle=vehicle, signing_key_file=signing_key_file, as_json=True,
             yes=True,
@@ -95,7 +105,7 @@ class BrokerTransport:
                 return own.enter_context(session.client())
 
             client = await _through(asyncio.to_thread(connect))
-            transport = cls(session, client, outage_s=outage_s)
+            transport = cls(session, client, outage_s=outage_s, present=present)
             try:
                 yield transport
             finally:
@@ -132,10 +142,12 @@ class BrokerTransport:
             send, lambda sent, given_up: self._follow(name, sent, timeout_s, given_up)
         )
 
-    async def push(self, key: str, arguments: dict[str, Any], *, ttl_s: float) -> Reply | None:
+    async def push(
+        self, key: str, arguments: dict[str, Any], *, ttl_s: float, task: str = "velocity"
+    ) -> Reply | None:
         def send() -> Pending:
-            self._be_pilot("velocity")
-            return self._setpoints.send(key, "velocity", arguments, ttl_s=ttl_s)
+            self._be_pilot(task)
+            return self._setpoints.send(key, task, arguments, ttl_s=ttl_s)
 
         return await self._followed(
             send, lambda sent, _: self._setpoints.refusal(sent, within_s=ttl_s)
@@ -226,7 +238,7 @@ class BrokerTransport:
 
     def _become(self, grant: Grant | None, own: ExitStack) -> None:
         """Send heartbeats and commands under `grant` until `own`, which is taken, is closed."""
-        own.enter_context(self._session.heartbeat(grant))
+        own.enter_context(self._session.heartbeat(grant, present=self._present))
         self._step_back()
         self._client.authority = None if grant is None else grant.token
         self._pilot = own.pop_all()

@@ -78,7 +78,8 @@ class HeartbeatSender(Closing):
     """The ground's end: a thread that sends until it is closed, and then says goodbye.
 
     token: returns that of the pilot's control of the ship, None without. say: called once
-    if the broker refuses. Without a broker it tries again; the ship notices.
+    if the broker refuses. Without a broker it tries again; the ship notices. present: whether the
+    pilot behind this program is there; without it nothing is sent, no goodbye either.
     """
 
     def __init__(
@@ -90,6 +91,7 @@ class HeartbeatSender(Closing):
         clock: Clock,
         signing_key: Key | Sequence[Key] | None = None,
         say: Callable[[str], object] = lambda _: None,
+        present: Callable[[], bool] = lambda: True,
     ) -> None:
         from blimp.queue.protocol.signing import Signer
         from blimp.queue.redis.client import RedisServer
@@ -101,6 +103,7 @@ class HeartbeatSender(Closing):
         self._token = token
         self._clock = clock
         self._say = say
+        self._present = present
         self._session = secrets.token_hex(8)
         self._sequence = 0
         self._boot_id = ""
@@ -123,7 +126,8 @@ class HeartbeatSender(Closing):
         while not ends:
             ends = self._closing.is_set()
             try:
-                self.send(ends=ends)
+                if self._present():
+                    self.send(ends=ends)
             except NotAuthorised as error:
                 self._say(f"the ship does not learn that your link is alive: {error}")
                 return

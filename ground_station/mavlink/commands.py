@@ -1,0 +1,442 @@
+"""COMMAND_LONG and COMMAND_INT: each is answered, by the table at the end.
+
+A long one is answered IN_PROGRESS at once and every half second, then with its end. A command that
+is repeated while it is under way is not sent again. What the ship refuses is DENIED, with the
+ship's own words as a STATUSTEXT.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import math
+from collections.abc import Awaitable, Callable
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from blimp.errors import BlimpError
+from blimp.tasks.reply import Reply
+from blimp.types import Mode
+from ground_station.mavlink import telemetry
+from ground_station.mavlink.modes import asked_mode, standard_mode
+from ground_station.mavlink.stations import Station
+from ground_station.mavlink.wire import Message, message, number_of
+from ground_station.session import FLIGHT_S, SHORT_S
+
+if TYPE_CHECKING:
+    from ground_station.mavlink.link import Peer
+    from ground_station.mavlink.vehicle import Vehicle
+
+ACCEPTED, BUSY, DENIED, UNSUPPORTED, FAILED, IN_PROGRESS, CANCELLED, INT_ONLY = (
+    0,
+    1,
+    2,
+    3,
+    4,
+    5,
+    6,
+    8,
+)  # fmt: skip  MAV_RESULT
+PROGRESS_S = 0.5  # MAVSDK waits 1.5 s for the next sign of life
+FORCE = 21196.0  # ARM_DISARM's parameter 2
+GLOBAL, RELATIVE = (0, 5), (3, 6)  # MAV_FRAME: above the sea, above home
+_NO_PLACE = (2**31 - 1, -(2**31))
+# Bits of AUTOPILOT_VERSION: mission, integers, commands, parameters by bits, targets, stop, version
+# 2, fence, rally
+CAPABILITIES = 2 | 4 | 8 | 16 | 128 | 256 | 2048 | 8192 | 16384 | 32768
+
+Answer = tuple[int, str]  # a MAV_RESULT, and words for people
+OK: Answer = (ACCEPTED, "")
+
+
+class Asked(msgspec.Struct, frozen=True):
+    """A command. params: seven, NaN for none; degrees in 5 and 6. frame: None from COMMAND_LONG."""
+
+    command: int
+    params: tuple[float, ...]
+    frame: int | None
+    station: Station
+    peer: Any
+    everyone: bool  # sent to all systems, not to this one
+
+
+class Row(msgspec.Struct, frozen=True):
+    """used: the parameters that must be numbers. acts: needs the ship's control."""
+
+    name: str
+    do: Callable[[Vehicle, Asked], Awaitable[Answer]]
+    used: tuple[int, ...] = ()
+    acts: bool = True
+    long: bool = False
+
+
+class Commands:
+    """The commands of one ship."""
+
+    def __init__(self, vehicle: Vehicle) -> None:
+        self._vehicle = vehicle
+        self._running: dict[tuple[Station, int], Asked] = {}
+        self.hears: dict[str, Callable[[Peer, Station, Message], object]] = {
+            "COMMAND_LONG": self._long,
+            "COMMAND_INT": self._int,
+            "SET_MODE": self._set_mode,
+        }
+
+    def _long(self, peer: Peer, station: Station, m: Message) -> None:
+        params = (m.param1, m.param2, m.param3, m.param4, m.param5, m.param6, m.param7)
+        self._take(Asked(m.command, params, None, station, peer, m.target_system == 0))
+
+    def _int(self, peer: Peer, station: Station, m: Message) -> None:
+        scale = 1e-7 if m.frame in (*GLOBAL, *RELATIVE) else 1e-4
+        x, y = (math.nan if v in _NO_PLACE else v * scale for v in (m.x, m.y))
+        params = (m.param1, m.param2, m.param3, m.param4, x, y, m.z)
+        self._take(Asked(m.command, params, m.frame, station, peer, m.target_system == 0))
+
+    def _set_mode(self, peer: Peer, station: Station, m: Message) -> None:
+        """The older form of DO_SET_MODE, answered as that is."""
+        params = (float(m.base_mode), float(m.custom_mode), 0.0, 0.0, 0.0, 0.0, 0.0)
+        self._take(Asked(176, params, None, station, peer, m.target_system == 0))
+
+    def _take(self, asked: Asked) -> None:
+        row = COMMANDS.get(asked.command)
+        if row is None:
+            self._vehicle.say(f"MAV_CMD {asked.command} is not supported", 6)
+            self._ack(asked, UNSUPPORTED)
+        elif row.acts and asked.everyone and not _stops(asked):
+            self._end(asked, row, (DENIED, "sent to all systems: name one"))
+        elif any(not math.isfinite(asked.params[k - 1]) for k in row.used):
+            bad = next(k for k in row.used if not math.isfinite(asked.params[k - 1]))
+            words = f"parameter {bad} is {asked.params[bad - 1]:g}, must be a number"
+            self._end(asked, row, (DENIED, words))
+        elif _same(self._running.get((asked.station, asked.command)), asked):
+            self._ack(asked, IN_PROGRESS)  # its answer was lost, or takes long
+        else:
+            self._vehicle.start(self._run(asked, row))
+
+    async def _run(self, asked: Asked, row: Row) -> None:
+        key = (asked.station, asked.command)
+        self._running[key] = asked
+        try:
+            answer = await self._answer(asked, row)
+            if self._running.get(key) is asked:  # a newer one of its number has its own answer
+                self._end(asked, row, answer)
+        finally:
+            if self._running.get(key) is asked:
+                del self._running[key]
+
+    async def _answer(self, asked: Asked, row: Row) -> Answer:
+        try:
+            if row.acts and not _stops(asked):
+                why = await self._vehicle.may_act(asked.station)
+                if why:
+                    return BUSY, why
+            doing = asyncio.ensure_future(row.do(self._vehicle, asked))
+            try:
+                while row.long and not (await asyncio.wait([doing], timeout=PROGRESS_S))[0]:
+                    if self._running.get((asked.station, asked.command)) is asked:
+                        self._ack(asked, IN_PROGRESS)
+                return await doing
+            finally:
+                doing.cancel()
+        except BlimpError as error:
+            return FAILED, str(error)
+
+    def _end(self, asked: Asked, row: Row, answer: Answer) -> None:
+        result, words = answer
+        if words:
+            self._vehicle.say(f"{row.name}: {words}")
+        self._ack(asked, result)
+
+    def _ack(self, asked: Asked, result: int) -> None:
+        system, component = asked.station
+        progress = 255 if result == IN_PROGRESS else 0
+        self._vehicle.send(
+            message(
+                "command_ack", command=asked.command, result=result, progress=progress,
+                target_system=system, target_component=component,
+            ),
+            asked.peer,
+        )  # fmt: skip
+
+
+def answer_of(reply: Reply) -> Answer:
+    """Return how a command of the ship ended, as MAVLink says it."""
+    words = reply.reason or reply.state.lower()
+    match reply.state:
+        case "SUCCESS":
+            return OK
+        case "REFUSED":
+            return DENIED, words
+        case "SUPERSEDED":
+            return CANCELLED, words
+        case _:
+            return FAILED, words
+
+
+async def _order(
+    vehicle: Vehicle, name: str, arguments: dict[str, Any] | None = None, *, within_s: float
+) -> Answer:
+    """Send a command that ends what flew before: a mission, a stream of setpoints."""
+    vehicle.missions.pause()
+    vehicle.demands.end()
+    given = {key: value for key, value in (arguments or {}).items() if value is not None}
+    return answer_of(await vehicle.command(name, given, within_s=within_s))
+
+
+def _same(one: Asked | None, other: Asked) -> bool:
+    # By their text: a NaN is not equal to itself.
+    return one is not None and str(one.params) == str(other.params) and one.frame == other.frame
+
+
+def _stops(asked: Asked) -> bool:
+    """Whether it is an emergency stop, which nobody needs control for.
+
+    A forced disarm is what QGroundControl's emergency button and MAVSDK's kill send.
+    """
+    p1, p2 = asked.params[:2]
+    return (asked.command == 185 and p1 > 0.5) or (
+        asked.command == 400 and p1 == 0.0 and p2 == FORCE
+    )
+
+
+async def _stop(vehicle: Vehicle, asked: Asked) -> Answer:
+    if not _stops(asked):
+        return DENIED, f"parameter 1 is {asked.params[0]:g}: only arm undoes a stop"
+    stopping = asyncio.ensure_future(vehicle.transport.estop())
+    vehicle.missions.pause()
+    vehicle.demands.end()
+    return answer_of(await stopping)
+
+
+async def _arm(vehicle: Vehicle, asked: Asked) -> Answer:
+    arm, force = asked.params[:2]
+    if _stops(asked):
+        return await _stop(vehicle, asked)
+    if arm not in (0.0, 1.0):
+        return DENIED, f"parameter 1 is {arm:g}, must be 0 or 1"
+    if arm == 0.0:
+        return await _order(vehicle, "disarm", within_s=SHORT_S)
+    fence = vehicle.missions.fence_arguments()
+    if fence is not None:
+        fenced = answer_of(await vehicle.command("geofence", fence, within_s=SHORT_S))
+        if fenced != OK:
+            return fenced
+    forced = {"force": True} if force == FORCE else {}
+    return await _order(vehicle, "arm", forced, within_s=SHORT_S)
+
+
+async def _takeoff(vehicle: Vehicle, asked: Asked) -> Answer:
+    altitude = asked.params[6]
+    if math.isnan(altitude):
+        height_m = vehicle.parameters.takeoff_m
+    else:
+        height_m = altitude - (_home(vehicle).altitude_msl_m if asked.frame in GLOBAL else 0.0)
+    if why := _here_only(asked):
+        return DENIED, why
+    return await _order(vehicle, "takeoff", {"altitude_m": height_m}, within_s=FLIGHT_S)
+
+
+async def _land(vehicle: Vehicle, asked: Asked) -> Answer:
+    if why := _here_only(asked):
+        return DENIED, why
+    return await _order(vehicle, "land", within_s=FLIGHT_S)
+
+
+async def _return(vehicle: Vehicle, asked: Asked) -> Answer:  # noqa: ARG001
+    """Return and land, as RTL means it; a stop or another command in between ends it."""
+    answer = await _order(vehicle, "return", within_s=FLIGHT_S)
+    return await _order(vehicle, "land", within_s=FLIGHT_S) if answer == OK else answer
+
+
+async def _reposition(vehicle: Vehicle, asked: Asked) -> Answer:
+    speed, _, _, yaw, latitude, longitude, altitude = asked.params
+    if asked.frame is None:
+        return INT_ONLY, "a place in COMMAND_LONG is not exact: send COMMAND_INT"
+    if asked.frame not in (*GLOBAL, *RELATIVE):
+        return DENIED, f"frame {asked.frame}, must be one of {(*GLOBAL, *RELATIVE)}"
+    if vehicle.seen is None:
+        return BUSY, "the ship is not heard yet"
+    home, (north_m, east_m, _) = _home(vehicle), vehicle.seen.ship.position_ned_m
+    if math.isnan(latitude) != math.isnan(longitude):
+        return DENIED, "a latitude or a longitude alone is no place"
+    if not math.isnan(latitude):
+        if abs(latitude) > 90.0 or abs(longitude) > 180.0:
+            return DENIED, f"latitude {latitude:g}, longitude {longitude:g}: no place on Earth"
+        north_m, east_m = home.local_m(latitude, longitude)
+    height_m = vehicle.seen.ship.altitude_m
+    if not math.isnan(altitude):
+        height_m = altitude - (home.altitude_msl_m if asked.frame in GLOBAL else 0.0)
+    arguments = {
+        "north_m": north_m, "east_m": east_m, "altitude_m": height_m,
+        "yaw_deg": None if math.isnan(yaw) else math.degrees(yaw),
+        "speed_mps": speed if speed > 0.0 else None,
+    }  # fmt: skip
+    if any(value is not None and not math.isfinite(value) for value in arguments.values()):
+        return DENIED, "a parameter is infinite"
+    return await _order(vehicle, "goto", arguments, within_s=FLIGHT_S)
+
+
+async def _set_mode(vehicle: Vehicle, asked: Asked) -> Answer:
+    base, first, second = asked.params[:3]
+    if not int(base) & telemetry.CUSTOM:
+        return DENIED, "MAV_MODE_FLAG_CUSTOM_MODE_ENABLED is not set"
+    mode = asked_mode(first, second)
+    if mode is None:
+        return DENIED, f"no mode {first:g}, {second:g}: AVAILABLE_MODES lists them"
+    return await _enter(vehicle, mode, asked)
+
+
+async def _set_standard_mode(vehicle: Vehicle, asked: Asked) -> Answer:
+    mode = standard_mode(asked.params[0])
+    if mode is None:
+        return DENIED, f"no standard mode {asked.params[0]:g}: AVAILABLE_MODES lists them"
+    return await _enter(vehicle, mode, asked)
+
+
+async def _enter(vehicle: Vehicle, mode: Mode, asked: Asked) -> Answer:
+    """Enter a mode. The long ones are accepted when the ship flies them, as modes are."""
+    match mode:
+        case Mode.AUTO:
+            return await vehicle.missions.begin()
+        case Mode.VELOCITY:
+            return await vehicle.demands.begin(asked.station)
+        case Mode.RTL | Mode.LAND:
+            do = _return if mode is Mode.RTL else _land
+            nowhere = msgspec.structs.replace(asked, params=(math.nan,) * 7)
+            doing = asyncio.ensure_future(do(vehicle, nowhere))
+            done, _ = await asyncio.wait([doing], timeout=PROGRESS_S)
+            if done:
+                return await doing
+            vehicle.start(_said(vehicle, mode, doing))
+            return OK
+        case Mode.HOLD:
+            return await _order(vehicle, "hold", within_s=SHORT_S)
+        case _:
+            return await _order(vehicle, "mode", {"name": mode.name}, within_s=SHORT_S)
+
+
+async def _said(vehicle: Vehicle, mode: Mode, doing: Awaitable[Answer]) -> None:
+    """Say how a mode ended that its station was answered for before."""
+    result, words = await doing
+    if result not in (ACCEPTED, CANCELLED):
+        vehicle.say(f"{mode.name}: {words}")
+
+
+async def _start_mission(vehicle: Vehicle, asked: Asked) -> Answer:
+    first, last = (0.0 if math.isnan(value) else value for value in asked.params[:2])
+    if first not in (0.0, float(vehicle.missions.current)) or last > 0.0:
+        return DENIED, f"items {first:g} to {last:g}: flown is the whole mission"
+    return await vehicle.missions.begin()
+
+
+async def _pause(vehicle: Vehicle, asked: Asked) -> Answer:
+    if asked.params[0] not in (0.0, 1.0):
+        return DENIED, f"parameter 1 is {asked.params[0]:g}, must be 0 or 1"
+    if asked.params[0] == 1.0:
+        return await vehicle.missions.begin()
+    return await _order(vehicle, "mode", {"name": Mode.LOITER.name}, within_s=SHORT_S)
+
+
+async def _set_current(vehicle: Vehicle, asked: Asked) -> Answer:
+    why = vehicle.missions.set_current(asked.params[0])
+    return (DENIED, why) if why else OK
+
+
+async def _set_interval(vehicle: Vehicle, asked: Asked) -> Answer:
+    name = telemetry.BY_NUMBER.get(int(asked.params[0]))
+    if name is None:
+        return UNSUPPORTED, ""
+    why = vehicle.streams.ask(name, asked.params[1])
+    return (DENIED, why) if why else OK
+
+
+async def _get_interval(vehicle: Vehicle, asked: Asked) -> Answer:
+    number = int(asked.params[0])
+    period_s = vehicle.streams.period_s.get(telemetry.BY_NUMBER.get(number, ""))
+    if not 0 <= number < 2**16:
+        return DENIED, f"message {number}"
+    interval_us = 0 if period_s is None else int(1e6 * period_s) or -1
+    reply = message("message_interval", message_id=number, interval_us=interval_us)
+    vehicle.send(reply, asked.peer)
+    return OK
+
+
+async def _request(vehicle: Vehicle, asked: Asked) -> Answer:
+    return _sent(vehicle, asked, int(asked.params[0]))
+
+
+async def _request_home(vehicle: Vehicle, asked: Asked) -> Answer:
+    return _sent(vehicle, asked, number_of("home_position"))
+
+
+async def _request_version(vehicle: Vehicle, asked: Asked) -> Answer:
+    return _sent(vehicle, asked, number_of("autopilot_version"))
+
+
+def _sent(vehicle: Vehicle, asked: Asked, number: int) -> Answer:
+    """Send the message of this number once."""
+    name = telemetry.BY_NUMBER.get(number)
+    if name is not None:
+        if vehicle.seen is None:
+            return BUSY, ""
+        vehicle.send(telemetry.STREAMS[name][0](vehicle.seen), asked.peer)
+        return OK
+    if number == number_of("autopilot_version"):
+        vehicle.send(_version(vehicle), asked.peer)
+        return OK
+    if number == number_of("available_modes"):
+        modes = telemetry.available_modes()
+        index = int(asked.params[1]) if math.isfinite(asked.params[1]) else -1
+        if not 0 <= index <= len(modes):
+            return DENIED, f"mode {index}, the limits are 0 to {len(modes)}"
+        for one in modes if index == 0 else modes[index - 1 : index]:
+            vehicle.send(one, asked.peer)
+        return OK
+    if number == number_of("mission_current"):
+        vehicle.missions.tell(at_once=True)
+        return OK
+    return UNSUPPORTED, ""
+
+
+def _version(vehicle: Vehicle) -> Message:
+    # 0.1.0, development: major, minor, patch, FIRMWARE_VERSION_TYPE
+    return message(
+        "autopilot_version", capabilities=CAPABILITIES, flight_sw_version=0x00010000,
+        middleware_sw_version=0, os_sw_version=0, board_version=0, flight_custom_version=[0] * 8,
+        middleware_custom_version=[0] * 8, os_custom_version=[0] * 8, vendor_id=0, product_id=0,
+        uid=vehicle.system,
+    )  # fmt: skip
+
+
+def _here_only(asked: Asked) -> str:
+    """Return why a place is refused; NaN and 0 are none."""
+    latitude, longitude = asked.params[4:6]
+    if (latitude or longitude) and not (math.isnan(latitude) or math.isnan(longitude)):
+        return "a place is given: it is flown straight up or down, send a reposition first"
+    return ""
+
+
+def _home(vehicle: Vehicle) -> Any:
+    if vehicle.airframe is None:
+        raise BlimpError("the ship is not heard yet")
+    return vehicle.airframe.home
+
+
+COMMANDS: dict[int, Row] = {
+    20: Row("RTL", _return, long=True),
+    21: Row("land", _land, long=True),
+    22: Row("takeoff", _takeoff, long=True),
+    176: Row("mode", _set_mode, used=(1, 2)),
+    185: Row("termination", _stop, used=(1,)),
+    192: Row("reposition", _reposition, long=True),
+    193: Row("pause", _pause, used=(1,)),
+    224: Row("mission item", _set_current, used=(1,)),
+    262: Row("mode", _set_standard_mode, used=(1,)),
+    300: Row("mission", _start_mission),
+    400: Row("arm", _arm, used=(1,)),
+    410: Row("home", _request_home, acts=False),
+    510: Row("interval", _get_interval, used=(1,), acts=False),
+    511: Row("interval", _set_interval, used=(1, 2), acts=False),
+    512: Row("message", _request, used=(1,), acts=False),
+    520: Row("version", _request_version, acts=False),
+}

@@ -1,0 +1,238 @@
+"""Streams of a station: SET_POSITION_TARGET (offboard) and MANUAL_CONTROL.
+
+Each demand replaces the one before and ends by itself after `TTL_S`: a velocity and a stick on
+board, a place by a hold from here. They are flown for the station that has the ship, and no other.
+A velocity has no heading on this ship: the yaw beside one is not flown.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import math
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from blimp.errors import BlimpError
+from blimp.types import Mode
+from ground_station.mavlink.commands import ACCEPTED, BUSY, DENIED, FAILED, OK, Answer, answer_of
+from ground_station.mavlink.stations import Station, name_of
+from ground_station.mavlink.wire import Message
+from ground_station.session import FLIGHT_S, SHORT_S
+
+if TYPE_CHECKING:
+    from ground_station.mavlink.link import Peer
+    from ground_station.mavlink.vehicle import Vehicle
+
+TTL_S = 0.5
+PERIOD_S = 0.1  # to the ship at most so often
+KEY = "mavlink setpoints"
+LOCAL, BODY = (1, 7), (8, 9, 12)  # MAV_FRAME: north-east-down, along the ship
+STICK_MODES = (Mode.STABILIZE.name, Mode.ALTHOLD.name)
+_NO_AXIS = 2**15 - 1
+_SAME_M = 0.02
+_PLACE, _VELOCITY, _FORCE, _NO_YAW = 0b111, 0b111 << 3, 1 << 9, 1 << 10  # of a type mask
+_RELATIVE_FRAMES, _SEA_FRAMES = (3, 6, 11), (0, 5)
+
+
+class Demand(msgspec.Struct, frozen=True):
+    """task: of the ship, with its arguments; a velocity along the ship has `body`."""
+
+    task: str
+    arguments: dict[str, float]
+    body: bool = False
+
+
+class Streams:
+    """The streams of one ship. Offboard is on from `begin` to `end`, or until they are silent."""
+
+    def __init__(self, vehicle: Vehicle) -> None:
+        self._vehicle = vehicle
+        self._newest: tuple[Station, float, Demand] | None = None
+        self._flying: asyncio.Task[Any] | None = None
+        self._pushing: asyncio.Task[Any] | None = None
+        self.hears: dict[str, Callable[[Peer, Station, Message], object]] = {
+            "SET_POSITION_TARGET_LOCAL_NED": self._local,
+            "SET_POSITION_TARGET_GLOBAL_INT": self._global,
+            "MANUAL_CONTROL": self._stick,
+        }
+
+    # --- offboard -------------------------------------------------------------------------
+
+    async def begin(self, station: Station) -> Answer:
+        """Fly what the station streams from now on. It must be streaming already."""
+        if self._fresh(station) is None:
+            return BUSY, f"offboard: no setpoint within {TTL_S:g} s: stream them first"
+        self._vehicle.missions.pause()
+        self.end()
+        first = await self._fly_once(station, {})
+        if first[0] == ACCEPTED:
+            self._flying = asyncio.create_task(self._fly(station))
+        return first
+
+    def end(self) -> None:
+        """Fly no more of the stream; what flies now ends by itself or is superseded."""
+        flying, self._flying = self._flying, None
+        if flying is not None:
+            flying.cancel()
+
+    async def _fly(self, station: Station) -> None:
+        state: dict[str, Any] = {}
+        while True:
+            await asyncio.sleep(PERIOD_S)
+            try:
+                result, words = await self._fly_once(station, state)
+            except BlimpError as error:
+                result, words = FAILED, str(error)
+            if result != ACCEPTED:
+                break
+        self._vehicle.say(f"offboard ends: {words}")
+        self._flying = None
+        if "goto" in state:  # a velocity ends by itself
+            loiter = {"name": Mode.LOITER.name}
+            self._vehicle.start(self._vehicle.command("mode", loiter, within_s=SHORT_S))
+
+    async def _fly_once(self, station: Station, state: dict[str, Any]) -> Answer:
+        """Send the newest demand; `state` has the place that is flown to, and its command."""
+        vehicle, demand = self._vehicle, self._fresh(station)
+        if demand is None:
+            return DENIED, f"no setpoint for {TTL_S:g} s"
+        if not vehicle.has(station):
+            return DENIED, f"{name_of(station)} has not the ship"
+        if demand.task == "velocity":
+            state.pop("goto", None)
+            arguments = self._along(demand)
+            refused = await vehicle.transport.push(KEY, arguments, ttl_s=TTL_S)
+            if refused is None:
+                return OK
+            await vehicle.note(refused)
+            return answer_of(refused)
+        going = state.get("going")
+        if going is not None and going.done():
+            answer = answer_of(going.result())
+            if answer[0] == DENIED:
+                return answer
+        if _far(state.get("goto"), demand.arguments):
+            state["goto"] = demand.arguments
+            state["going"] = going = asyncio.create_task(
+                vehicle.transport.command(
+                    "goto", demand.arguments, timeout_s=FLIGHT_S, coalesce=KEY
+                )
+            )
+            await asyncio.wait([going], timeout=PERIOD_S)
+            if going.done() and answer_of(going.result())[0] == DENIED:
+                return answer_of(going.result())
+        return OK
+
+    def _along(self, demand: Demand) -> dict[str, float]:
+        """Return a velocity in the world's axes."""
+        if not demand.body or self._vehicle.seen is None:
+            return demand.arguments
+        yaw = self._vehicle.seen.ship.attitude_rad.yaw
+        forward, right = demand.arguments["north_mps"], demand.arguments["east_mps"]
+        return demand.arguments | {
+            "north_mps": forward * math.cos(yaw) - right * math.sin(yaw),
+            "east_mps": forward * math.sin(yaw) + right * math.cos(yaw),
+        }
+
+    def _fresh(self, station: Station) -> Demand | None:
+        if self._newest is None:
+            return None
+        sender, at_s, demand = self._newest
+        is_fresh = self._vehicle.transport.now_s() - at_s <= TTL_S
+        return demand if is_fresh and sender == station else None
+
+    # --- what is heard --------------------------------------------------------------------
+
+    def _local(self, _: Peer, station: Station, m: Message) -> None:
+        if m.coordinate_frame not in (*LOCAL, *BODY):
+            self._vehicle.say(f"offboard: frame {m.coordinate_frame} is not flown")
+        elif m.type_mask & _PLACE == 0:
+            if m.coordinate_frame != LOCAL[0]:
+                self._vehicle.say("offboard: a place must be in MAV_FRAME_LOCAL_NED")
+            else:
+                self._place(station, m, m.x, m.y, -m.z)
+        else:
+            self._velocity(station, m)
+
+    def _global(self, _: Peer, station: Station, m: Message) -> None:
+        airframe = self._vehicle.airframe
+        if airframe is None:
+            return
+        if m.type_mask & _PLACE:
+            self._velocity(station, m)
+        elif m.coordinate_frame not in (*_RELATIVE_FRAMES, *_SEA_FRAMES):
+            self._vehicle.say(f"offboard: frame {m.coordinate_frame} is not flown")
+        else:
+            north_m, east_m = airframe.home.local_m(1e-7 * m.lat_int, 1e-7 * m.lon_int)
+            is_sea = m.coordinate_frame in _SEA_FRAMES
+            height_m = m.alt - (airframe.home.altitude_msl_m if is_sea else 0.0)
+            self._place(station, m, north_m, east_m, height_m)
+
+    def _place(self, station: Station, m: Message, north: float, east: float, up: float) -> None:
+        arguments = {"north_m": north, "east_m": east, "altitude_m": up}
+        if not m.type_mask & _NO_YAW:
+            arguments["yaw_deg"] = math.degrees(m.yaw)
+        self._note(station, Demand("goto", arguments))
+
+    def _velocity(self, station: Station, m: Message) -> None:
+        if m.type_mask & _VELOCITY or m.type_mask & _FORCE:
+            self._vehicle.say(f"offboard: type mask {m.type_mask}: neither place nor velocity")
+            return
+        arguments = {"north_mps": m.vx, "east_mps": m.vy, "up_mps": -m.vz, "seconds": TTL_S}
+        frame = getattr(m, "coordinate_frame", 0)
+        self._note(station, Demand("velocity", arguments, body=frame in BODY))
+
+    def _note(self, station: Station, demand: Demand) -> None:
+        bad = [name for name, value in demand.arguments.items() if not math.isfinite(value)]
+        if bad:
+            self._vehicle.say(f"offboard: {bad[0]} is no number: the setpoint is refused")
+        elif self._flying is not None and not self._vehicle.has(station):
+            self._vehicle.say(f"offboard: {name_of(station)} has not the ship")
+        else:
+            self._newest = station, self._vehicle.transport.now_s(), demand
+
+    # --- sticks ---------------------------------------------------------------------------
+
+    def _stick(self, _: Peer, station: Station, m: Message) -> None:
+        """Push by the sticks, in a mode that is flown by them; the newest wins."""
+        vehicle = self._vehicle
+        if vehicle.seen is None or vehicle.seen.ship.mode not in STICK_MODES:
+            return  # stations send sticks all the time
+        if not vehicle.has(station):
+            vehicle.say(f"sticks: {name_of(station)} has not the ship")
+            return
+        if self._pushing is not None and not self._pushing.done():
+            return
+        axes = [0 if axis == _NO_AXIS else axis for axis in (m.x, m.y, m.z, m.r)]
+        if not all(-1000 <= axis <= 1000 for axis in axes) or axes[2] < 0:
+            vehicle.say(f"sticks: {axes}: the limits are -1000 to 1000, of z 0 to 1000")
+            return
+        forward, right, up, turn = axes
+        arguments = {
+            "forward_percent": 0.1 * forward, "right_percent": 0.1 * right,
+            "up_percent": 0.0 if m.z == _NO_AXIS else 0.2 * (up - 500), "turn_percent": 0.1 * turn,
+            "seconds": TTL_S,
+        }  # fmt: skip
+        self._pushing = asyncio.create_task(self._push(arguments))
+
+    async def _push(self, arguments: dict[str, float]) -> None:
+        transport = self._vehicle.transport
+        try:
+            refused = await transport.push("mavlink sticks", arguments, ttl_s=TTL_S, task="stick")
+        except BlimpError as error:
+            self._vehicle.say(f"sticks: {error}")
+            return
+        if refused is not None:
+            self._vehicle.say(f"sticks: {refused.reason}")
+            await self._vehicle.note(refused)
+
+
+def _far(old: dict[str, float] | None, new: dict[str, float]) -> bool:
+    """Whether a place is another one than is flown to."""
+    return (
+        old is None
+        or old.keys() != new.keys()
+        or any(abs(old[name] - value) > _SAME_M for name, value in new.items())
+    )

@@ -1,0 +1,229 @@
+"""One ship on MAVLink: what is heard goes to the part that knows it, snapshots become messages."""
+
+import asyncio
+import logging
+import struct
+from collections.abc import Callable, Coroutine
+from contextlib import AsyncExitStack
+from typing import Any
+
+from blimp.airframe import Airframe
+from blimp.errors import BlimpError, NotInControl
+from blimp.tasks.authority import CONTROL_TTL_S
+from blimp.tasks.reply import Reply
+from ground_station.mavlink import telemetry
+from ground_station.mavlink.commands import Commands
+from ground_station.mavlink.link import Links, Peer
+from ground_station.mavlink.missions import Missions
+from ground_station.mavlink.parameters import Parameters
+from ground_station.mavlink.setpoints import Streams as Demands
+from ground_station.mavlink.stations import Station, Stations, name_of
+from ground_station.mavlink.telemetry import Seen
+from ground_station.mavlink.wire import AUTOPILOT, Encoder, Message, message
+from ground_station.ship import Ship, Transport
+
+FULL_CELL_V = 4.2
+RELEASE_S = 60.0  # a station is lost for so long: others may take the ship
+NOTICE, WARNING, CRITICAL, INFO = 5, 4, 2, 6  # MAV_SEVERITY
+SAME_TEXT_S = 2.0  # a text is not repeated within
+MAX_TASKS = 64  # commands and answers at once
+
+log = logging.getLogger("ground_station")
+
+
+class Vehicle:
+    """The MAVLink system of one ship. Used in one event loop."""
+
+    def __init__(
+        self, *, transport: Transport, stations: Stations, encoder: Encoder, links: Links
+    ) -> None:
+        self.transport = transport
+        self.ship = Ship(transport)
+        self.system = encoder.system
+        self.stations = stations
+        self.airframe: Airframe | None = None
+        self.seen: Seen | None = None
+        self.streams = telemetry.Streams()
+        self._encoder = encoder
+        self._links = links
+        self._control: AsyncExitStack | None = None
+        self._taking = asyncio.Lock()
+        self._acted_s = 0.0
+        self._texts: dict[str, float] = {}
+        self._text_id = 0
+        self._tasks: set[asyncio.Task[Any]] = set()
+        self.parameters = Parameters(self)
+        self.missions = Missions(self)
+        self.demands = Demands(self)
+        self._hears: dict[str, Callable[[Peer, Station, Message], object]] = {
+            "HEARTBEAT": lambda _, station, __: self.stations.beat(station),
+            "TIMESYNC": self._timesync,
+            "PING": self._ping,
+            **Commands(self).hears,
+            **self.parameters.hears,
+            **self.missions.hears,
+            **self.demands.hears,
+        }
+
+    # --- in -------------------------------------------------------------------------------
+
+    def hear(self, peer: Peer, found: Message) -> None:
+        """Take one message, if it is for this ship."""
+        heard = self._hears.get(found.get_type())
+        target = getattr(found, "target_system", getattr(found, "target", 0))
+        component = getattr(found, "target_component", 0)
+        if heard is not None and target in (0, self.system) and component in (0, AUTOPILOT):
+            heard(peer, (found.get_srcSystem(), found.get_srcComponent()), found)
+
+    def _timesync(self, peer: Peer, station: Station, asked: Message) -> None:
+        if asked.tc1 == 0:
+            now_ns = int(1e9 * self.transport.now_s())
+            more = {"target_system": station[0], "target_component": station[1]}
+            self.send(message("timesync", tc1=now_ns, ts1=asked.ts1, **more), peer)
+
+    def _ping(self, peer: Peer, station: Station, asked: Message) -> None:
+        if asked.target_system == 0:
+            more = {"target_system": station[0], "target_component": station[1]}
+            self.send(message("ping", time_usec=asked.time_usec, seq=asked.seq, **more), peer)
+
+    # --- out ------------------------------------------------------------------------------
+
+    def send(self, sent: Message, peer: Peer | None = None) -> None:
+        """Send to one peer, or to all of them."""
+        try:
+            data = self._encoder.pack(sent)
+        except (struct.error, ValueError, OverflowError, TypeError) as error:
+            log.warning("%s: %s is not sent: %s", self.transport.vehicle, sent.get_type(), error)
+            return
+        (self._links.send if peer is None else peer.send)(data)
+
+    def say(self, words: str, severity: int = WARNING) -> None:
+        """Show words on every station; not again what was just said."""
+        now_s = self.transport.now_s()
+        if words and now_s - self._texts.get(words, -SAME_TEXT_S) >= SAME_TEXT_S:
+            self._texts = {k: v for k, v in self._texts.items() if now_s - v < SAME_TEXT_S}
+            self._texts[words] = now_s
+            self._text_id = self._text_id % 65535 + 1
+            for piece in telemetry.statustexts(severity, words, id=self._text_id):
+                self.send(piece)
+
+    def start(self, work: Coroutine[Any, Any, object]) -> None:
+        """Do something beside; what fails is said. Too much at once is dropped."""
+        if len(self._tasks) >= MAX_TASKS:
+            work.close()
+            self.say("too many requests at once: one is dropped")
+            return
+        task = asyncio.create_task(self._guarded(work))
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    async def _guarded(self, work: Coroutine[Any, Any, object]) -> None:
+        try:
+            await work
+        except BlimpError as error:
+            self.say(str(error))
+
+    # --- acting ---------------------------------------------------------------------------
+
+    async def may_act(self, station: Station) -> str:
+        """Take the ship's control for a station; return why it may not have it, "" if it has."""
+        async with self._taking:
+            why = self.stations.refusal(station)
+            if why:
+                return why
+            if self._control is None:
+                own = AsyncExitStack()
+                pilot = f"mavlink-{station[0]}"
+                try:
+                    await own.enter_async_context(
+                        self.transport.control(pilot=pilot, ttl_s=CONTROL_TTL_S, wait_s=0.0)
+                    )
+                except BlimpError as error:
+                    return str(error)
+                self._control = own
+            if self.stations.holder != station:
+                self.stations.holder = station
+                self.say(f"{name_of(station)} has the ship", INFO)
+            self._acted_s = self.transport.now_s()
+            return ""
+
+    def has(self, station: Station) -> bool:
+        """Whether a station has the ship now, so that its streams are flown."""
+        if self._control is None or self.stations.holder != station:
+            return False
+        self._acted_s = self.transport.now_s()
+        return True
+
+    async def command(self, name: str, arguments: dict[str, Any], *, within_s: float) -> Reply:
+        """Send one command by whoever has the ship. Raises LinkError."""
+        reply = await self.transport.command(name, arguments, timeout_s=within_s)
+        await self.note(reply)
+        return reply
+
+    async def note(self, reply: Reply) -> None:
+        """Give up a control that another pilot has taken, so that the next command asks anew."""
+        if reply.kind == NotInControl.__name__:
+            await self.release()
+
+    async def release(self) -> None:
+        """Release control; the ship is told goodbye if its station is still there."""
+        own, self._control = self._control, None
+        if own is not None:
+            await own.aclose()
+
+    # --- running --------------------------------------------------------------------------
+
+    async def run(self) -> None:
+        """Send what the ship tells of itself, until the connection ends."""
+        try:
+            before: Seen | None = None
+            async for snapshot in self.ship.telemetry(hz=telemetry.MAX_HZ):
+                if self.airframe is None or (before and before.ship.boot_id != snapshot.boot_id):
+                    await self.refresh()
+                    if self.airframe is None:
+                        continue
+                battery = self.airframe.battery
+                self.seen = Seen(
+                    snapshot, self.airframe.home, self.missions.is_active,
+                    FULL_CELL_V * battery.cells, battery.empty_v,
+                )  # fmt: skip
+                self._tell_news(before, self.seen)
+                for name in self.streams.due(self.transport.now_s()):
+                    self.send(telemetry.STREAMS[name][0](self.seen))
+                self.missions.tell()
+                before = self.seen
+                await self._review(self.seen)
+        finally:
+            for task in list(self._tasks):
+                task.cancel()
+            await self.release()
+
+    async def refresh(self) -> None:
+        """Ask the ship for its airframe; say what keeps it from answering."""
+        try:
+            self.airframe = await self.transport.airframe()
+        except BlimpError as error:
+            self.say(f"no airframe: {error}")
+
+    async def _review(self, seen: Seen) -> None:
+        """Release control of a ship that nobody uses, or whose station is lost for long."""
+        idle_s = self.transport.now_s() - self._acted_s
+        lost = self.stations.lost_s > RELEASE_S
+        if self._control is not None and (lost or (not seen.ship.armed and idle_s > CONTROL_TTL_S)):
+            await self.release()
+            self.say("control of the ship is released", INFO)
+
+    def _tell_news(self, before: Seen | None, now: Seen) -> None:
+        known = before.ship if before else None
+        if known is not None and now.ship.failsafe != known.failsafe:
+            self.say(f"failsafe: {now.ship.failsafe or 'over'}", CRITICAL)
+        if known is not None and now.ship.killed and not known.killed:
+            self.say("emergency stop: every output is off", CRITICAL)
+        old = known.messages if known else ()
+        for text in now.ship.messages[_overlap(old, now.ship.messages) :]:
+            self.say(text, NOTICE)
+
+
+def _overlap(old: tuple[str, ...], new: tuple[str, ...]) -> int:
+    """Return how many of the `new` messages were the last of the `old`."""
+    return next((k for k in range(len(new), 0, -1) if old[len(old) - k :] == new[:k]), 0)
