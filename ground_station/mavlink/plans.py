@@ -9,7 +9,7 @@ from blimp.airframe import Home
 from blimp.errors import MissionError
 from blimp.geofence import Geofence, Rally, Zone
 from ground_station.legs import MAX_LEGS, Arm, Leg, SetGeofence, completed, read_leg
-from ground_station.mavlink_items import Item, legs_of
+from ground_station.mavlink_items import Item, Table, legs_of
 from ground_station.mission_file import Mission
 from ground_station.plan_file import MAX_ITEMS
 
@@ -64,6 +64,7 @@ def mission_of(items: Sequence[Stored], home: Home, fence: Geofence) -> Flown:
     tables, names = legs_of([item.as_item() for item in items], home, most=MAX_ITEMS)
     if not 1 <= len(tables) <= MAX_LEGS:
         raise MissionError(f"mission: {len(tables)} legs, the limits are 1 to {MAX_LEGS}")
+    tables, names = _taking_off(tables, names)
     legs = [read_leg(table, name) for table, name in zip(tables, names, strict=True)]
     flown = completed(legs, fence, names)
     of_leg = [int(name.split(",")[0].removeprefix("item ")) for name in names]
@@ -71,6 +72,20 @@ def mission_of(items: Sequence[Stored], home: Home, fence: Geofence) -> Flown:
         Mission(name="mavlink", description="uploaded", legs=flown, geofence=fence),
         tuple(_seqs(flown, of_leg)),
     )
+
+
+def _taking_off(tables: list[Table], names: list[str]) -> tuple[list[Table], list[str]]:
+    """Put a takeoff before a first leg that flies somewhere, as MAVSDK expects it of PX4.
+
+    A takeoff that MAVSDK puts after the waypoint at which it is asked for is then done already.
+    """
+    if len(tables) < 2 or tables[1]["do"] != "goto":
+        return tables, names
+    rows = list(zip(tables, names, strict=True))
+    up = ({"do": "takeoff", "altitude_m": tables[1]["altitude_m"]}, names[1])
+    later = rows[2:] if len(rows) < 3 or rows[2][0]["do"] != "takeoff" else rows[3:]
+    rows = [rows[0], up, rows[1], *later]
+    return [table for table, _ in rows], [name for _, name in rows]
 
 
 def _seqs(legs: Sequence[Leg], of_leg: list[int]) -> list[int]:

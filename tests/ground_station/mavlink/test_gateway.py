@@ -1,0 +1,357 @@
+"""Ships as systems of MAVLink: pymavlink as the station, a real queue, the ship in lockstep."""
+
+import asyncio
+import math
+import os
+import random
+import threading
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future
+from contextlib import closing, contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from blimp.queue.redis.client import RedisServer
+from blimp.tasks.authority import pilots
+from ground_station.mavlink import missions
+from ground_station.mavlink.gateway import GatewayOptions, run
+from ground_station.mavlink.link import Place
+from ground_station.mavlink.telemetry import STREAMS
+from ground_station.mavlink.wire import dialect, read_key
+from tests.ground_station.ship import FlyingShip
+
+os.environ["MAVLINK20"] = "1"
+from pymavlink import mavutil
+
+pytestmark = pytest.mark.flight
+DEADLINE_S = 30.0
+NAN = math.nan
+STREAMED = {name.upper() for name in STREAMS} | {"MISSION_CURRENT"}
+
+
+class Station:
+    """A ground station that pymavlink runs. system: its number."""
+
+    def __init__(self, port: int, *, system: int = 255, key: bytes | None = None) -> None:
+        self.link: Any = mavutil.mavlink_connection(
+            f"udpout:127.0.0.1:{port}", source_system=system, source_component=190, dialect="all"
+        )
+        if key is not None:
+            self.link.setup_signing(key, sign_outgoing=True)
+        self.send = self.link.mav
+        self.kept: list[Any] = []
+        self.beat()
+
+    def beat(self) -> None:
+        self.send.heartbeat_send(6, 8, 0, 0, 4)
+
+    def get(self, kind: str, fits: Callable[[Any], bool] = lambda _: True) -> Any:
+        """Return the next message of a kind, or of several, that fits; others are kept."""
+        for number, found in enumerate(self.kept):
+            if found.get_type() in kind.split() and fits(found):
+                return self.kept.pop(number)
+        until_s = time.monotonic() + DEADLINE_S
+        while time.monotonic() < until_s:
+            found = self.link.recv_match(blocking=True, timeout=1.0)
+            if found is None or found.get_type() == "HEARTBEAT":
+                self.beat()
+            if found is None:
+                continue
+            if found.get_type() in kind.split() and fits(found):
+                return found
+            if found.get_type() == "STATUSTEXT" or found.get_type() not in STREAMED:
+                self.kept.append(found)
+        raise AssertionError(f"no {kind} within {DEADLINE_S:g} s, but {self.kept}")
+
+    def text(self, words: str) -> str:
+        """Return the next text with some words; a long one comes in pieces."""
+        whole = ""
+        while words not in whole:
+            piece = self.get("STATUSTEXT")
+            whole = whole + piece.text if piece.chunk_seq else piece.text
+        return whole
+
+    def command(self, number: int, *params: float, target: int = 1, long: bool = True) -> int:
+        """Send a command and return the MAV_RESULT that it ends with."""
+        given = (*params, *[NAN] * (7 - len(params)))
+        if long:
+            self.send.command_long_send(target, 1, number, 0, *given)
+        else:
+            x, y = (int(1e7 * value) for value in given[4:6])
+            self.send.command_int_send(target, 1, 6, number, 0, 0, *given[:4], x, y, given[6])
+        ack = self.get("COMMAND_ACK", lambda m: m.command == number and m.result != 5)
+        return int(ack.result)
+
+    def upload(self, kind: int, items: list[tuple[float, ...]]) -> int:
+        """Send items (command, frame, four parameters, x, y, z); return the MAV_MISSION_RESULT."""
+        self.send.mission_count_send(1, 1, len(items), kind)
+        while True:
+            found = self.get("MISSION_REQUEST_INT MISSION_ACK", lambda m: m.mission_type == kind)
+            if found.get_type() == "MISSION_ACK":
+                return int(found.type)
+            command, frame, *rest = items[found.seq]
+            x, y = round(1e7 * rest[4]), round(1e7 * rest[5])
+            self.send.mission_item_int_send(
+                1, 1, found.seq, int(frame), int(command), 0, 1, *rest[:4], x, y, rest[6], kind
+            )
+
+
+@contextmanager
+def gateway(twin: FlyingShip, *, key_file: Path | None = None) -> Iterator[int]:
+    """Run the gateway of a ship, whose time passes; yield its port."""
+    options = GatewayOptions(
+        vehicles=(twin.vehicle,), broker=twin.broker.url, signing_key_file=None, system=1,
+        listen=(Place("udp", "127.0.0.1", 0),), connect=(), serial=(), mavlink_key_file=key_file,
+    )  # fmt: skip
+    ready: Future[int] = Future()
+    loop, tasks = asyncio.new_event_loop(), []
+
+    def work() -> None:
+        tasks.append(loop.create_task(run(options, on_ready=lambda p: ready.set_result(p[0]))))
+        try:
+            loop.run_until_complete(tasks[0])
+        except asyncio.CancelledError:
+            pass
+        except BaseException as error:
+            ready.set_exception(error)
+        loop.close()
+
+    thread = threading.Thread(target=work)
+    thread.start()
+    try:
+        port = ready.result(DEADLINE_S)
+        with twin.telling():
+            yield port
+    finally:
+        if not loop.is_closed():
+            loop.call_soon_threadsafe(tasks[0].cancel)
+        thread.join()
+
+
+@contextmanager
+def opened(port: int, **options: Any) -> Iterator[Station]:
+    station = Station(port, **options)
+    try:
+        station.get("HEARTBEAT")
+        yield station
+    finally:
+        station.link.close()
+
+
+@pytest.fixture(autouse=True)
+def environment(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("XDG_RUNTIME_DIR", "/nonexistent")
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
+
+
+@pytest.fixture
+def port(twin: FlyingShip) -> Iterator[int]:
+    with gateway(twin) as found:
+        yield found
+
+
+@pytest.fixture
+def station(port: int) -> Iterator[Station]:
+    with opened(port) as found:
+        yield found
+
+
+def test_what_a_station_asks_at_connection_is_answered(station: Station) -> None:
+    beat = station.get("HEARTBEAT")
+    assert (beat.type, beat.autopilot, beat.base_mode & 128) == (7, 0, 0)
+    for kind in ("SYS_STATUS", "BATTERY_STATUS", "ATTITUDE", "LOCAL_POSITION_NED", "VFR_HUD",
+                 "GLOBAL_POSITION_INT", "ESTIMATOR_STATUS", "EXTENDED_SYS_STATE"):  # fmt: skip
+        station.get(kind)
+    home = station.get("HOME_POSITION")
+    assert (home.latitude, home.longitude) == (360143000, -756679000)
+    assert station.command(512, 148) == 0
+    assert station.get("AUTOPILOT_VERSION").capabilities & 2048
+    assert station.command(512, 435, 0) == 0
+    names = {station.get("AVAILABLE_MODES").mode_name for _ in range(9)}
+    assert {"LAND", "LOITER", "HOLD", "VELOCITY"} <= names
+    assert station.command(512, 30.0) == 0
+    assert station.command(512, 9999.0) == 3
+    assert station.command(511, 31, 100000) == 0
+    station.get("ATTITUDE_QUATERNION")
+    assert station.command(511, 31, 1) == 2
+    assert station.command(2500) == 3
+    station.send.timesync_send(0, 77)
+    assert station.get("TIMESYNC", lambda m: m.ts1 == 77).tc1 > 0
+
+
+def test_what_is_not_for_this_ship_or_is_no_number_moves_nothing(
+    twin: FlyingShip, station: Station
+) -> None:
+    station.send.command_long_send(7, 1, 400, 0, 1, 0, 0, 0, 0, 0, 0)  # another system
+    station.send.command_long_send(1, 99, 400, 0, 1, 0, 0, 0, 0, 0, 0)  # another component
+    assert station.command(400, 1, target=0) == 2  # all systems at once
+    assert station.command(400, NAN) == 2
+    station.text("parameter 1 is nan")
+    assert station.command(400, 0.5) == 2
+    assert station.command(22) == 2
+    station.text("not armed")
+    assert not twin.ship.snapshot().armed
+    assert station.command(400, 1) == 0
+    assert station.command(22, 0, 0, 0, 0, 0, 0, math.inf) in (2, 4)
+    assert station.command(22, 0, 0, 0, 0, 0, 0, 500) == 2
+    station.text("altitude_m is 500, must be within 0.5 to 30 m")
+    assert twin.ship.truth.on_ground
+
+
+def test_a_second_station_and_another_pilot_are_refused(
+    twin: FlyingShip, station: Station, port: int
+) -> None:
+    assert station.command(400, 1) == 0
+    with opened(port, system=254) as other:
+        assert other.command(400, 0) == 1
+        other.text("station 255 has the ship")
+        assert other.upload(0, [(22, 6, 0, 0, 0, NAN, 0, 0, 2)]) == 14
+        assert twin.ship.snapshot().armed
+        assert other.command(185, 1) == 0  # an emergency stop is anybody's
+    assert twin.ship.snapshot().killed
+
+
+def test_a_stop_needs_no_control_and_another_pilot_is_named(
+    twin: FlyingShip, station: Station
+) -> None:
+    with closing(RedisServer(twin.broker.url)) as link:
+        pool = pilots(link, twin.vehicle, ttl_s=60.0)
+        pool.add(twin.vehicle)
+        grant = pool.acquire("ann@shed/1", 1.0)
+        assert station.command(400, 1) == 1
+        station.text("ann")
+        assert station.command(400, 0, 21196) == 0  # QGroundControl's emergency button
+        assert twin.ship.snapshot().killed
+        pool.release(grant)
+
+
+def test_parameters_are_listed_set_and_refused_in_words(station: Station) -> None:
+    station.send.param_request_list_send(1, 1)
+    first = station.get("PARAM_VALUE")
+    names = {first.param_id} | {
+        station.get("PARAM_VALUE").param_id for _ in range(first.param_count - 1)
+    }
+    assert len(names) == first.param_count
+    assert {"LIM_SPEED", "BAT_CELLS", "MIS_TAKEOFF_ALT"} <= names
+    for value, kind, words in (
+        (-1.0, 9, "limits.speed_mps is -1"), (NAN, 9, "must be a number"), (1.0, 6, "type 6"),
+    ):  # fmt: skip
+        station.send.param_set_send(1, 1, b"LIM_SPEED", value, kind)
+        station.text(words)
+        kept = station.get("PARAM_VALUE", lambda m: m.param_id == "LIM_SPEED")
+        assert kept.param_value == pytest.approx(0.7)
+    station.send.param_set_send(1, 1, b"NOBODY", 1.0, 9)
+    station.text("no parameter 'NOBODY'")
+    station.send.param_set_send(1, 1, b"MIS_TAKEOFF_ALT", 2.5, 9)
+    assert station.get("PARAM_VALUE").param_value == 2.5
+
+
+def test_plans_go_up_and_down_and_are_refused_whole(
+    station: Station, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    home = (36.0143, -75.6679)
+    near = (home[0] + 2e-5, home[1])
+    station.send.mission_count_send(1, 1, 10_000, 0)
+    station.text("10000 items, the limit is 400")
+    assert station.get("MISSION_ACK").type == 4
+    good = [(22, 6, 0, 0, 0, NAN, *home, 2), (16, 6, 0, 0, 0, NAN, *near, 2),
+            (21, 6, 0, 0, 0, NAN, *home, 0)]  # fmt: skip
+    assert station.upload(0, good) == 0
+    bad = [*good[:1], (16, 6, 0, 0, 0, NAN, *near, 2), (94, 6, 0, 0, 0, NAN, *near, 2)]
+    assert station.upload(0, bad) == 5
+    station.text("item 2: NAV_PAYLOAD_PLACE")
+    far = [good[0], (16, 6, 0, 0, 0, NAN, *near, NAN), (16, 99, 0, 0, 0, NAN, *near, 2)]
+    assert station.upload(0, far) == 5
+    station.send.mission_request_list_send(1, 1, 0)
+    assert station.get("MISSION_COUNT").count == 3
+    station.send.mission_request_int_send(1, 1, 1, 0)
+    item = station.get("MISSION_ITEM_INT")
+    assert (item.command, item.x, item.z) == (16, round(1e7 * near[0]), 2.0)
+    assert math.isnan(item.param4)
+    corners = [(home[0] + a * 1e-4, home[1] + b * 1e-4) for a, b in ((2, 0), (-1, 2), (-1, -2))]
+    fence = [(5001, 3, 3, 0, 0, 0, *corner, 0) for corner in corners]
+    assert station.upload(1, fence[:2]) == 5
+    assert station.upload(1, fence) == 0
+    assert station.upload(2, [(5100, 3, 0, 0, 0, 0, *near, 3)]) == 0
+    monkeypatch.setattr(missions, "ASK_S", 0.05)
+    station.send.mission_count_send(1, 1, 3, 0)  # and no item comes
+    station.text("0 of 3 items came: the upload is forgotten")
+    assert station.get("MISSION_ACK").type == 15
+    station.send.mission_request_list_send(1, 1, 0)
+    assert station.get("MISSION_COUNT").count == 3
+    station.send.mission_clear_all_send(1, 1, 255)
+    assert station.get("MISSION_ACK").type == 0
+    assert station.command(300, 0, 0) == 2
+    station.text("no mission is uploaded")
+
+
+def test_with_a_key_what_is_not_signed_is_refused(twin: FlyingShip, tmp_path: Path) -> None:
+    file = tmp_path / "mavlink.key"
+    file.write_text("a passphrase\n")
+    key = read_key(file)
+    with gateway(twin, key_file=file) as port, opened(port, key=key) as station:
+        unsigned = dialect.MAVLink(None, srcSystem=255, srcComponent=190)
+        arm = dialect.MAVLink_command_long_message(1, 1, 400, 0, 1, 0, 0, 0, 0, 0, 0)
+        station.link.write(arm.pack(unsigned))
+        station.text("without a valid signature")
+        forger = dialect.MAVLink(None, srcSystem=255, srcComponent=190)
+        forger.signing.secret_key, forger.signing.sign_outgoing = b"x" * 32, True
+        forger.signing.timestamp = 2**47  # a time to come
+        station.link.write(arm.pack(forger))
+        assert station.command(512, 148) == 0  # the station itself is not shut out
+        assert not twin.ship.snapshot().armed
+        assert station.command(400, 1) == 0
+        assert twin.ship.snapshot().armed
+
+
+def test_garbage_moves_nothing_and_is_survived(twin: FlyingShip, station: Station) -> None:
+    """Bytes of chance, valid messages cut and changed, and valid ones with fields of chance."""
+    chance = random.Random(1)
+    mav = dialect.MAVLink(None, srcSystem=255, srcComponent=190)
+    kinds = [kind for number, kind in sorted(dialect.mavlink_map.items())
+             if number in (0, 4, 11, 20, 21, 23, 41, 43, 44, 45, 47, 51, 69, 73, 75, 76, 84, 86,
+                           111)]  # fmt: skip
+    sent = 0
+    while sent < 1500:
+        kind = chance.choice(kinds)
+        size = kind.unpacker.size
+        body = bytes(chance.randrange(256) for _ in range(size))
+        found = kind(*_fields(kind, body))
+        for name in ("target_system", "target"):
+            if hasattr(found, name):
+                setattr(found, name, 1)
+        if hasattr(found, "target_component"):
+            found.target_component = 1
+        if getattr(found, "command", 0) in (185, 400):
+            continue  # a stop is a stop
+        data = bytearray(found.pack(mav))
+        match chance.randrange(3):
+            case 0:
+                data = data[: chance.randrange(len(data))]
+            case 1:
+                data[chance.randrange(len(data))] ^= 1 << chance.randrange(8)
+        station.link.write(bytes(data))
+        sent += 1
+        if sent % 100 == 0:
+            station.get("HEARTBEAT")
+    station.link.write(bytes(chance.randrange(256) for _ in range(1000)))
+    assert station.command(512, 148) == 0
+    assert not twin.ship.snapshot().armed
+    assert twin.ship.truth.on_ground
+
+
+def _fields(kind: Any, body: bytes) -> list[Any]:
+    """Return a message's fields from raw bytes, in the order of its constructor."""
+    raw, _found, at = kind.unpacker.unpack(body), [], 0
+    parts: list[Any] = []
+    for length in kind.lengths:
+        if length == 1 or isinstance(raw[at], bytes):
+            parts.append(raw[at])
+            at += 1
+        else:
+            parts.append(list(raw[at : at + length]))
+            at += length
+    return [parts[order] for order in kind.orders]
