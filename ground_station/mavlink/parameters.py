@@ -56,11 +56,12 @@ class Parameters:
     def __init__(self, vehicle: Vehicle) -> None:
         self._vehicle = vehicle
         self._listing: set[Peer] = set()
+        self._setting: set[tuple[str, float]] = set()
         self.takeoff_m = TAKEOFF_M
         self.hears: dict[str, Callable[[Peer, Station, Message], object]] = {
             "PARAM_REQUEST_LIST": lambda peer, _, __: vehicle.start(self._list(peer)),
             "PARAM_REQUEST_READ": self._read,
-            "PARAM_SET": lambda peer, station, m: vehicle.start(self._set(peer, station, m)),
+            "PARAM_SET": self._set,
         }
 
     @property
@@ -97,7 +98,22 @@ class Parameters:
         elif known:
             self._refuse(peer, m, UNKNOWN, f"no parameter {id or m.param_index}")
 
-    async def _set(self, peer: Peer, station: Station, m: Message) -> None:
+    def _set(self, peer: Peer, station: Station, m: Message) -> None:
+        """Set one; a station that asks again meanwhile is answered once."""
+        key = (text_of(m.param_id), m.param_value)
+        if key not in self._setting:
+            self._setting.add(key)
+            self._vehicle.start(self._set_once(peer, station, m, key))
+
+    async def _set_once(
+        self, peer: Peer, station: Station, m: Message, key: tuple[str, float]
+    ) -> None:
+        try:
+            await self._answer(peer, station, m)
+        finally:
+            self._setting.discard(key)
+
+    async def _answer(self, peer: Peer, station: Station, m: Message) -> None:
         id = text_of(m.param_id)
         known = self._known
         one = known.get(id)
@@ -130,7 +146,10 @@ class Parameters:
             self.takeoff_m = value
             return 0, ""
         # 0.35 comes as 0.34999999: the shortest number that means these 32 bits was meant.
-        arguments = {"name": one.path, "value": _shortest(value)}
+        wanted = _shortest(value)
+        if wanted == one.value:
+            return 0, ""
+        arguments = {"name": one.path, "value": wanted}
         try:
             reply = await vehicle.command("param", arguments, within_s=PARAMETER_S)
         except BlimpError as error:

@@ -73,13 +73,15 @@ class Vehicle:
         target = getattr(found, "target_system", getattr(found, "target", 0))
         component = getattr(found, "target_component", 0)
         if heard is not None and target in (0, self.system) and component in (0, AUTOPILOT):
-            heard(peer, (found.get_srcSystem(), found.get_srcComponent()), found)
+            try:
+                heard(peer, (found.get_srcSystem(), found.get_srcComponent()), found)
+            except Exception:  # what anybody may send must not end the links of all others
+                log.exception("%s: %s", self.transport.vehicle, found)
 
-    def _timesync(self, peer: Peer, station: Station, asked: Message) -> None:
+    def _timesync(self, peer: Peer, _: Station, asked: Message) -> None:
         if asked.tc1 == 0:
             now_ns = int(1e9 * self.transport.now_s())
-            more = {"target_system": station[0], "target_component": station[1]}
-            self.send(message("timesync", tc1=now_ns, ts1=asked.ts1, **more), peer)
+            self.send(message("timesync", tc1=now_ns, ts1=asked.ts1), peer)
 
     def _ping(self, peer: Peer, station: Station, asked: Message) -> None:
         if asked.target_system == 0:
@@ -122,6 +124,8 @@ class Vehicle:
             await work
         except BlimpError as error:
             self.say(str(error))
+        except Exception:  # as in `hear`
+            log.exception("%s: MAVLink", self.transport.vehicle)
 
     # --- acting ---------------------------------------------------------------------------
 
@@ -161,12 +165,12 @@ class Vehicle:
         return reply
 
     async def note(self, reply: Reply) -> None:
-        """Give up a control that another pilot has taken, so that the next command asks anew."""
+        """Give up a control that another pilot has taken, so that the next command asks again."""
         if reply.kind == NotInControl.__name__:
             await self.release()
 
     async def release(self) -> None:
-        """Release control; the ship is told goodbye if its station is still there."""
+        """Release control; with a goodbye if its station is still there."""
         own, self._control = self._control, None
         if own is not None:
             await own.aclose()

@@ -209,3 +209,16 @@ def test_the_ships_worker_relays_what_comes(
     ):  # fmt: skip
         sender.start()
         wait_until(lambda: ship.server.heartbeats(), "no heartbeat reached the ship")
+
+
+def test_a_sender_whose_pilot_is_not_heard_is_silent_and_says_no_goodbye(way: Way) -> None:
+    """A gateway that has lost its station: the ship must miss it, also once the gateway ends."""
+    present = True
+    with HeartbeatSender(
+        broker=way.url, vehicle="twin", token=lambda: None, clock=way.clock, signing_key=way.key,
+        present=lambda: present,
+    ) as sender:  # fmt: skip
+        sender.start()
+        wait_until(way.received, "no heartbeat was sent")
+        present = False
+    assert not any(one.ends for one in way.received())
