@@ -20,6 +20,18 @@ from mavsdk.asyncio.plugins.telemetry import TelemetryAsync
 GOAL_DEG = 3e-5  # 3.3 m
 
 
+async def armed(action: ActionAsync) -> None:
+    """Arm; a ship whose estimate has just begun again, or that just landed, is not ready at once."""
+    async with asyncio.timeout(60):
+        while True:
+            try:
+                await action.arm()
+            except ActionError:
+                await asyncio.sleep(0.5)
+            else:
+                return
+
+
 async def fly(port: str, found: dict[str, Any]) -> None:
     configuration = Configuration.create_with_component_type(ComponentType.GROUND_STATION)
     mavsdk = Mavsdk(configuration)
@@ -39,7 +51,7 @@ async def fly(port: str, found: dict[str, Any]) -> None:
         await action.takeoff()
     except ActionError as error:
         found["unarmed"] = str(error)
-    await action.arm()
+    await armed(action)
     await action.takeoff()
     home = await telemetry.home()
     await action.goto_location(
@@ -72,7 +84,7 @@ async def fly(port: str, found: dict[str, Any]) -> None:
     found["items"] = [
         round(1e5 * (one.latitude_deg - home.latitude_deg)) for one in down.mission_items
     ]
-    await action.arm()
+    await armed(action)
     await mission.start_mission()
     async with asyncio.timeout(120):
         while not await mission.is_mission_finished():

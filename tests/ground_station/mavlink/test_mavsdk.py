@@ -26,7 +26,7 @@ def test_mavsdk_flies_a_stack() -> None:
             capture_output=True, text=True, check=False, timeout=320,
         )  # fmt: skip
         found = json.loads(done.stderr.splitlines()[-1])
-        assert "error" not in found, (found, done.stdout[-3000:])
+        assert found.get("error", "") == "", found
         assert found["yaw_rate"] == pytest.approx(0.35)
         assert found["cells"] == 2
         assert found["speed"]
