@@ -41,7 +41,8 @@ class Configuration(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
     config_version: of the file's keys and what they mean.
     vehicle: the ship's name; None for the airframe's. signing_key_file: None if messages are
     not signed. log_dir, log_mb: where flights are recorded, and the bound of all logs there; None
-    for the unit's directory and 1000 MB.
+    for the unit's directory and 1000 MB. mavlink: where stations find the ship, as --listen of
+    `blimp mavlink`; None for nowhere. mavlink_key_file: the passphrase of its links.
     """
 
     config_version: int = VERSION
@@ -51,6 +52,8 @@ class Configuration(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
     signing_key_file: _Text | None = None
     log_dir: _Text | None = None
     log_mb: int | None = None
+    mavlink: _Text | None = None
+    mavlink_key_file: _Text | None = None
 
     @property
     def has_local_broker(self) -> bool:
@@ -63,12 +66,12 @@ class Configuration(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
         check_broker(self.broker)
         return broker_is_of_this_machine(self.broker)
 
-    def options(self) -> dict[str, str | int]:
+    def options(self) -> dict[str, str | int | list[str]]:
         """Return the options of the command line that it stands for.
 
         The environment goes before it: under systemd it names the credential with the keys.
         """
-        options: dict[str, str | int] = {
+        options: dict[str, str | int | list[str]] = {
             "airframe": self.airframe,
             "vehicle": self.vehicle or airframes.load(self.airframe).name,
             "broker": broker_url_from_environment() or self.broker,
@@ -79,6 +82,10 @@ class Configuration(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
             options["log_dir"] = self.log_dir
         if self.log_mb is not None:
             options["log_mb"] = self.log_mb
+        if self.mavlink is not None:
+            options["listen"] = [self.mavlink]
+        if self.mavlink_key_file is not None:
+            options["mavlink_key_file"] = self.mavlink_key_file
         return options
 
 
@@ -101,7 +108,7 @@ def parse_configuration(text: str, *, where: str) -> Configuration:
     except (ValueError, msgspec.ValidationError, RecursionError) as error:
         problem = with_suggestion(str(error), Configuration)
         raise ConfigError(f"{where}: {problem}") from error
-    for key in ("airframe", "signing_key_file", "log_dir"):
+    for key in ("airframe", "signing_key_file", "log_dir", "mavlink_key_file"):
         value = getattr(configuration, key) or "/"
         is_path = key != "airframe" or value.endswith(".toml")
         if is_path and not Path(value).is_absolute():

@@ -55,6 +55,10 @@ broker = {broker}
 # Where flights are recorded, and the bound of all logs there in MB: the oldest go first, 0 records
 # nothing. By default /var/lib/blimp/logs and 1000, which is about 20 hours.
 {logs}
+
+# Where stations of MAVLink find the ship, and the file with a passphrase that signs their messages.
+# By default nowhere.
+{gateway}
 """
 
 
@@ -103,11 +107,17 @@ def as_text(configuration: Configuration) -> str:
     given = configuration.signing_key_file is not None
     line = f"signing_key_file = {values['signing_key_file']}"
     values["signing_key_file"] = line if given else f'# signing_key_file = "/etc/blimp/{KEY_NAME}"'
-    defaults = {"log_dir": '"/var/lib/blimp/logs"', "log_mb": str(DEFAULT_LOG_MB)}
-    values["logs"] = "\n".join(
-        f"# {key} = {default}" if values[key] == "null" else f"{key} = {values[key]}"
-        for key, default in defaults.items()
-    )
+    defaults = {
+        "logs": {"log_dir": '"/var/lib/blimp/logs"', "log_mb": str(DEFAULT_LOG_MB)},
+        "gateway": {
+            "mavlink": '"udp:0.0.0.0:14550"', "mavlink_key_file": '"/etc/blimp/mavlink.key"',
+        },
+    }  # fmt: skip
+    for part, keys in defaults.items():
+        values[part] = "\n".join(
+            f"# {key} = {default}" if values[key] == "null" else f"{key} = {values[key]}"
+            for key, default in keys.items()
+        )
     return _TEXT.format(known=", ".join(airframes.names()), **values)
 
 

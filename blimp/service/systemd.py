@@ -26,6 +26,7 @@ TARGET = "blimp.target"
 FLIGHT, WORKER = "blimp-flight.service", "blimp-worker.service"
 RELAY, BROKER = "blimp-relay.service", "blimp-broker.service"
 RECORDER = "blimp-recorder.service"
+MAVLINK = "blimp-mavlink.service"  # only of a configuration that asks for it
 UNITS = (TARGET, FLIGHT, WORKER, RELAY, RECORDER, BROKER)
 # The groups that own a Pi's buses. One that this machine lacks would keep the unit from starting.
 GROUPS = ("gpio", "i2c", "spi", "dialout")
@@ -65,6 +66,7 @@ def plan_install(
         raise ConfigError(f"--user: {user[:40]!r} cannot name a user")
     units = [FLIGHT, WORKER, RELAY]
     units += [RECORDER] if configuration.log_mb != 0 else []
+    units += [MAVLINK] if configuration.mavlink is not None else []
     units += [BROKER] if configuration.has_local_broker else []
     words = {
         "blimp": unit_words([python, "-m", "blimp"]),

@@ -15,6 +15,7 @@ from blimp.service.configuration import Configuration
 from blimp.service.systemd import (
     BROKER,
     FLIGHT,
+    MAVLINK,
     RECORDER,
     RELAY,
     TARGET,
@@ -89,6 +90,16 @@ def test_a_broker_elsewhere_needs_no_unit_and_a_key_is_a_credential() -> None:
         assert "LoadCredential=signing.key:/etc/blimp/k\n" in remote[unit]
         assert "BLIMP_SIGNING_KEY_FILE=%d/signing.key\n" in remote[unit]
     assert not any("ground.example" in text for text in remote.values())  # it may hold a password
+
+
+def test_the_gateway_of_mavlink_is_a_unit_only_where_it_is_configured() -> None:
+    assert MAVLINK not in texts(Configuration())
+    asked = Configuration(mavlink="udp:0.0.0.0:14550", mavlink_key_file="/etc/blimp/m")
+    units = texts(asked)
+    assert MAVLINK in units[TARGET]
+    assert " mavlink --config /etc/blimp/blimp.toml" in units[MAVLINK]
+    assert asked.options()["listen"] == ["udp:0.0.0.0:14550"]
+    assert asked.options()["mavlink_key_file"] == "/etc/blimp/m"
 
 
 def test_the_safe_state_needs_no_credential() -> None:

@@ -65,7 +65,7 @@ async def fly(port: str, found: dict[str, Any]) -> None:
     await offboard.set_velocity_ned(VelocityNedYaw(0.0, 0.4, 0.0, 90.0))
     await offboard.start()
     await asyncio.sleep(4.0)
-    found["flight_mode"] = str(await telemetry.flight_mode())
+    found["flight_mode"] = (await telemetry.flight_mode()).name
     found["east_mps"] = (await telemetry.position_velocity_ned()).velocity.east_m_s
     await offboard.stop()
     await action.land()
