@@ -22,6 +22,7 @@ CASES = [
     *[(name, "page", BLIMP, 1, ("log", "replay", "x.mcap")) for name in PAGE[:3]],
     *[("mcap", "ship", BLIMP, 1, ("log", word, "x.mcap")) for word in ("info", "export")],
     ("mcap", "ship", BLIMP, 1, ("log", "record", "--runtime-dir", "/nonexistent")),
+    ("pymavlink", "mavlink", BLIMP, 1, ("mavlink", "--listen", "udp:127.0.0.1:0", *NO_BROKER)),
     ("matplotlib", "plot", BLIMP, 1, ("log", "plot", "x.mcap")),
     ("matplotlib", "plot", BLIMP, 1, ("sim", "swing", "--out", "x.png")),
     ("numpy", "analysis", BLIMP, 1, ("tune", "identify", "x.mcap")),

@@ -21,7 +21,7 @@ GOAL_DEG = 3e-5  # 3.3 m
 
 
 async def armed(action: ActionAsync) -> None:
-    """Arm; a ship whose estimate has just begun again, or that just landed, is not ready at once."""
+    """Arm; a ship whose flight loop has just begun again is not ready at once."""
     async with asyncio.timeout(60):
         while True:
             try:

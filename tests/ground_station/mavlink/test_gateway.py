@@ -6,7 +6,7 @@ import os
 import random
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future
 from contextlib import closing, contextmanager
 from pathlib import Path
@@ -20,11 +20,12 @@ from ground_station.mavlink import missions
 from ground_station.mavlink.gateway import GatewayOptions, run
 from ground_station.mavlink.link import Place
 from ground_station.mavlink.telemetry import STREAMS
-from ground_station.mavlink.wire import dialect, read_key
+from ground_station.mavlink.wire import read_key
 from tests.ground_station.ship import FlyingShip
 
 os.environ["MAVLINK20"] = "1"
 from pymavlink import mavutil
+from pymavlink.dialects.v20 import all as dialect
 
 pytestmark = pytest.mark.flight
 DEADLINE_S = 30.0
@@ -85,7 +86,7 @@ class Station:
         ack = self.get("COMMAND_ACK", lambda m: m.command == number and m.result != 5)
         return int(ack.result)
 
-    def upload(self, kind: int, items: list[tuple[float, ...]]) -> int:
+    def upload(self, kind: int, items: Sequence[tuple[float, ...]]) -> int:
         """Send items (command, frame, four parameters, x, y, z); return the MAV_MISSION_RESULT."""
         self.send.mission_count_send(1, 1, len(items), kind)
         while True:
@@ -345,7 +346,7 @@ def test_garbage_moves_nothing_and_is_survived(twin: FlyingShip, station: Statio
 
 def _fields(kind: Any, body: bytes) -> list[Any]:
     """Return a message's fields from raw bytes, in the order of its constructor."""
-    raw, _found, at = kind.unpacker.unpack(body), [], 0
+    raw, at = kind.unpacker.unpack(body), 0
     parts: list[Any] = []
     for length in kind.lengths:
         if length == 1 or isinstance(raw[at], bytes):
