@@ -44,10 +44,15 @@ class Station:
             self.link.setup_signing(key, sign_outgoing=True)
         self.send = self.link.mav
         self.kept: list[Any] = []
+        self.is_silent = False
         self.beat()
 
     def beat(self) -> None:
-        self.send.heartbeat_send(6, 8, 0, 0, 4)
+        if not self.is_silent:
+            self.send.heartbeat_send(6, 8, 0, 0, 4)
+
+    def close(self) -> None:
+        self.link.close()
 
     def get(self, kind: str, fits: Callable[[Any], bool] = lambda _: True) -> Any:
         """Return the next message of a kind, or of several, that fits; others are kept."""
@@ -134,12 +139,9 @@ def gateway(twin: FlyingShip, *, key_file: Path | None = None) -> Iterator[int]:
 
 @contextmanager
 def opened(port: int, **options: Any) -> Iterator[Station]:
-    station = Station(port, **options)
-    try:
+    with closing(Station(port, **options)) as station:
         station.get("HEARTBEAT")
         yield station
-    finally:
-        station.link.close()
 
 
 @pytest.fixture(autouse=True)
@@ -192,6 +194,8 @@ def test_what_is_not_for_this_ship_or_is_no_number_moves_nothing(
     assert station.command(400, NAN) == 2
     station.text("parameter 1 is nan")
     assert station.command(400, 0.5) == 2
+    assert station.command(176, NAN, 4, 3) == 2
+    assert station.command(512, NAN) == 2
     assert station.command(22) == 2
     station.text("not armed")
     assert not twin.ship.snapshot().armed
