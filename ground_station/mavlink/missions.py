@@ -57,7 +57,7 @@ class Missions:
         self._upload: _Upload | None = None
         self._flying: asyncio.Task[Any] | None = None
         self._state = NONE
-        self._told_s = 0.0
+        self._sent_s = 0.0
         self._next_leg = 1
         self.current = 0
         self.hears: dict[str, Callable[[Peer, Station, Message], object]] = {
@@ -169,8 +169,8 @@ class Missions:
     def tell(self, *, at_once: bool = False) -> None:
         """Send where the mission is, once a second."""
         now_s = self._vehicle.transport.now_s()
-        if at_once or now_s - self._told_s >= 1.0:
-            self._told_s = now_s
+        if at_once or now_s - self._sent_s >= 1.0:
+            self._sent_s = now_s
             total = len(self._items[MISSION])
             state = self._state if total else NONE
             self._vehicle.send(

@@ -159,7 +159,7 @@ class Vehicle:
         return True
 
     async def command(self, name: str, arguments: dict[str, Any], *, within_s: float) -> Reply:
-        """Send one command by whoever has the ship. Raises LinkError."""
+        """Send one command under the control that is held. Raises LinkError."""
         reply = await self.transport.command(name, arguments, timeout_s=within_s)
         await self.note(reply)
         return reply
