@@ -2,7 +2,6 @@
 
 import math
 from collections.abc import Callable
-from typing import Any
 
 import msgspec
 
@@ -27,7 +26,7 @@ _ESTIMATES = ((1, "attitude"), (2, "velocity"), (4, "climb"), (8, "position"), (
 class Seen(msgspec.Struct, frozen=True):
     """A snapshot, and what else the messages need. flies: a mission of ours is under way.
 
-    used: share of the battery that is left, by its voltage; None if it is not known.
+    full_v, empty_v: voltages of a full and an empty battery.
     """
 
     ship: Snapshot
@@ -84,7 +83,7 @@ def sys_status(at: Seen) -> Message:
         (_GPS, health.position), (_YAW, health.heading),
     )  # fmt: skip
     bad = sum(bits for bits, quantity in doubts if quantity.doubt)
-    current_a = _value(ship, "current")
+    current_a = _current_a(ship)
     return message(
         "sys_status", onboard_control_sensors_present=present,
         onboard_control_sensors_enabled=present, onboard_control_sensors_health=present & ~bad,
@@ -285,10 +284,11 @@ class Streams:
         return ""
 
 
-def _value(ship: Snapshot, sensor: str) -> float | None:
-    status = ship.sensors.get(sensor)
-    value: Any = None if status is None else status.value
-    return value if isinstance(value, float) else None
+def _current_a(ship: Snapshot) -> float | None:
+    """Of the power sensor, which has volts and amperes; None without one."""
+    status = ship.sensors.get("power")
+    value = None if status is None else status.value
+    return value[1] if isinstance(value, tuple) and len(value) == 2 else None
 
 
 def _millivolts(volts: float | None) -> int:

@@ -33,6 +33,7 @@ def test_each_message_of_a_flight_is_read_back() -> None:
     assert place.alt - place.relative_alt == pytest.approx(3000, abs=2)
     assert found["LOCAL_POSITION_NED"].z == pytest.approx(-2.0, abs=0.4)
     assert found["SYS_STATUS"].voltage_battery == pytest.approx(8000, abs=500)
+    assert found["SYS_STATUS"].current_battery > 30  # 0.01 A
     assert 50 < found["BATTERY_STATUS"].battery_remaining <= 100
     q = found["ATTITUDE_QUATERNION"]
     assert math.hypot(q.q1, q.q2, q.q3, q.q4) == pytest.approx(1.0)
