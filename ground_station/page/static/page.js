@@ -5,6 +5,7 @@ import { OLD_S, Value } from "./lib/freshness.js";
 import { age, isSuperseded, number, reason } from "./lib/format.js";
 import { Samples } from "./lib/samples.js";
 import { prepareStop } from "./lib/stop.js";
+import { themeSwitch } from "./lib/theme.js";
 import { signIn } from "./lib/token.js";
 import { PANELS, VIEWS } from "./panels/index.js";
 
@@ -15,6 +16,11 @@ const SHIPS_MS = 3000;
 const CAPTION_MS = 1500; // for which a line of the story stands at least, to be read
 const STORY_MS = 60_000; // after which a line of the story is the past,
 const NEWS_MS = 10_000; // and a word of the ship
+const [PRESENT, PILOT] = [0, 1]; // of VIEWS
+const NARROW = matchMedia("(max-width: 760px)"); // a phone
+const MOST_COMMANDS = 30; // as the server keeps
+const MOST_TRAIL = 1500;
+const TRAIL_STEP_M = 0.1;
 const WAITING_LINES = 3; // a story that is told faster loses its oldest lines
 
 class Page {
@@ -36,7 +42,10 @@ class Page {
     this.strip = this.makeStrip();
     this.stop = prepareStop({ vehicle: () => this.vehicle });
     this.makeViews();
-    this.show(VIEWS.find((one) => one.name === location.hash.slice(1)) ?? VIEWS[0]);
+    document.getElementById("strip").append(themeSwitch(() => this.show(this.view)));
+    const asked = VIEWS.find((one) => one.name === location.hash.slice(1));
+    this.show(asked ?? VIEWS[options.get("stage") === "1" ? PRESENT : PILOT]);
+    this.isChosen = Boolean(asked);
     this.connection = new Connection({
       vehicle: this.vehicle,
       hear: (kind, content) => this.hear(kind, content),
@@ -124,13 +133,27 @@ class Page {
   // --- the server -------------------------------------------------------------------------
 
   hear(kind, content) {
-    this.kept.set(kind, content);
+    if (kind === "command") this.keepCommand(content);
+    else this.kept.set(kind, content);
     if (kind === "hello") this.greet(content);
     else if (kind === "state") this.take(content);
     else if (kind === "trouble") this.trouble = content;
     else if (kind === "caption") this.tellStory(content.text);
     this.samples.hear(kind, content);
     for (const one of this.mounted) one.hear?.(kind, content);
+  }
+
+  /** A view that is opened later shows the commands that were, and where the ship was. */
+  keepCommand(command) {
+    const others = (this.kept.get("commands") ?? []).filter((one) => one.id !== command.id);
+    this.kept.set("commands", [...others, command].slice(-MOST_COMMANDS));
+  }
+
+  keepTrail({ position_ned_m: here, boot_id }) {
+    const trail = this.state && this.state.boot_id !== boot_id ? [] : (this.kept.get("trail") ?? []);
+    const last = trail.at(-1);
+    if (!last || Math.hypot(...here.map((one, axis) => one - last[axis])) > TRAIL_STEP_M) trail.push(here);
+    this.kept.set("trail", trail.slice(-MOST_TRAIL));
   }
 
   greet(hello) {
@@ -149,6 +172,10 @@ class Page {
       document.querySelector(`#views [data-view="${view.name}"]`).hidden = !hello.is_live;
       if (!hello.is_live && location.hash === `#${view.name}`) this.show(VIEWS[0]);
     }
+    // Who shows harm, or only looks, is shown the whole; who commands alone, the commands.
+    const presents = hello.about.chaos || !hello.may_command;
+    if (!this.isChosen && presents && !NARROW.matches) this.show(VIEWS[PRESENT]);
+    this.isChosen = true;
     say(document.getElementById("vehicle"), hello.vehicle);
     document.title = `${hello.vehicle} – blimp`;
     this.able();
@@ -182,6 +209,7 @@ class Page {
 
   take(state) {
     this.tellState(state);
+    this.keepTrail(state);
     this.state = state;
     this.heardS = performance.now() / 1000 - state.age_s;
     const { mode, armed, altitude, battery, link, simulated } = this.strip;
@@ -300,14 +328,16 @@ class Page {
     const main = document.getElementById("panels");
     main.replaceChildren();
     main.dataset.view = view.name;
+    this.view = view;
+    this.isChosen = true;
     say(document.getElementById("said"), ""); // it answered a button of another view
     history.replaceState(null, "", `${location.pathname}${location.search}#${view.name}`);
     for (const one of document.querySelectorAll("#views button")) {
       one.setAttribute("aria-current", one.dataset.view === view.name ? "page" : "false");
     }
-    this.always ??= PANELS.filter((one) => !one.view).map((one) => one.mount(null, this) ?? {});
+    this.always ??= PANELS.filter((one) => !one.views).map((one) => one.mount(null, this) ?? {});
     this.mounted = [...this.always];
-    for (const panel of PANELS.filter((one) => one.view === view.name)) this.mount(main, panel);
+    for (const panel of PANELS.filter((one) => one.views?.includes(view.name))) this.mount(main, panel);
   }
 
   mount(main, panel) {

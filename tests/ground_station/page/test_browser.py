@@ -126,7 +126,7 @@ def test_the_room_looks_from_a_phone_and_cannot_command(served: Served, chromium
     expect(page.get_by_test_id("command-arm")).to_be_hidden()
     assert too_wide_px(page) <= 0, "a phone must not have to scroll sideways"
     assert serious_findings(page) == []
-    page.get_by_role("button", name="Plots").click()
+    page.get_by_role("button", name="Engineer").click()
     expect(page.locator(".uplot").first).to_be_visible(timeout=WITHIN_MS)
     assert page.evaluate(PAST_NORTH) == [True, True, 0], "a stroke from 360 to 0"
     served.page.tell("end", {"mission": MISSION, "lost": 0, "faults": [FAULT]})

@@ -36,9 +36,9 @@ def test_the_printed_address_signs_in_and_a_reload_or_another_tab_stays_so(
 ) -> None:
     page = context.new_page()
     wrong = errors_of(page)
-    page.goto(f"{served.page.url}&stage=1#ship")
+    page.goto(f"{served.page.url}&stage=1#pilot")
     is_operators(page)
-    assert page.url == f"http://127.0.0.1:{served.page.port}/?stage=1#ship"
+    assert page.url == f"http://127.0.0.1:{served.page.port}/?stage=1#pilot"
     page.reload()
     is_operators(page)
     other = context.new_page()

@@ -2,10 +2,12 @@
 import { get, post } from "./lib/connection.js";
 import { say } from "./lib/dom.js";
 import { Value } from "./lib/freshness.js";
+import { themeSwitch } from "./lib/theme.js";
 import { signIn } from "./lib/token.js";
 import { panel } from "./panels/queue.js";
 
 await signIn();
+document.getElementById("strip").append(themeSwitch());
 
 const page = {
   isQueueOnly: true,

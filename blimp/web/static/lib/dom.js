@@ -37,3 +37,10 @@ export function canvasOf(canvas) {
   context.setTransform(scale, 0, 0, scale, 0, 0);
   return { context, width, height };
 }
+
+/** The size of small text in a picture, in CSS pixels: it grows with the page's. */
+export function textPx() {
+  const style = getComputedStyle(document.documentElement);
+  const least = document.body.classList.contains("stage") ? 1 : 0.75;
+  return least * parseFloat(style.fontSize);
+}

@@ -29,7 +29,7 @@ const SHOWN = 6;
 export const panel = {
   name: "chaos",
   title: "Chaos: harm to the simulated ship",
-  view: "ship",
+  views: ["present"],
   mount(box, page) {
     const section = box.closest("section");
     section.hidden = true;
@@ -113,6 +113,7 @@ class Chaos {
     if (!field.value) field.value = Number((FIRST_SHARE * most).toPrecision(2));
     if (Number(field.value) > most) field.value = most;
     say(this.caps[name], `0 to ${most} ${unit}: ${why}`);
+    this.caps[name].title = this.caps[name].textContent;
   }
 
   /** A sensor cannot fail in every way. */

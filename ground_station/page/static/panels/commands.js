@@ -4,7 +4,7 @@ import { element, say } from "../lib/dom.js";
 export const panel = {
   name: "commands",
   title: "Commands",
-  view: "ship",
+  views: ["pilot"],
   mount(box, page) {
     const altitude = input("altitude", 3, 0.5);
     const north = input("north", 0);

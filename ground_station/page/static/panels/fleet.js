@@ -9,7 +9,7 @@ const HEARD_S = 3.5;
 export const panel = {
   name: "fleet",
   title: "Ships on this broker",
-  view: "fleet",
+  views: ["fleet"],
   mount(box, page) {
     return new Fleet(box, page);
   },
@@ -62,7 +62,7 @@ class Fleet {
   link(ship) {
     const query = new URLSearchParams(location.search);
     query.set("vehicle", ship.vehicle);
-    const name = element("a", { href: `?${query}#ship` }, ship.vehicle);
+    const name = element("a", { href: `?${query}#pilot` }, ship.vehicle);
     return element("span", {}, name, ship.simulated ? " (simulated)" : "", ship.vehicle === this.page.vehicle ? ", shown here" : "");
   }
 

@@ -1,6 +1,7 @@
 // The panels, in the order in which they stand. A new panel is one file here, and one line below:
-//   { name, title, view, mount(box, page) -> { hear(kind, content), draw(nowS), close() } }
-// `drawEveryS` beside `draw` says how often at most. All three are optional. Without a view a panel is there in all of them, and has no box: `box` is null. `page` is documented in page.js.
+//   { name, title, views, mount(box, page) -> { hear(kind, content), draw(nowS), close() } }
+// `drawEveryS` beside `draw` says how often at most. All three are optional. Without `views` a panel is
+// there in all of them, and has no box: `box` is null. `page` is documented in page.js.
 import { panel as chaos } from "./chaos.js";
 import { panel as commands } from "./commands.js";
 import { panel as end } from "./end.js";
@@ -15,10 +16,12 @@ import { panel as replay } from "./replay.js";
 import { panel as scene } from "./scene.js";
 import { panel as setup } from "./setup.js";
 
+// A view is one task on one screen: what is longer scrolls inside its panel.
 // isLive: it is about a broker, which a recording has none of.
 export const VIEWS = [
-  { name: "ship", title: "Ship" },
-  { name: "plots", title: "Plots" },
+  { name: "present", title: "Present" },
+  { name: "pilot", title: "Pilot" },
+  { name: "engineer", title: "Engineer" },
   { name: "queue", title: "Queue", isLive: true },
   { name: "fleet", title: "Fleet", isLive: true },
   { name: "setup", title: "Setup", isLive: true },

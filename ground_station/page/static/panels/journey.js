@@ -12,7 +12,7 @@ const LEAST_MS = 20; // the waterfall's width at least
 export const panel = {
   name: "journey",
   title: "The command’s journey",
-  view: "ship",
+  views: ["present", "pilot"],
   mount(box, page) {
     const journey = new Journey(box);
     return journey;
@@ -38,7 +38,9 @@ class Journey {
     this.way = element("ol", { class: "way" }, ...this.stations.map((one) => one.root));
     const track = element("div", { class: "track", "data-testid": "journey" }, this.what, element("div", { class: "rail" }, this.way, this.dot));
     this.list = element("ol", { class: "waterfall", "aria-label": "the last commands" });
-    box.append(track, this.list);
+    const legend = STAGES.slice(1).map((stage) => element("li", {}, element("span", { class: `bar ${stage}` }), `to ${TITLES[stage] ?? stage}`));
+    Object.assign(box, { tabIndex: 0, role: "group", ariaLabel: "the last command and those before" }); // it may scroll
+    box.append(track, element("ul", { class: "legend", "aria-label": "colours of the bars" }, ...legend), this.list);
     this.place = 0;
     this.goal = 0;
   }

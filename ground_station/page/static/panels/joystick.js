@@ -18,7 +18,7 @@ const KEYS = {
 export const panel = {
   name: "joystick",
   title: "By hand",
-  view: "ship",
+  views: ["pilot"],
   mount(box, page) {
     return new Joystick(box, page);
   },

@@ -1,5 +1,5 @@
 // The ship from above, north up. A click is a `goto`, asked once; the wheel zooms.
-import { canvasOf, element } from "../lib/dom.js";
+import { canvasOf, element, textPx } from "../lib/dom.js";
 import { age, number } from "../lib/format.js";
 import { STALE_S } from "../lib/freshness.js";
 
@@ -12,7 +12,7 @@ const LOWEST_M = 1; // a goto from the ground goes up so far
 export const panel = {
   name: "map",
   title: "From above",
-  view: "ship",
+  views: ["present", "pilot"],
   mount(box, page) {
     const canvas = element("canvas", {
       "data-testid": "map",
@@ -113,7 +113,7 @@ class Map {
     context.moveTo(10, height - 10);
     context.lineTo(10 + step * this.scale, height - 10);
     context.stroke();
-    context.font = "12px system-ui, sans-serif";
+    context.font = `${textPx()}px system-ui, sans-serif`;
     context.fillText(`${step} m`, 12, height - 15);
     context.fillText("N ↑", 10, 18);
   }
@@ -137,7 +137,7 @@ class Map {
     context.beginPath();
     context.arc(x, y, 10, 0, 2 * Math.PI);
     context.stroke();
-    context.font = "bold 12px system-ui, sans-serif";
+    context.font = `bold ${textPx()}px system-ui, sans-serif`;
     context.fillText("H", x - 4.5, y + 4.5);
   }
 
@@ -151,7 +151,7 @@ class Map {
     context.save();
     context.globalAlpha = isOld ? 0.5 : 1;
     context.fillStyle = context.strokeStyle = colour;
-    context.font = "12px system-ui, sans-serif";
+    context.font = `${textPx()}px system-ui, sans-serif`;
     context.textAlign = "right";
     context.fillText(`wind ${number(speed, 2)} m/s${isOld ? `, ${age(ageS)} old` : ""}`, width - 10, 18);
     if (speed > CALM_MPS) {

@@ -10,7 +10,7 @@ const SMOOTH_S = 20;
 export const panel = {
   name: "numbers",
   title: "Flight",
-  view: "ship",
+  views: ["present", "pilot"],
   mount(box, page) {
     const altitude = page.value({ label: "altitude", unit: "m", large: true });
     const wanted = element("small", { class: "beside" });
@@ -23,13 +23,16 @@ export const panel = {
     const heavy = page.value({ label: "heaviness", unit: "g" });
     const trip = page.value({ label: "queue to loop", unit: "ms" });
     const wind = page.value({ testid: "wind", label: "wind, estimated" });
-    const all = [altitude, speed, climb, yaw, battery, left, heavy, wind, trip];
+    const six = [altitude, speed, battery, left, trip, wind];
+    const all = page.view.name === "present" ? six : [altitude, speed, climb, yaw, battery, left, heavy, wind, trip];
     const supply = new Supply();
     let shown_ms = null;
-    trip.root.hidden = true; // until a command or a ping has gone that way: then nothing is silent
+    // Until a command or a ping has gone that way nothing is silent: it has no age.
+    const noTrip = () => trip.setUnknown("no command lately", 0);
     trip.ticked = (ageS) => {
-      if (ageS >= OLD_S) trip.root.hidden = true;
+      if (ageS >= OLD_S) noTrip();
     };
+    noTrip();
     const failsafe = element("p", { class: "failsafe", role: "status", hidden: true });
     const deaf = element("p", { class: "failsafe", role: "alert", hidden: true, "data-testid": "deaf" });
     box.append(element("div", { class: "numbers-grid" }, ...all.map((one) => one.root)), failsafe, deaf);
@@ -39,7 +42,6 @@ export const panel = {
         if (known_ms !== null && known_ms !== undefined && known_ms !== shown_ms) {
           shown_ms = known_ms;
           trip.set(number(known_ms, 1), 0);
-          trip.root.hidden = false;
         }
         if (kind !== "state") return;
         const { ages } = content;

@@ -1,21 +1,22 @@
 // What happened in the last two minutes: altitude set and actual, attitude, actuators, loop time
 // and queue latency, with a mark for each command and fault. Drag to zoom, double click for all.
-import { element } from "../lib/dom.js";
+import { element, textPx } from "../lib/dom.js";
+import { colour } from "../lib/theme.js";
 import uPlot from "../vendor/uplot.js";
 
 const REDRAW_S = 0.25;
-const HEIGHT = 170;
-const WIDTH = 600;
+const SIZE = { width: 600, height: 170 }; // until it is fitted
+const LEAST_REM = { width: 16, height: 6, beside: 4.2 }; // beside: title and legend
 const LEAST_SPAN = 0.2; // of a vertical axis: less is noise, of which the numbers would read 0 and −0
 // Okabe and Ito's colours, which people with any colour vision can tell apart, and dashes.
-const COLOURS = ["#56b4e9", "#e69f00", "#2bc297", "#f0e442", "#cc79a7", "#e0703a", "#a0c8ff", "#ffffff"];
+const COLOURS = ["queue", "worker", "good", "trail", "set", "bad", "ship", "text"]; // of base.css
 const DASHES = [[], [8, 4], [3, 3], [12, 3, 3, 3]];
 const DOTS = { paths: () => null, points: { show: true, size: 3, width: 0.5 } }; // no line from 360 to 0
 
 export const panel = {
   name: "plots",
   title: "Plots",
-  view: "plots",
+  views: ["engineer"],
   mount(box, page) {
     return new Plots(box, page);
   },
@@ -57,7 +58,7 @@ class Plots {
     for (const [title, names] of charts) {
       const series = names.map((label, index) => ({
         label,
-        stroke: COLOURS[index % COLOURS.length],
+        stroke: colour(COLOURS[index % COLOURS.length]),
         dash: DASHES[index % DASHES.length],
         width: 2,
         spanGaps: title.startsWith("queue"),
@@ -65,16 +66,17 @@ class Plots {
         ...(label === "heading" ? DOTS : {}),
         value: (_, value) => (value === null || value === undefined ? "–" : value.toFixed(2)),
       }));
-      const axis = { stroke: "#9fb0c0", grid: { stroke: "#24303c" }, ticks: { stroke: "#24303c" } };
+      const lines = { stroke: colour("grid") };
+      const font = `${textPx()}px system-ui, sans-serif`;
+      const axis = { stroke: colour("quiet"), grid: lines, ticks: lines, font, size: 2.2 * textPx() };
       const plot = new uPlot(
         {
           title,
-          width: WIDTH,
-          height: HEIGHT,
+          ...SIZE,
           cursor: { sync: { key: "flight" } },
           series: [{ label: "time, s", value: (_, value) => value?.toFixed(1) ?? "–" }, ...series],
           scales: { x: { time: false }, y: { range: (_, low, high) => span(low, high) } },
-          axes: [axis, { ...axis, size: 56 }],
+          axes: [axis, { ...axis, size: 4.2 * textPx() }],
           hooks: { drawAxes: [(one) => this.marks(one)] },
         },
         [[0], ...names.map(() => [null])],
@@ -95,29 +97,34 @@ class Plots {
     }
   }
 
+  /** All of them at once, as large as the panel leaves it; on a phone they scroll. */
   fit() {
-    const columns = this.area.clientWidth > 1000 ? 2 : 1;
-    const width = Math.max(260, Math.floor(this.area.clientWidth / columns) - 12);
-    for (const one of this.plots) {
-      if (one.plot.width !== width) one.plot.setSize({ width, height: HEIGHT });
+    const rem = parseFloat(getComputedStyle(document.documentElement).fontSize);
+    const { clientWidth: across, clientHeight: down } = this.area;
+    const columns = across > 60 * rem ? 3 : across > 38 * rem ? 2 : 1;
+    const rows = Math.ceil(this.plots.length / columns);
+    const width = Math.floor(Math.max(LEAST_REM.width * rem, across / columns - 0.7 * rem));
+    const height = Math.floor(Math.max(LEAST_REM.height * rem, down / rows - LEAST_REM.beside * rem));
+    for (const { plot } of this.plots) {
+      if (plot.width !== width || plot.height !== height) plot.setSize({ width, height });
     }
   }
 
   marks(plot) {
     const { ctx, bbox } = plot;
     ctx.save();
-    ctx.font = "11px system-ui, sans-serif";
+    ctx.font = `${textPx() * devicePixelRatio}px system-ui, sans-serif`;
     ctx.textAlign = "left";
     for (const { t_s, text, isFault } of this.rows.marks) {
       const x = plot.valToPos(t_s - this.rows.beganS, "x", true);
       if (x < bbox.left || x > bbox.left + bbox.width) continue;
-      ctx.strokeStyle = ctx.fillStyle = isFault ? "#e0703a" : "#7d8fa0";
+      ctx.strokeStyle = ctx.fillStyle = colour(isFault ? "bad" : "quiet");
       ctx.setLineDash(isFault ? [] : [2, 4]);
       ctx.beginPath();
       ctx.moveTo(x, bbox.top);
       ctx.lineTo(x, bbox.top + bbox.height);
       ctx.stroke();
-      ctx.fillText(text.slice(0, 24), x + 3, bbox.top + 11);
+      ctx.fillText(text.slice(0, 24), x + 3, bbox.top + textPx() * devicePixelRatio);
     }
     ctx.restore();
   }

@@ -30,7 +30,7 @@ const toScene = ([first, second, third]) => new three.Vector3(second, -third, -f
 export const panel = {
   name: "scene",
   title: "The ship",
-  view: "ship",
+  views: ["present", "pilot"],
   mount(box, page) {
     const canvas = element("canvas", { "aria-label": "the ship in three dimensions", role: "img" });
     const caption = element("p", { class: "scene-words" });

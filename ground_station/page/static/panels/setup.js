@@ -15,7 +15,7 @@ const DOCTOR = [
 export const panel = {
   name: "setup",
   title: "Setup, on the bench",
-  view: "setup",
+  views: ["setup"],
   mount(box, page) {
     return new Setup(box, page);
   },

@@ -15,7 +15,7 @@ const FIELDS = ["state", "place", "arguments", "result", "error", "reason", "que
 export const panel = {
   name: "queue",
   title: "Queues, workers and failures",
-  view: "queue",
+  views: ["queue"],
   mount(box, page) {
     return new QueueRoom(box, page);
   },
