@@ -100,14 +100,19 @@ def run_demo(options: DemoOptions, *, say: Say, tell: Tell = lambda _: None) -> 
             if options.held:
                 say(f"{vehicle} is held: let go on the page, or with: blimp sim hold off")
             story = Story(page=page, say=None if options.live else say)
-            show = Show(actions=chaos.actions, tell=story.line, clock=clock, scenes=scenes)
+            show = Show(
+                actions=chaos.actions, tell=story.line, down=story.down, clock=clock, scenes=scenes
+            )
             flight = _fly(
                 mission, broker=broker, vehicle=vehicle, world=paths.world, clock=clock,
                 live=options.live, say=say, page=page,
                 hear=show.hear if options.mission == SHOW else story.hear,
             )  # fmt: skip
             show.close()
-            story.end(flight.mission(), lost=flight.lost(), faults=chaos.survived)
+            story.end(
+                flight.mission(), tasks=_ends(flight.tasks()), lost=flight.lost(),
+                faults=chaos.survived,
+            )  # fmt: skip
         finally:
             left_behind = stack.end()
         log_path = recorded_since(before, vehicle=vehicle)
@@ -229,6 +234,11 @@ class _Flight:
             "failed": len(replies) - states.count("SUCCESS") - states.count("REFUSED"),
             "refused": states.count("REFUSED"),
             "others": dict(Counter(state for state in states if state != "SUCCESS")),
+            "unsuccessful": [
+                {"task": reply.task, "state": reply.state, "reason": reply.reason}
+                for reply in replies
+                if reply.state != "SUCCESS"
+            ],
             "latency_ms": {
                 "p50": _rounded(percentile(self._link.accepted_ms, 0.50)),
                 "p99": _rounded(percentile(self._link.accepted_ms, 0.99)),
@@ -299,11 +309,12 @@ def _view(
 
 
 def _ends(tasks: dict[str, Any]) -> str:
-    """Return how the tasks ended, as "195 of 198 succeeded, 1 EXPIRED, 2 not sent"."""
-    others = dict(tasks["others"])
-    others["not sent"] = tasks["sent"] - tasks["succeeded"] - sum(others.values())
-    words = (f", {count} {end}" for end, count in others.items() if count)
-    return f"{tasks['succeeded']} of {tasks['sent']} succeeded{''.join(words)}"
+    """Return how the tasks ended, as "195 of 198 succeeded, blimp.ping EXPIRED: ..., 2 not sent"."""
+    named = [f"{one['task']} {one['state']}: {one['reason']}" for one in tasks["unsuccessful"]]
+    words = [f"{count} {one}" if count > 1 else one for one, count in Counter(named).items()]
+    unsent = tasks["sent"] - tasks["succeeded"] - len(named)
+    words += [f"{unsent} not sent"] if unsent else []
+    return ", ".join([f"{tasks['succeeded']} of {tasks['sent']} succeeded", *words])
 
 
 def _summary(report: dict[str, Any]) -> str:

@@ -121,8 +121,21 @@ class Story:
             text = f"Leg {event.leg} of {event.legs}: {event.spoken}"
             self._page.tell("caption", {"text": text})
 
-    def end(self, mission: dict[str, Any], *, lost: int, faults: Sequence[ChaosReport]) -> None:
-        """Show the card."""
+    def down(self, stages: Sequence[str]) -> None:
+        """Show which stages of a command's way are away; none once all are back."""
+        if self._page is not None:
+            self._page.tell("down", stages)
+
+    def end(
+        self,
+        mission: dict[str, Any],
+        *,
+        tasks: str,
+        lost: int,
+        faults: Sequence[ChaosReport],
+    ) -> None:
+        """Show the card. tasks: how they ended, in the words of the demo's report."""
         if self._page is not None:
             survived = [{"action": one.action, "down_s": one.down_s} for one in faults]
-            self._page.tell("end", {"mission": mission, "lost": lost, "faults": survived})
+            found = {"mission": mission, "tasks": tasks, "lost": lost, "faults": survived}
+            self._page.tell("end", found)

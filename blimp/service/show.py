@@ -14,6 +14,7 @@ from blimp.errors import BlimpError, ConfigError
 from blimp.service.chaos import ChaosReport
 from blimp.suggest import suggestion
 from ground_station.mission import MissionEvent
+from ground_station.page import DOWN
 
 MISSION = "show"
 
@@ -83,19 +84,24 @@ LINES = {
 
 
 class Show:
-    """Plays the scenes as the mission comes to them. tell: gets each line of the story."""
+    """Plays the scenes as the mission comes to them. tell: gets each line of the story.
+
+    down: gets the stages of a command's way that a scene takes away, and none once they are back.
+    """
 
     def __init__(
         self,
         *,
         actions: Mapping[str, Callable[[], ChaosReport]],
         tell: Tell,
+        down: Callable[[Sequence[str]], None] = lambda _: None,
         clock: Clock,
         scenes: Sequence[Scene] = SCENES,
     ) -> None:
         self._clock = clock
         self._actions = actions
         self._tell = tell
+        self._down = down
         self._waiting = list(scenes)
         self._threads: list[threading.Thread] = []
         self.reports: list[ChaosReport] = []
@@ -122,10 +128,13 @@ class Show:
     def _play(self, scene: Scene) -> None:
         self._clock.sleep_until(self._clock.now_s() + scene.wait_s)
         self._tell(scene.before)
+        self._down(DOWN.get(scene.action, ()))
         try:
             report = self._actions[scene.action]()
         except (BlimpError, OSError) as error:
             self._tell(f"{scene.action} did not go as it should: {error}")
             return
+        finally:
+            self._down(())
         self.reports.append(report)
         self._tell(scene.after.format(down_s=report.down_s))

@@ -19,6 +19,7 @@ from typing import Literal
 from urllib.parse import parse_qs, urlsplit
 
 from starlette.datastructures import Headers, MutableHeaders
+from starlette.responses import PlainTextResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from blimp.web.admission import Rate, Visit
@@ -203,7 +204,11 @@ def _refuse(status: int, reason: str) -> ASGIApp:
             await send({"type": "websocket.close", "code": 1008, "reason": reason[:120]})
             return
         failed = Outcome(id=None, task="", state="FAILURE", reason=reason)
-        response = json_answer(failed, status=status)
+        # A person who opened a wrong address reads words; a program reads JSON.
+        if "text/html" in Headers(scope=scope).get("accept", ""):
+            response: Response = PlainTextResponse(f"{reason}\n", status_code=status)
+        else:
+            response = json_answer(failed, status=status)
         await response(scope, receive, _with_headers(send, HEADERS | {"connection": "close"}))
 
     return answer

@@ -22,6 +22,7 @@ from blimp.queue.redis.client import open_redis
 from blimp.queue.redis.urls import link_errors
 from blimp.reading import ready
 from blimp.web.answers import arguments_of, failed_answer, json_answer, refused_command
+from ground_station.page import DOWN
 from ground_station.page.journey import Recorded
 from ground_station.page.program import here, run_blimp
 from ground_station.report import Outcome
@@ -32,6 +33,23 @@ LOOK_S = 0.02
 TAKEN_S = 5.0
 SETTLED_S = 0.5  # then a snapshot shows what it did
 REPLAY = "replay-command"
+# What is told while an action goes on, and what a person does meanwhile.
+NOW = {
+    "kill-worker": "The worker is killed: commands wait in the queue until its successor is there.",
+    "kill-flight": "The flight process is killed: motors stop until its successor flies. Wait.",
+    "stop-broker": "The broker is stopped: no command arrives, the ship holds by itself. Wait.",
+    "cut-link": "The link is cut: no command arrives, the ship holds by itself. Wait.",
+    "blind-position": "Its position sensors are blind: it keeps height and heading. Do not send it far.",
+    "blind-sensor": "{device} is blind: watch what the ship says and does about it.",
+    "freeze-sensor": "{device} is frozen: watch what the ship says and does about it.",
+    "lie-sensor": "{device} lies: watch what the ship says and does about it.",
+    "gust": "A gust comes from ahead: the ship flies back to its place by itself.",
+    "heat": "The air is heated: the ship gets lighter or heavier, and pushes against it.",
+    "leak": "Gas leaks, and stays away: the ship gets heavier. Land if it cannot hold its height.",
+    "hold-ship": "A person holds the ship: it stays until it is let go of.",
+    "let-go": "The ship is let go of.",
+    "replay-command": "The last command is sent again, as it was recorded.",
+}
 HELD = ("hold-ship", "let-go")  # by a person: nothing to come back from
 NONE_HERE = "no chaos here: it is in the demo's page, and in that of `ground page --chaos`"
 
@@ -137,31 +155,35 @@ class ChaosRoom:
         except msgspec.ValidationError as error:
             return failed_answer(task, f"{name[:40]}: {error}", 400)
 
-        def tell(text: str) -> None:
-            request.app.state.tell("caption", {"text": text})
-
+        tell = request.app.state.tell
         return json_answer(await run_in_threadpool(self.act, name, wish, tell=tell))
 
-    def act(self, name: str, wish: "_Wish", *, tell: Callable[[str], None]) -> Outcome:
-        """Do one action, and no second one meanwhile. tell: gets the story, line by line."""
+    def act(self, name: str, wish: "_Wish", *, tell: Callable[[str, Any], None]) -> Outcome:
+        """Do one action, and no second one meanwhile. tell: gets a kind and what is new of it.
+
+        The kinds are "caption", a line of the story, and "down", the stages that are away.
+        """
         task = f"chaos.{name}"[:80]
         assert self._harm is not None
         if not self._busy.acquire(blocking=False):
             return Outcome(id=None, task=task, state="REFUSED", reason=f"{self._doing} goes on")
         try:
             self._doing = name
-            tell(f"Now: {name.replace('-', ' ')[:60]}.")
+            words = NOW.get(name, "Now: {name}.")
+            tell("caption", {"text": words.format(name=name[:60], device=str(wish.device)[:60])})
+            tell("down", DOWN.get(name, ()))
             if name == REPLAY:
                 result = self._replay()
             else:
                 report = self._harm.act(name, amount=wish.amount, device=wish.device)
                 result = msgspec.to_builtins(report)
         except BlimpError as error:
-            tell("")
+            tell("caption", {"text": f"{name.replace('-', ' ')[:60]}: not done: {error}"})
             return Outcome(id=None, task=task, state="REFUSED", reason=str(error))
         finally:
+            tell("down", ())
             self._busy.release()
-        tell(story(result))
+        tell("caption", {"text": story(result)})
         return Outcome(id=None, task=task, state="SUCCESS", result=result)
 
     # --- a recorded command, played back ----------------------------------------------------

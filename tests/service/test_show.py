@@ -21,6 +21,7 @@ def event(leg: int, stage: str, *, fraction: float | None = None, do: str = "got
 def test_each_scene_is_played_once_when_its_leg_has_come_so_far() -> None:
     said: list[str] = []
     done: list[str] = []
+    down: list[tuple[str, ...]] = []
 
     def action(name: str) -> Callable[[], ChaosReport]:
         def act() -> ChaosReport:
@@ -30,7 +31,10 @@ def test_each_scene_is_played_once_when_its_leg_has_come_so_far() -> None:
         return act
 
     actions = {scene.action: action(scene.action) for scene in SCENES}
-    show = Show(actions=actions, tell=said.append, clock=ManualClock())
+    show = Show(
+        actions=actions, tell=said.append, down=lambda names: down.append(tuple(names)),
+        clock=ManualClock(),
+    )  # fmt: skip
     show.hear(event(1, "started", do="arm"))
     show.hear(event(3, "started"))
     show.hear(event(3, "executing", fraction=0.1))
@@ -40,6 +44,7 @@ def test_each_scene_is_played_once_when_its_leg_has_come_so_far() -> None:
         show.hear(event(3, "executing", fraction=fraction))
     show.close()
     assert done == ["kill-worker"]
+    assert down == [("worker",), ()], "the chain shows what is killed, and that it is back"
     assert said[-1] == "The worker died; the ship kept flying; the worker was back in 0.7 s."
     show.hear(event(4, "started", do="hold"))
     show.hear(event(7, "started"))  # the mission has gone on without the last scene

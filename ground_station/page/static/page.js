@@ -293,7 +293,7 @@ class Page {
     const silent = this.trouble ? "The broker does not answer." : "";
     const why = this.isConnected ? silent : `This page's server does not answer. ${this.closed ?? ""}`;
     if (this.isLive === false) return why || `The recording says nothing for ${age(this.ageS)}.`;
-    if (!state) return `No word from the ship. ${this.trouble || why}`;
+    if (!state) return `No word from the ship. Is it on, and on this broker? ${this.trouble || why}`;
     const begun = `No word from ${state.vehicle} for ${age(this.ageS)}.`;
     if (!state.armed) return `${begun} Its motors were off. ${why}`;
     const silentS = this.ageS + state.link_age_s;
@@ -302,7 +302,8 @@ class Page {
     const next = plan.find(([afterS]) => silentS < afterS);
     const now = done ? `On board: it ${done[1]}` : "On board: it goes on";
     const then = next ? `; in ${Math.ceil(next[0] - silentS)} s it ${next[1]}.` : ".";
-    return `${begun} ${now}${then} ${why}`;
+    const doing = "You: wait, or press the emergency stop; commands are off until it is heard.";
+    return `${begun} ${now}${then} ${why} ${doing}`;
   }
 
   /** Everything that commands is disabled without a link; the emergency stop never is. */

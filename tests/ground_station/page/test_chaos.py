@@ -130,7 +130,7 @@ def test_without_chaos_every_request_says_so(served: Served) -> None:
 def test_the_panel_shows_what_the_ship_did_and_a_replayed_command_does_nothing(
     harmed: Served, harm: NotedHarm, chromium: Browser
 ) -> None:
-    with closing(chromium.new_context(viewport={"width": 400, "height": 500})) as context:
+    with closing(chromium.new_context(viewport={"width": 1280, "height": 720})) as context:
         context.set_default_timeout(WITHIN_MS)
         page = context.new_page()
         wrong = errors_of(page)
@@ -139,7 +139,13 @@ def test_the_panel_shows_what_the_ship_did_and_a_replayed_command_does_nothing(
         for name in BUTTONS:
             expect(by(f"chaos-{name}")).to_be_enabled(timeout=WITHIN_MS)
         expect(by("chaos-gust-cap")).to_contain_text("twin holds", timeout=WITHIN_MS)
+        harm.may_end.clear()
         by("chaos-kill-worker").click()
+        worker = page.locator(".station", has_text="worker")
+        expect(worker).to_contain_text("down", timeout=WITHIN_MS)
+        expect(by("caption")).to_contain_text("commands wait in the queue", timeout=WITHIN_MS)
+        harm.may_end.set()
+        expect(worker).to_contain_text("back", timeout=WITHIN_MS)
         expect(by("chaos-reports")).to_contain_text("back in 712 ms", timeout=WITHIN_MS)
         expect(by("chaos-reports")).to_contain_text("<b>holding</b>")
         expect(by("caption")).to_contain_text("back in 712 ms", timeout=WITHIN_MS)
@@ -155,12 +161,18 @@ def test_the_panel_shows_what_the_ship_did_and_a_replayed_command_does_nothing(
         expect(by("caption")).to_have_text("it broke.", timeout=WITHIN_MS)
         assert serious_findings(page) == []
 
+        page.get_by_role("button", name="Pilot").click()
         by("command-arm").click()
         expect(by("armed")).to_contain_text("ARMED", timeout=WITHIN_MS)
         by("command-disarm").click()
         expect(by("armed")).to_contain_text("disarmed", timeout=WITHIN_MS)
         # The ship tells that it is disarmed on another way than the queue.
         expect(by("journey")).to_contain_text("disarm", timeout=WITHIN_MS)
+        page.get_by_role("button", name="Present").click()
+        # What happened before a view was opened is in it.
+        expect(by("journey")).to_contain_text("disarm", timeout=WITHIN_MS)
+        expect(page.locator(".waterfall")).to_contain_text("arm", timeout=WITHIN_MS)
+        expect(by("chaos-reports")).to_contain_text("it broke")
         by("chaos-replay-command").click()
         expect(by("chaos-reports")).to_contain_text("without effect", timeout=WITHIN_MS)
         expect(by("chaos-reports")).to_contain_text("disarm was sent again")

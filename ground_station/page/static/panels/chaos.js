@@ -26,6 +26,9 @@ const HELD = ["hold-ship", "let-go"]; // by a person: nothing to come back from
 const FIRST_SHARE = 0.5; // of the limit: what stands in a field at first
 const SHOWN = 6;
 
+// Of the page, and not of the panel: another view is opened while an action goes on.
+const reports = element("ol", { class: "chaos-reports", "data-testid": "chaos-reports", "aria-live": "polite" });
+
 export const panel = {
   name: "chaos",
   title: "Chaos: harm to the simulated ship",
@@ -53,7 +56,7 @@ class Chaos {
     this.caps = {};
     this.buttons = new Map();
     this.sensor = element("select", { "aria-label": "which sensor", "data-testid": "chaos-sensor", on: { change: () => this.limit() } });
-    this.reports = element("ol", { class: "chaos-reports", "data-testid": "chaos-reports", "aria-live": "polite" });
+    this.reports = reports;
     this.empty = element("p", { class: "note" }, "Each is undone by itself, but for a leak and a ship that is held. What the ship did about it stands here.");
     const row = (...children) => element("div", { class: "row" }, ...children);
     box.append(
@@ -69,6 +72,7 @@ class Chaos {
       ),
       element("div", { class: "chaos-done" }, this.empty, this.reports),
     );
+    this.empty.hidden = reports.children.length > 0;
     this.limit();
     this.ask();
   }

@@ -30,6 +30,7 @@ class Journey {
         element("span", { class: "knot" }),
         element("span", { class: "name" }, TITLES[stage] ?? stage),
         time,
+        element("span", { class: "life", role: "status" }),
       );
       return { stage, root, time };
     });
@@ -52,9 +53,21 @@ class Journey {
       this.commands.set(content.id, content);
       while (this.commands.size > 3 * ROWS) this.commands.delete(this.commands.keys().next().value);
     } else {
+      if (kind === "down") this.markDown(content);
       return;
     }
     this.show();
+  }
+
+  /** A stage whose process was killed, or that nobody reaches, says so until it is back. */
+  markDown(stages) {
+    for (const { stage, root } of this.stations) {
+      const isDown = stages.includes(stage);
+      if (root.classList.contains("down") && !isDown) root.classList.add("returned");
+      else if (isDown) root.classList.remove("returned");
+      root.classList.toggle("down", isDown);
+      say(root.querySelector(".life"), isDown ? "✗ down" : root.classList.contains("returned") ? "✓ back" : "");
+    }
   }
 
   show() {
