@@ -1,10 +1,12 @@
-// The ship in three dimensions: attitude, propellers and tilt as driven, trail, target, pad, fence.
+// The ship in three dimensions, in a hall that grows with the flight: attitude, propellers and tilt as
+// driven, thrust as arrows, trail, target, pad, shadow, a mast of 3 m, fence.
 //
 // World north-east-down becomes three's x east, y up, z south; the body's forward-right-down
 // becomes the same three axes of the ship, so one turn serves both.
 import { element, say } from "../lib/dom.js";
 import { age, number, wind as windWords } from "../lib/format.js";
 import { STALE_S } from "../lib/freshness.js";
+import { colour } from "../lib/theme.js";
 import * as three from "../vendor/three.js";
 
 const TRAIL = 900;
@@ -12,11 +14,12 @@ const STEP_M = 0.1;
 const SMOOTH_S = 0.12; // pictures between two states
 const EVERY_S = 0.033;
 const SOFTWARE_EVERY_S = 0.2; // without a graphics card the picture takes the ship's own processor
-const GRID_M = 60;
+const HALL_M = { least: 8, margin: 4, height: 6 }; // half its width; its height at least
+const MAST_M = 3;
+const MAST_AT_M = 2.2; // beside the pad
+const FRAME = { margin: 1.35, least_m: 2.2, smooth_s: 1.2 }; // what the camera keeps in sight
 const SPIN_RADPS = 30; // of a propeller at full throttle, slowed down for the eye
-const SKY = 0x1c2b3a;
-const WIND = 0x9fd8ff;
-const COLOURS = { hull: 0x56b4e9, nose: 0xe69f00, gondola: 0xe6edf3, trail: 0xf0e442, set: 0xcc79a7 };
+const COLOURS = { hull: 0x56b4e9, nose: 0xe69f00, gondola: 0xe6edf3 };
 const PLAIN = {
   hull: { length_m: 1.5, diameter_m: 0.75, height_m: 0 },
   thruster: [],
@@ -49,24 +52,26 @@ export const panel = {
 class Scene {
   constructor(canvas, caption, page, { isSoftware }) {
     this.drawEveryS = isSoftware ? SOFTWARE_EVERY_S : EVERY_S;
-    this.pixels = isSoftware ? 0.75 : Math.min(2, window.devicePixelRatio);
+    this.pixels = Math.min(isSoftware ? 1 : 2, window.devicePixelRatio);
     this.canvas = canvas;
     this.caption = caption;
     this.page = page;
-    this.renderer = new three.WebGLRenderer({ canvas, antialias: !isSoftware, powerPreference: "low-power" });
+    this.renderer = new three.WebGLRenderer({ canvas, antialias: true, powerPreference: "low-power" });
     this.scene = new three.Scene();
-    this.scene.background = new three.Color(SKY);
-    this.scene.fog = new three.Fog(SKY, 30, 90);
+    this.scene.background = new three.Color(colour("sky"));
     this.camera = new three.PerspectiveCamera(45, 1, 0.2, 300);
-    this.orbit = { turn: 0.7, lift: 0.28, distance: 6 };
+    this.orbit = { turn: 0.7, lift: 0.3, zoom: 1 };
+    this.frame = null; // centre and radius of what is kept in sight
     this.scene.add(new three.HemisphereLight(0xdfefff, 0x2a3540, 2.2));
     const sun = new three.DirectionalLight(0xffffff, 1.6);
     sun.position.set(4, 9, 3);
     this.scene.add(sun);
-    this.addGround();
+    this.addPad();
+    this.addMast();
     this.trailPoints = [];
-    this.trail = this.addLine(TRAIL, COLOURS.trail);
-    this.drop = this.addLine(2, 0x7d8fa0);
+    this.trail = this.addLine(TRAIL, colour("trail"), { fades: true });
+    this.drop = this.addLine(2, colour("quiet"));
+    this.shadow = this.addDisc(0.5, 0x000000, 0.35, 0.01);
     this.target = this.addTarget();
     this.wind = this.addWind();
     this.ship = new three.Group();
@@ -100,9 +105,10 @@ class Scene {
     this.wind.visible = false;
     if (state.wind_ned_mps) this.pointWind(state.wind_ned_mps, state.ages.wind_ned_mps);
     const doing = state.active_command.split(" ")[0] || state.mode;
+    const mast = this.mastTop ? ` · the mast is ${MAST_M} m` : "";
     const felt = state.wind_ned_mps ? ` · wind ${windWords(state.wind_ned_mps)}` : "";
     const old = felt && state.ages.wind_ned_mps >= STALE_S ? `, ${age(state.ages.wind_ned_mps)} old` : "";
-    say(this.caption, `${doing} · ${number(state.altitude_m, 1)} m up${felt}${old}`);
+    say(this.caption, `${doing} · ${number(state.altitude_m, 1)} m up${felt}${old}${mast}`);
   }
 
   above(position_ned_m) {
@@ -113,17 +119,75 @@ class Scene {
 
   // --- what stands there --------------------------------------------------------------------
 
-  addGround() {
-    const floor = new three.Mesh(
-      new three.PlaneGeometry(400, 400),
-      new three.MeshBasicMaterial({ color: 0x141d26 }),
-    );
+  /** Floor and four walls with a line each metre of height; larger once the ship comes near one. */
+  raiseHall(half) {
+    if (this.hall) {
+      this.scene.remove(this.hall);
+      this.hall.traverse((one) => one.geometry?.dispose());
+    }
+    this.half = half;
+    this.hall = new three.Group();
+    const height = Math.max(HALL_M.height, half / 2);
+    const face = (width, tall, name) =>
+      new three.Mesh(new three.PlaneGeometry(width, tall), new three.MeshBasicMaterial({ color: colour(name) }));
+    const floor = face(2 * half, 2 * half, "floor");
     floor.rotation.x = -Math.PI / 2;
-    floor.position.y = -0.06;
-    this.scene.add(floor, grid());
+    floor.position.y = -0.02;
+    this.hall.add(floor);
+    const ink = new three.LineBasicMaterial({ color: colour("mark"), transparent: true, opacity: 0.45 });
+    const lines = (pairs) => new three.LineSegments(new three.BufferGeometry().setFromPoints(pairs), ink);
+    const across = [];
+    for (let at = -half; at <= half; at += 2) {
+      across.push(new three.Vector3(at, 0, -half), new three.Vector3(at, 0, half));
+      across.push(new three.Vector3(-half, 0, at), new three.Vector3(half, 0, at));
+    }
+    this.hall.add(lines(across));
+    for (let side = 0; side < 4; side += 1) {
+      const wall = new three.Group();
+      const plane = face(2 * half, height, "wall"); // seen from inside alone: a near one hides nothing
+      plane.position.set(0, height / 2, -half);
+      const rows = [];
+      for (let up = 1; up <= height; up += 1) {
+        rows.push(new three.Vector3(-half, up, 0.02 - half), new three.Vector3(half, up, 0.02 - half));
+      }
+      wall.add(plane);
+      const marks = lines(rows);
+      wall.add(marks);
+      wall.rotation.y = (side * Math.PI) / 2;
+      wall.userData = { marks, outward: new three.Vector3(0, 0, -1).applyAxisAngle(new three.Vector3(0, 1, 0), wall.rotation.y) };
+      this.hall.add(wall);
+    }
+    this.scene.add(this.hall);
+  }
+
+  addDisc(radius, color, opacity, height_m) {
+    const disc = new three.Mesh(
+      new three.RingGeometry(0, radius, 32),
+      new three.MeshBasicMaterial({ color, transparent: true, opacity, depthWrite: false }),
+    );
+    disc.rotation.x = -Math.PI / 2;
+    disc.position.y = height_m;
+    this.scene.add(disc);
+    return disc;
+  }
+
+  /** A mast beside the pad, striped each metre: what 3 m are. */
+  addMast() {
+    for (let metre = 0; metre < MAST_M; metre += 1) {
+      const part = new three.Mesh(
+        new three.CylinderGeometry(0.04, 0.04, 1, 10),
+        new three.MeshBasicMaterial({ color: colour(metre % 2 ? "text" : "bad") }),
+      );
+      part.position.set(-MAST_AT_M, metre + 0.5, 0);
+      this.scene.add(part);
+    }
+    this.mastTop = new three.Vector3(-MAST_AT_M, MAST_M, 0);
+  }
+
+  addPad() {
     const pad = new three.Mesh(
       new three.RingGeometry(0.55, 0.7, 48),
-      new three.MeshBasicMaterial({ color: 0xe6edf3, side: three.DoubleSide }),
+      new three.MeshBasicMaterial({ color: colour("text"), side: three.DoubleSide }),
     );
     pad.rotation.x = -Math.PI / 2;
     pad.position.y = 0.005;
@@ -136,11 +200,13 @@ class Scene {
     }
   }
 
-  addLine(points, color) {
+  addLine(points, color, { fades = false } = {}) {
     const shape = new three.BufferGeometry();
+    if (fades) shape.setAttribute("color", new three.BufferAttribute(new Float32Array(4 * points), 4));
     shape.setAttribute("position", new three.BufferAttribute(new Float32Array(3 * points), 3));
     shape.setDrawRange(0, 0);
-    const line = new three.Line(shape, new three.LineBasicMaterial({ color }));
+    const line = new three.Line(shape, new three.LineBasicMaterial(fades ? { vertexColors: true, transparent: true } : { color }));
+    line.userData = { fades, color: new three.Color(color) };
     line.frustumCulled = false;
     this.scene.add(line);
     return line;
@@ -148,7 +214,7 @@ class Scene {
 
   addTarget() {
     const target = new three.Group();
-    const material = new three.MeshBasicMaterial({ color: COLOURS.set });
+    const material = new three.MeshBasicMaterial({ color: colour("set") });
     const ring = new three.Mesh(new three.TorusGeometry(0.35, 0.03, 8, 40), material);
     ring.rotation.x = Math.PI / 2;
     target.add(ring, new three.Mesh(new three.SphereGeometry(0.06, 12, 8), material));
@@ -159,7 +225,7 @@ class Scene {
 
   addWind() {
     const wind = new three.Group();
-    const material = new three.MeshBasicMaterial({ color: WIND, transparent: true });
+    const material = new three.MeshBasicMaterial({ color: colour("ship"), transparent: true });
     this.windMaterial = material;
     const shaft = new three.Mesh(new three.CylinderGeometry(0.02, 0.02, 1, 8), material);
     shaft.position.y = 0.5;
@@ -241,7 +307,7 @@ class Scene {
     this.ship.add(gondola);
     for (const thruster of airframe.thruster) this.addPropeller(thruster);
     this.addFence(airframe.limits);
-    this.orbit.distance = Math.max(this.orbit.distance, 3.2 * hull.length_m);
+    this.shadow.scale.set(hull.diameter_m, hull.length_m, 1);
   }
 
   addPropeller(thruster) {
@@ -276,7 +342,7 @@ class Scene {
       one.blades.rotation.z += SPIN_RADPS * throttle * stepS;
       one.mount.rotation.x = one.tiltedBy ? (actuators[one.tiltedBy] ?? 0) : 0;
       one.push.visible = Math.abs(throttle) > 0.02;
-      one.push.scale.y = 0.15 + 0.6 * Math.abs(throttle);
+      one.push.scale.y = 0.25 + 0.9 * Math.abs(throttle);
       one.push.position.z = -Math.sign(throttle) * one.push.scale.y * 0.5; // the air it throws
       one.push.rotation.x = throttle > 0 ? -Math.PI / 2 : Math.PI / 2;
     }
@@ -300,24 +366,44 @@ class Scene {
       this.ship.rotation.set(this.at.pitch, -this.at.yaw, -this.at.roll, "YXZ");
       if (state && isFresh) this.turnPropellers(state.actuators, stepS);
       this.canvas.classList.toggle("stale", !isFresh);
+      this.shadow.position.set(this.at.here.x, 0.01, this.at.here.z);
+      this.shadow.rotation.z = -this.at.yaw;
+      const reach = Math.max(Math.abs(this.at.here.x), Math.abs(this.at.here.z)) + HALL_M.margin;
+      if (!this.half || reach > this.half) this.raiseHall(Math.max(HALL_M.least, 4 * Math.ceil(reach / 4 + 0.5)));
       this.lineThrough(this.trail, [...this.trailPoints, this.at.here]);
       const ground = new three.Vector3(this.at.here.x, 0, this.at.here.z);
       this.lineThrough(this.drop, [this.at.here, ground]);
       this.wind.position.copy(this.at.here).add(new three.Vector3(0, 1.1, 0));
     }
-    this.look();
+    this.look(stepS);
     this.renderer.render(this.scene, this.camera);
   }
 
-  look() {
-    const { turn, lift, distance } = this.orbit;
-    const centre = this.at?.here ?? new three.Vector3();
+  /** Keep ship, target and the ground below them in sight; a drag turns, the wheel comes nearer. */
+  look(stepS) {
+    const here = this.at?.here ?? new three.Vector3();
+    const goal = this.target.visible ? this.target.position : here;
+    const center = here.clone().lerp(goal, 0.5);
+    center.y = Math.max(here.y, goal.y) / 2;
+    const radius = FRAME.margin * Math.max(FRAME.least_m, center.distanceTo(here), center.distanceTo(goal));
+    this.frame ??= { center: center.clone(), radius };
+    const share = 1 - Math.exp(-stepS / FRAME.smooth_s);
+    this.frame.center.lerp(center, share);
+    this.frame.radius += share * (radius - this.frame.radius);
+    const { turn, lift, zoom } = this.orbit;
+    const middle = this.frame.center;
+    const narrow = Math.min(1, this.camera.aspect);
+    const distance = (zoom * this.frame.radius) / Math.sin((Math.PI / 360) * this.camera.fov * narrow);
     this.camera.position.set(
-      centre.x + distance * Math.cos(lift) * Math.sin(turn),
-      Math.max(0.15, centre.y + distance * Math.sin(lift)),
-      centre.z + distance * Math.cos(lift) * Math.cos(turn),
+      middle.x + distance * Math.cos(lift) * Math.sin(turn),
+      Math.max(0.3, middle.y + distance * Math.sin(lift)),
+      middle.z + distance * Math.cos(lift) * Math.cos(turn),
     );
-    this.camera.lookAt(centre);
+    this.camera.lookAt(middle);
+    for (const { userData } of this.hall?.children ?? []) {
+      // The lines of a wall between the camera and the ship would hide it.
+      if (userData.marks) userData.marks.visible = userData.outward.dot(this.camera.position) < this.half;
+    }
   }
 
   lineThrough(line, points) {
@@ -325,6 +411,12 @@ class Scene {
     const shown = points.slice(-places.count);
     shown.forEach((one, index) => places.setXYZ(index, one.x, one.y, one.z));
     places.needsUpdate = true;
+    if (line.userData.fades) {
+      const { r, g, b } = line.userData.color;
+      const inks = line.geometry.getAttribute("color");
+      shown.forEach((_, index) => inks.setXYZW(index, r, g, b, (index + 1) / shown.length));
+      inks.needsUpdate = true;
+    }
     line.geometry.setDrawRange(0, shown.length);
   }
 
@@ -360,7 +452,7 @@ class Scene {
       "wheel",
       (event) => {
         event.preventDefault();
-        orbit.distance = Math.min(80, Math.max(1.5, orbit.distance * (event.deltaY > 0 ? 1.1 : 1 / 1.1)));
+        orbit.zoom = Math.min(8, Math.max(0.3, orbit.zoom * (event.deltaY > 0 ? 1.1 : 1 / 1.1)));
       },
       { passive: false },
     );
@@ -377,19 +469,6 @@ function isSoftware(context) {
   const name = known ? String(context.getParameter(known.UNMASKED_RENDERER_WEBGL)) : "";
   context.getExtension("WEBGL_lose_context")?.loseContext();
   return /swiftshader|llvmpipe|software/i.test(name);
-}
-
-/** A grid of 2 m from short lines: one that runs behind the eye is lost by some renderers. */
-function grid() {
-  const points = [];
-  for (let across = -GRID_M; across <= GRID_M; across += 2) {
-    for (let along = -GRID_M; along < GRID_M; along += 2) {
-      points.push(new three.Vector3(across, 0, along), new three.Vector3(across, 0, along + 2));
-      points.push(new three.Vector3(along, 0, across), new three.Vector3(along + 2, 0, across));
-    }
-  }
-  const shape = new three.BufferGeometry().setFromPoints(points);
-  return new three.LineSegments(shape, new three.LineBasicMaterial({ color: 0x52677a }));
 }
 
 function wrapped(angle) {
