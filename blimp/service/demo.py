@@ -309,7 +309,7 @@ def _view(
 
 
 def _ends(tasks: dict[str, Any]) -> str:
-    """Return how the tasks ended, as "195 of 198 succeeded, blimp.ping EXPIRED: ..., 2 not sent"."""
+    """Return how they ended, as "195 of 198 succeeded, blimp.ping EXPIRED: ..., 2 not sent"."""
     named = [f"{one['task']} {one['state']}: {one['reason']}" for one in tasks["unsuccessful"]]
     words = [f"{count} {one}" if count > 1 else one for one, count in Counter(named).items()]
     unsent = tasks["sent"] - tasks["succeeded"] - len(named)

@@ -39,7 +39,7 @@ NOW = {
     "kill-flight": "The flight process is killed: motors stop until its successor flies. Wait.",
     "stop-broker": "The broker is stopped: no command arrives, the ship holds by itself. Wait.",
     "cut-link": "The link is cut: no command arrives, the ship holds by itself. Wait.",
-    "blind-position": "Its position sensors are blind: it keeps height and heading. Do not send it far.",
+    "blind-position": "The position is blind: it keeps height and heading. Do not send it far.",
     "blind-sensor": "{device} is blind: watch what the ship says and does about it.",
     "freeze-sensor": "{device} is frozen: watch what the ship says and does about it.",
     "lie-sensor": "{device} lies: watch what the ship says and does about it.",

@@ -14,8 +14,9 @@ PHONE = ViewportSize(width=390, height=844)
 BELOW_PX = """() => {
   const parts = [document.documentElement, document.getElementById("panels")];
   const below = parts.map((one) => one.scrollHeight - one.clientHeight);
-  const last = [...document.querySelectorAll("section.panel")].filter((one) => one.checkVisibility());
-  return Math.max(...below, ...last.map((one) => one.getBoundingClientRect().bottom - innerHeight));
+  const panels = [...document.querySelectorAll("section.panel")];
+  const ends = panels.map((one) => one.getBoundingClientRect().bottom - innerHeight);
+  return Math.max(...below, ...ends);
 }"""
 SMALL = """(least_px) => {
   const found = new Set();

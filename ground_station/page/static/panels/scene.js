@@ -61,6 +61,7 @@ class Scene {
     this.scene.background = new three.Color(colour("sky"));
     this.camera = new three.PerspectiveCamera(45, 1, 0.2, 300);
     this.orbit = { turn: 0.7, lift: 0.3, zoom: 1 };
+    this.reach_m = 0; // half of the hull
     this.frame = null; // centre and radius of what is kept in sight
     this.scene.add(new three.HemisphereLight(0xdfefff, 0x2a3540, 2.2));
     const sun = new three.DirectionalLight(0xffffff, 1.6);
@@ -307,6 +308,7 @@ class Scene {
     this.ship.add(gondola);
     for (const thruster of airframe.thruster) this.addPropeller(thruster);
     this.addFence(airframe.limits);
+    this.reach_m = hull.length_m / 2;
     this.shadow.scale.set(hull.diameter_m, hull.length_m, 1);
   }
 
@@ -385,7 +387,7 @@ class Scene {
     const goal = this.target.visible ? this.target.position : here;
     const center = here.clone().lerp(goal, 0.5);
     center.y = Math.max(here.y, goal.y) / 2;
-    const radius = FRAME.margin * Math.max(FRAME.least_m, center.distanceTo(here), center.distanceTo(goal));
+    const radius = FRAME.margin * Math.max(FRAME.least_m, center.distanceTo(here) + this.reach_m, center.distanceTo(goal));
     this.frame ??= { center: center.clone(), radius };
     const share = 1 - Math.exp(-stepS / FRAME.smooth_s);
     this.frame.center.lerp(center, share);
