@@ -122,7 +122,7 @@ class Story:
             self._page.tell("caption", {"text": text})
 
     def down(self, stages: Sequence[str]) -> None:
-        """Show which stages of a command's way are away; none once all are back."""
+        """Show which stages of a command's way are down; none once all are back."""
         if self._page is not None:
             self._page.tell("down", stages)
 

@@ -86,7 +86,7 @@ LINES = {
 class Show:
     """Plays the scenes as the mission comes to them. tell: gets each line of the story.
 
-    down: gets the stages of a command's way that a scene takes away, and none once they are back.
+    down: gets the stages of a command's way that a scene takes down, and none once they are back.
     """
 
     def __init__(

@@ -33,7 +33,7 @@ LOOK_S = 0.02
 TAKEN_S = 5.0
 SETTLED_S = 0.5  # then a snapshot shows what it did
 REPLAY = "replay-command"
-# What is told while an action goes on, and what a person does meanwhile.
+# The caption while an action goes on, and what a person does meanwhile.
 NOW = {
     "kill-worker": "The worker is killed: commands wait in the queue until its successor is there.",
     "kill-flight": "The flight process is killed: motors stop until its successor flies. Wait.",
@@ -45,7 +45,7 @@ NOW = {
     "lie-sensor": "{device} lies: watch what the ship says and does about it.",
     "gust": "A gust comes from ahead: the ship flies back to its place by itself.",
     "heat": "The air is heated: the ship gets lighter or heavier, and pushes against it.",
-    "leak": "Gas leaks, and stays away: the ship gets heavier. Land if it cannot hold its height.",
+    "leak": "Gas leaks for good: the ship gets heavier. Land if it cannot hold its height.",
     "hold-ship": "A person holds the ship: it stays until it is let go of.",
     "let-go": "The ship is let go of.",
     "replay-command": "The last command is sent again, as it was recorded.",
@@ -161,7 +161,7 @@ class ChaosRoom:
     def act(self, name: str, wish: "_Wish", *, tell: Callable[[str, Any], None]) -> Outcome:
         """Do one action, and no second one meanwhile. tell: gets a kind and what is new of it.
 
-        The kinds are "caption", a line of the story, and "down", the stages that are away.
+        The kinds are "caption", a line of the story, and "down", the stages that are down.
         """
         task = f"chaos.{name}"[:80]
         assert self._harm is not None

@@ -126,8 +126,7 @@ class Room:
             self._commands = {one["id"]: one for one in content[-COMMANDS:]}
             self._send(kind, list(self._commands.values()))
         elif kind == "command":
-            self._commands.pop(content["id"], None)
-            self._commands[content["id"]] = content
+            self._commands[content["id"]] = content  # in its place: the last sent stays the last
             while len(self._commands) > COMMANDS:
                 self._commands.pop(next(iter(self._commands)))
             self._send(kind, content)

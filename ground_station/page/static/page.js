@@ -145,8 +145,8 @@ class Page {
 
   /** A view that is opened later shows the commands that were, and where the ship was. */
   keepCommand(command) {
-    const others = (this.kept.get("commands") ?? []).filter((one) => one.id !== command.id);
-    this.kept.set("commands", [...others, command].slice(-MOST_COMMANDS));
+    const known = new Map((this.kept.get("commands") ?? []).map((one) => [one.id, one]));
+    this.kept.set("commands", [...known.set(command.id, command).values()].slice(-MOST_COMMANDS)); // each in its place
   }
 
   keepTrail({ position_ned_m: here, boot_id }) {

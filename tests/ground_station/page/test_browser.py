@@ -69,7 +69,7 @@ def test_a_flight_is_seen_and_commanded_and_a_lost_link_is_shown(
     expect(said).to_have_text("hold: done", timeout=WITHIN_MS)
     expect(page.locator(".what")).to_contain_text("hold: done", timeout=WITHIN_MS)
     page.set_viewport_size({"width": 1280, "height": 720})
-    page.goto(f"{served.page.url}&stage=1")
+    page.goto(f"{served.page.url}&stage=1#pilot")
     expect(page.locator("body")).to_have_class(re.compile(r"\bstage\b"))
     for name in ("altitude", "journey", "command-disarm"):
         expect(by(name)).to_be_in_viewport(ratio=1, timeout=WITHIN_MS)
