@@ -27,6 +27,10 @@ def test_nobody_gets_in_without_a_token_and_the_viewers_one_commands_nothing(
             assert served.ask(path, token=token)[0] == 401
         # The page's files are everybody's: a token is in its storage, which no navigation sends.
         assert served.ask("/", token=token) == (200, (STATIC / "index.html").read_bytes())
+    # A person's browser asks for a page, and is answered in words.
+    browser = {"Accept": "text/html,*/*;q=0.8"}
+    words = served.ask("/api/state", token="x" * 32, headers=browser)[1].decode()
+    assert words.startswith("this token is of another run: ")
     view_url = served.page.view_url or ""
     for address in (None, view_url):
         assert served.ask("/api/state", token="viewer", address=address)[0] == 200

@@ -55,7 +55,7 @@ setInterval(() => {
   const words = document.getElementById("lost");
   if (words && !words.hidden && words.textContent.includes("On board")) {
     lost.push({
-      land: named("command-land")?.disabled, stop: named("estop").disabled,
+      land: (named("command-land") ?? named("chaos-gust"))?.disabled, stop: named("estop").disabled,
       old: named("altitude").classList.contains("old"), caption,
     });
   }
