@@ -110,7 +110,7 @@ def run_demo(options: DemoOptions, *, say: Say, tell: Tell = lambda _: None) -> 
             )  # fmt: skip
             show.close()
             story.end(
-                flight.mission(), tasks=ended(flight.tasks()), lost=flight.lost(),
+                flight.mission(), tasks=_ends(flight.tasks()), lost=flight.lost(),
                 faults=chaos.survived,
             )  # fmt: skip
         finally:
@@ -308,7 +308,7 @@ def _view(
         yield screen.hear
 
 
-def ended(tasks: dict[str, Any]) -> str:
+def _ends(tasks: dict[str, Any]) -> str:
     """Return how they ended, as "195 of 198 succeeded, blimp.ping EXPIRED: ..., 2 not sent"."""
     named = [f"{one['task']} {one['state']}: {one['reason']}" for one in tasks["unsuccessful"]]
     words = [f"{count} {one}" if count > 1 else one for one, count in Counter(named).items()]
@@ -325,7 +325,7 @@ def _summary(report: dict[str, Any]) -> str:
         f"{mission['completed']} of {mission['legs']} legs in {mission['duration_s']:.1f} s, "
         f"at most {_words(mission['max_cross_track_m'], 2)} m off its track, "
         f"{_words(mission['final_error_m'], 2)} m from its end\n"
-        f"tasks, pings included: {ended(tasks)}; "
+        f"tasks, pings included: {_ends(tasks)}; "
         f"ping to flight process p50 {_words(tasks['latency_ms']['p50'], 1)} ms, "
         f"p99 {_words(tasks['latency_ms']['p99'], 1)} ms\n"
         f"flight loop: {loop.get('rate_hz', 0):.0f} Hz, {loop.get('overruns', 0)} overruns in "

@@ -59,6 +59,8 @@ def test_a_killed_demo_leaves_no_file() -> None:
 
 
 def test_its_summary_names_the_ends_of_tasks_that_did_not_succeed() -> None:
-    tasks = {"sent": 198, "succeeded": 195, "others": {"EXPIRED": 1}}
-    assert _ends(tasks) == "195 of 198 succeeded, 1 EXPIRED, 2 not sent"
-    assert _ends({"sent": 2, "succeeded": 2, "others": {}}) == "2 of 2 succeeded"
+    late = {"task": "blimp.ping", "state": "EXPIRED", "reason": "older than 2 s"}
+    tasks = {"sent": 206, "succeeded": 203, "unsuccessful": [late, late]}
+    words = "203 of 206 succeeded, 2 blimp.ping EXPIRED: older than 2 s, 1 not sent"
+    assert _ends(tasks) == words
+    assert _ends({"sent": 2, "succeeded": 2, "unsuccessful": []}) == "2 of 2 succeeded"
