@@ -386,7 +386,7 @@ class Scene {
     const here = this.at?.here ?? new three.Vector3();
     const goal = this.target.visible ? this.target.position : here;
     const center = here.clone().lerp(goal, 0.5);
-    center.y = Math.max(here.y, goal.y) / 2;
+    center.y = 0.65 * Math.max(here.y, goal.y); // the hull is above its place, the pad may touch the edge
     const radius = FRAME.margin * Math.max(FRAME.least_m, center.distanceTo(here) + this.reach_m, center.distanceTo(goal));
     this.frame ??= { center: center.clone(), radius };
     const share = 1 - Math.exp(-stepS / FRAME.smooth_s);
