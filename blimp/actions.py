@@ -389,7 +389,7 @@ _ROWS = (
     ),
     Action(
         name="estop",
-        about="Stop every motor at once, without waiting in a queue. Never asks; only arm undoes it.",
+        about="Stop every motor at once, past every queue. Never asks; only arm undoes it.",
         examples=("estop",),
         wait_s=5.0,
         needs_ttl=False,

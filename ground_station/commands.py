@@ -255,7 +255,7 @@ def trajectory(
 
 @app.command()
 def estop(context: typer.Context) -> int:
-    """Stop every motor at once, without waiting in a queue. Never asks; only arm undoes it.
+    """Stop every motor at once, past every queue. Never asks; only arm undoes it.
 
     Example: ground estop
     """

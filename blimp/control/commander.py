@@ -136,13 +136,14 @@ class Commander:
     def lift(self, number: Mode, *, now_s: float, state: VehicleState, flags: Flags) -> str:
         """Let a mode that sticks fly begin on the ground; return why not, or ""."""
         at = Situation(now_s=now_s, state=state, flags=flags)
+        mode = MODES[number](state, self._pilot.ship)
         try:
             self._must_fly(at)
-            if number in NEEDS_POSITION:
+            if mode.needs_position:
                 self._must_know_position(at, number.name)
         except Refusal as refusal:
             return str(refusal)
-        self._pilot.enter(MODES[number](state, self._pilot.ship), reason="the transmitter's stick")
+        self._pilot.enter(mode, reason="the transmitter's stick")
         return ""
 
     def _answer_again(self, command: Command, seen: Seen) -> Outcome:

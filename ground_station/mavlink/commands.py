@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from blimp.actions import FLIGHT_S, SHORT_S
 from blimp.errors import BlimpError
 from blimp.tasks.reply import Reply
 from blimp.types import Mode
@@ -21,7 +22,6 @@ from ground_station.mavlink import telemetry
 from ground_station.mavlink.modes import asked_mode, standard_mode
 from ground_station.mavlink.stations import Station
 from ground_station.mavlink.wire import Message, message, number_of
-from ground_station.session import FLIGHT_S, SHORT_S
 
 if TYPE_CHECKING:
     from ground_station.mavlink.link import Peer

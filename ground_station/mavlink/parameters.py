@@ -13,12 +13,12 @@ import struct
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
+from blimp.actions import PARAMETER_S
 from blimp.airframe import Airframe
 from blimp.errors import BlimpError
 from blimp.parameters import Parameter, parameters
 from ground_station.mavlink.stations import Station
 from ground_station.mavlink.wire import Message, message, text_of
-from ground_station.session import PARAMETER_S
 
 if TYPE_CHECKING:
     from ground_station.mavlink.link import Peer

@@ -14,12 +14,12 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from blimp.actions import FLIGHT_S, SHORT_S
 from blimp.errors import BlimpError
 from blimp.types import Mode
 from ground_station.mavlink.commands import ACCEPTED, BUSY, DENIED, FAILED, OK, Answer, answer_of
 from ground_station.mavlink.stations import Station, name_of
 from ground_station.mavlink.wire import Message
-from ground_station.session import FLIGHT_S, SHORT_S
 
 if TYPE_CHECKING:
     from ground_station.mavlink.link import Peer
