@@ -225,7 +225,7 @@ class Supervisor:
     def is_down(self, state: VehicleState) -> bool:
         """Whether it has landed: nothing else may let go of one that is held, or move one in doubt.
 
-        A person has been told that its motors are idle, and comes to look.
+        A person has read that its motors are idle, and comes to look.
         """
         mode = self._pilot.flying
         return mode.held or mode.stands or (mode.down and state.height_valid)

@@ -327,7 +327,7 @@ def test_a_blip_of_the_height_does_not_end_the_push_on_a_light_ship() -> None:
 
 
 def test_a_blip_of_the_height_starts_no_motor_of_a_ship_that_waits_for_a_look() -> None:
-    """It was told to be idle, and began a descent and then a landing beside the person."""
+    """Its note said "motors idle", and it began a descent and then a landing beside the person."""
     pilot = Pilot(ship=a_ship(weighed=False))
     supervisor = Supervisor(
         pilot=pilot, failsafe=Failsafe(airframe=twin()), bench=False, on_landed=lambda: None
