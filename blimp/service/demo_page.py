@@ -14,6 +14,7 @@ from blimp.config import ground_config
 from blimp.distribution import needing
 from blimp.errors import ConfigError
 from blimp.service.chaos import Chaos, ChaosReport
+from blimp.web.listening import room_words
 from ground_station.mission import MissionEvent
 from ground_station.page import PORT
 from ground_station.report import Report
@@ -80,6 +81,8 @@ def demo_page(
         event = {"event": "page", "url": page.url}
         if page.view_url is not None:
             say(f"for everybody in the room, who can look and not command: {page.view_url}")
+            for words in room_words(page.view_url):
+                say(words)
             print_code(page.view_url)
             event["read_only_url"] = page.view_url
         tell(event)

@@ -1,11 +1,14 @@
 """The sockets that the page listens on, and how others call them."""
 
 import errno
+import fcntl
 import resource
 import socket
+import struct
 
 from blimp.errors import ConfigError
 
+SIOCGIFADDR = 0x8915  # netdevice(7): the IPv4 address of an interface
 SEND_BUFFER_BYTES = 128 * 1024  # of the kernel, for each connection: a slow reader's backlog
 WORDLESS_S = 5  # for which the kernel keeps a connection that has sent nothing to itself
 MANY_FILES = 4096
@@ -39,9 +42,43 @@ def shown_address(host: str) -> str:
     """Return the address that others reach a socket by that listens on `host`."""
     if host not in ("0.0.0.0", "::"):
         return f"[{host}]" if ":" in host else host
+    return (reachable_addresses() or ["127.0.0.1"])[0]
+
+
+def reachable_addresses() -> list[str]:
+    """Return this machine's IPv4 addresses that others may reach; the one of the way out first.
+
+    A machine with a cable and a hotspot has two, and a phone reaches the one of its own network.
+    """
+    found = []
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
+        for _, name in socket.if_nameindex():
+            request = struct.pack("256s", name.encode()[:15])
+            try:
+                answer = fcntl.ioctl(probe.fileno(), SIOCGIFADDR, request)
+            except OSError:  # it has none
+                continue
+            address = socket.inet_ntoa(answer[20:24])
+            if not address.startswith("127."):
+                found.append(address)
         try:
             probe.connect(("192.0.2.1", 9))  # nothing is sent: it asks for the way there
-            return str(probe.getsockname()[0])
+            first = str(probe.getsockname()[0])
         except OSError:
-            return "127.0.0.1"
+            first = ""
+    return sorted(found, key=lambda address: address != first)
+
+
+def room_words(url: str) -> list[str]:
+    """Return what to say of an address for everybody in the room: of others, or that it has none.
+
+    url: as shown, with the address that is likeliest.
+    """
+    addresses = reachable_addresses()
+    if not addresses:
+        return [
+            "no phone can reach it: this machine is in no network; join one, or open a hotspot, "
+            "and start again"
+        ]
+    others = [url.replace(f"//{addresses[0]}:", f"//{one}:") for one in addresses[1:]]
+    return [f"from another network of this machine: {one}" for one in others]

@@ -5,6 +5,7 @@ import sys
 
 import segno
 
+from blimp.web.listening import room_words
 from ground_station.page.chaos import local_harm
 from ground_station.page.server import Page
 from ground_station.page.ships import BrokerShips
@@ -61,6 +62,8 @@ def _tell(session: Session, served: Page) -> None:
     if view_url is not None:
         session.report.say("for everybody in the room, who can look and not command:")
         session.report.data(view_url)
+        for words in room_words(view_url):
+            session.report.say(words)
         print_code(view_url)
 
 
