@@ -31,7 +31,7 @@ from blimp.link.telemetry import TelemetryReader, signer_of
 from blimp.recording.directory import newest_log
 from blimp.service.broker import socket_url
 from blimp.service.chaos import Chaos
-from blimp.service.demo_page import Story, demo_page
+from blimp.service.demo_page import Story, demo_page, stay
 from blimp.service.observer import LinkCheck, Observer, percentile
 from blimp.service.show import ALL, Show, chosen
 from blimp.service.show import MISSION as SHOW
@@ -139,6 +139,8 @@ def run_demo(options: DemoOptions, *, say: Say, tell: Tell = lambda _: None) -> 
                 say(f"the end of the stack's log:\n{stack.log_tail()}")
         say(_summary(report))
         say_replay(log_path, say=say)
+        if page is not None and sys.stdin.isatty() and flight.result.state != STOPPED:
+            stay(page, clock=clock, say=say)
         return report
 
 

@@ -23,6 +23,7 @@ from ground_station.session import Options, Session
 if TYPE_CHECKING:
     from ground_station.page.server import Page
 
+LOOK_S = 0.5  # a reloaded tab is back sooner than twice this
 Say = Callable[[str], None]
 Tell = Callable[[dict[str, Any]], None]
 
@@ -98,6 +99,19 @@ def _at_a_port(make: "Callable[..., Page]", *, say: Say) -> "Page":
     except ConfigError:
         say(f"port {PORT} is taken on this machine: the page gets a free one")
         return make(port=0)
+
+
+def stay(page: "Page", *, clock: Clock, say: Say) -> None:
+    """Keep the page of a demo that is over while a browser has it open, or until Ctrl-C.
+
+    Its end card opens the recording on a page of its own, which needs this server.
+    """
+    if not page.is_watched:
+        return
+    say("the page stays for the replay until its tab is closed: Ctrl-C ends it, too")
+    with contextlib.suppress(KeyboardInterrupt):
+        while page.is_watched:
+            clock.sleep_until(clock.now_s() + LOOK_S)
 
 
 def has_screen() -> bool:

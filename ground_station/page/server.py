@@ -127,6 +127,7 @@ class Page(Closing):
         self._title = title
         self._rooms: dict[str, Room] = {}
         self._viewers: Counter[bool] = Counter()
+        self._operators = 0
         self._sign_in = SignIn(token=self.tokens.operator, clock=clock)
         self._parts = parts if self.tokens.is_audience else (self._sign_in, *parts)
 
@@ -180,6 +181,11 @@ class Page(Closing):
         self._loop.call_soon_threadsafe(self._room, self._ships.vehicle)
         if self._audience is not None:
             self._audience.start()
+
+    @property
+    def is_watched(self) -> bool:
+        """Whether a browser that may command has the page open."""
+        return self._operators > 0
 
     def tell(self, kind: str, content: Any, *, vehicle: str | None = None) -> None:
         """Show something to everybody who looks at a ship: a caption, the end card."""
@@ -369,6 +375,7 @@ class Page(Closing):
             return
         viewer = Viewer(role=socket.state.role)
         self._viewers[is_known] += 1
+        self._operators += viewer.role == "operator"
         try:
             room = await self._enter(socket.query_params.get("vehicle"))
             await self._serve(socket, viewer, room)
@@ -376,6 +383,7 @@ class Page(Closing):
             await socket.close(1011, str(error)[:120])
         finally:
             self._viewers[is_known] -= 1
+            self._operators -= viewer.role == "operator"
 
     async def _stop_socket(self, socket: WebSocket) -> None:
         """Take an operator's stops on a connection that is there before the press.

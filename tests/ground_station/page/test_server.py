@@ -2,6 +2,7 @@
 
 import json
 import socket
+import threading
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +13,7 @@ from websockets.sync.client import ClientConnection, connect
 from blimp.airframe import load
 from blimp.clock import SystemClock
 from blimp.errors import ConfigError
-from blimp.service.demo_page import demo_page
+from blimp.service.demo_page import demo_page, stay
 from blimp.web.answers import MAX_BODY_BYTES
 from blimp.web.listening import listening_socket
 from blimp.web.serving import MAX_SOCKET_BYTES
@@ -172,3 +173,23 @@ def test_every_viewer_hears_the_ship_and_the_way_of_each_command(served: Served)
         stages = list(journey["stages"].values())
         assert stages == sorted(stages)
         assert {"state", "trail", "commands"} <= {str(one["kind"]) for one in heard}
+
+
+def test_the_page_of_a_demo_stays_until_its_browser_is_closed(served: Served) -> None:
+    """Its end card opens the recording by this server, which ended with the demo."""
+    said: list[str] = []
+    with open_socket(served, token=served.page.tokens.viewer) as viewer:
+        viewer.recv(timeout=WITHIN_S)
+        stay(served.page, clock=SystemClock(), say=said.append)  # nobody sits at the page itself
+    assert said == []
+    staying = threading.Thread(
+        target=stay, args=(served.page,), kwargs={"clock": SystemClock(), "say": said.append}
+    )
+    with open_socket(served) as person:
+        person.recv(timeout=WITHIN_S)
+        staying.start()
+        wait_until(lambda: bool(said), "nothing is said")
+        assert staying.is_alive()
+    staying.join(WITHIN_S)
+    assert not staying.is_alive()
+    assert "Ctrl-C" in said[0]
