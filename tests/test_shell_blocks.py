@@ -2,7 +2,8 @@
 
 A shell block is fenced with `sh`, or indented and begins with a command. A page is one session in
 one directory: Python blocks that name a file are saved there, and so is what an earlier line
-made. A line whose comment says Ctrl-C runs beside the lines after it, until the page is done.
+made. A line whose comment says Ctrl-C runs beside the lines after it, until the page is done. So
+does a flight or a mission, from the moment at which its first step is under way.
 `make` prints what it would run (`make -n`): what it runs is `.ci/run`'s.
 
 What cannot run here is marked in the page, where a reader sees it: the rest of a block by
@@ -16,7 +17,7 @@ import socket
 import subprocess
 import sys
 import tempfile
-import time
+import threading
 from collections.abc import Iterator
 from contextlib import ExitStack
 from pathlib import Path
@@ -24,6 +25,7 @@ from typing import NamedTuple
 
 import pytest
 
+from blimp.processes import _shim
 from tests.broker import EmbeddedBroker
 
 ROOT = Path(__file__).parents[1]
@@ -42,16 +44,21 @@ NAMED = re.compile(r'^```py(?:thon)?(?: title="(.*?)")?\n((?:# (\w+\.py)\n)?.*?)
 MARK = re.compile(r"^\s*# not tested: (.*)$", re.MULTILINE)
 PAGE_MARK = re.compile(r"^Its commands are not tested: (.*)\.$", re.MULTILINE)
 # What this machine lacks, or a test must not take.
-REASONS = ("needs ", "takes minutes", "the port is taken", "they need a Pi")
+REASONS = ("needs ", "takes half a minute", "takes minutes", "the port is taken", "they need a Pi")
 # How many blocks are marked, so that a new one is a decision.
-MARKED_BLOCKS, MARKED_PAGES = 24, 1
-WITHIN_S = 300.0
-READY = re.compile(r"ready|http://|Press Ctrl", re.IGNORECASE)
+MARKED_BLOCKS, MARKED_PAGES = 26, 1
+WITHIN_S = 120.0
+READY = re.compile(r"ready|is there|http://|Press Ctrl", re.IGNORECASE)
+# What the next command replaces, and how much of it is done once the ship has begun.
+FLIES = re.compile(r"ground (?:dispatch|goto|return|land)\b")
+UNDER_WAY = re.compile(r"executing \d+ %|(?<!not )done")
+
+# Pages on one stack; the last one restarts the flight process.
+TOGETHER = ("docs/page.md", "docs/mavlink.md", "docs/airframes.md")
 
 # What a page takes for granted, typed before its first line.
 BEFORE = {
     "CONTRIBUTING.md": "mkdir -p path/to\nblimp airframe check --example > path/to/mine.toml",
-    "docs/airframes.md": "blimp up --sim  # Ctrl-C",
     "docs/missions.md": "mkdir flights\nground mission check --example > flights/one.toml",
     "docs/page.md": "blimp up --sim  # Ctrl-C",
     "docs/tutorials/back-end.md": "python -m blimp.queue worker -A garden:app  # Ctrl-C",
@@ -105,13 +112,46 @@ def named(page: Path) -> str:
     return str(page.relative_to(ROOT))
 
 
-def press_ctrl_c(process: "subprocess.Popen[bytes]") -> None:
-    if process.poll() is None:
-        process.send_signal(signal.SIGINT)
-    try:
-        process.wait(WITHIN_S)
-    finally:
-        process.kill()
+class Running:
+    """A line that runs beside the lines after it. It ends with this process, kill -9 included."""
+
+    def __init__(self, line: str, script: str, *, work: Path, environment: dict[str, str]) -> None:
+        self._line = line
+        self._process = subprocess.Popen(
+            [*_shim(signal.SIGTERM), "bash", "-c", script], cwd=work, env=environment,
+            stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+        )  # fmt: skip
+        self._said = ""
+        self._news = threading.Condition()
+        self._reader = threading.Thread(target=self._read, daemon=True)
+        self._reader.start()
+
+    def _read(self) -> None:
+        assert self._process.stdout is not None
+        with self._process.stdout as out:
+            while chunk := os.read(out.fileno(), 65536):
+                self._add(chunk.decode("utf-8", "replace"))
+        self._add("\n(ended)")
+
+    def _add(self, words: str) -> None:
+        with self._news:
+            self._said += words
+            self._news.notify_all()
+
+    def wait_until_it_says(self, form: re.Pattern[str]) -> None:
+        with self._news:
+            self._news.wait_for(
+                lambda: form.search(self._said) or self._said.endswith("(ended)"), WITHIN_S
+            )
+            assert form.search(self._said), f"{self._line} is not ready:\n{self._said[-2000:]}"
+
+    def press_ctrl_c(self) -> None:
+        self._process.send_signal(signal.SIGINT)
+        try:
+            self._process.wait(WITHIN_S)
+        finally:
+            self._process.kill()
+            self._reader.join(WITHIN_S)
 
 
 class Session:
@@ -163,48 +203,72 @@ class Session:
             f"export -p >> {session}\nexit $status"
         )
         if "Ctrl-C" in comment:
-            self._begin(line, f"source {session}\nexec env {self.here(command)}")
+            self._begin(line, f"source {session}\nexec env {self.here(command)}", READY)
             return
-        ended = subprocess.run(
-            ["bash", "-c", script], cwd=self.work, env=self._environment, check=False,
-            stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=WITHIN_S,
-        )  # fmt: skip
-        assert ended.returncode == 0, f"{line}\n{ended.stdout[-2000:]}\n{ended.stderr[-2000:]}"
+        if FLIES.match(command):
+            self._begin(line, f"source {session}\nexec {self.here(command)}", UNDER_WAY)
+            return
+        with subprocess.Popen(
+            [*_shim(signal.SIGKILL), "bash", "-c", script], cwd=self.work, env=self._environment,
+            stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+            start_new_session=True,
+        ) as process:  # fmt: skip
+            try:
+                said = process.communicate(timeout=WITHIN_S)
+            except BaseException:  # what bash runs, too, has its pipes
+                os.killpg(process.pid, signal.SIGKILL)
+                raise
+        assert process.returncode == 0, f"{line}\n{said[0][-2000:]}\n{said[1][-2000:]}"
 
-    def _begin(self, line: str, script: str) -> None:
-        out = self.home / f"out{time.monotonic_ns()}"
-        with out.open("w") as file:
-            process = subprocess.Popen(
-                ["bash", "-c", script], cwd=self.work, env=self._environment,
-                stdin=subprocess.DEVNULL, stdout=file, stderr=subprocess.STDOUT,
-            )  # fmt: skip
-        self._stack.callback(press_ctrl_c, process)
-        deadline_s = time.monotonic() + WITHIN_S
-        while not READY.search(out.read_text()):
-            assert process.poll() is None, f"{line} ended:\n{out.read_text()[-2000:]}"
-            assert time.monotonic() < deadline_s, f"{line} is not ready:\n{out.read_text()[-2000:]}"
-            time.sleep(0.05)
+    def _begin(self, line: str, script: str, ready: re.Pattern[str]) -> None:
+        running = Running(line, script, work=self.work, environment=self._environment)
+        self._stack.callback(running.press_ctrl_c)
+        running.wait_until_it_says(ready)
 
 
 def has_commands(page: Path) -> bool:
     return any(line for block in blocks(page) for line in typed(block.text))
 
 
+def sessions() -> list[list[Path]]:
+    """Return the pages that have commands, each with those that share its stack."""
+    alone = [[page] for page in PAGES if has_commands(page) and named(page) not in TOGETHER]
+    return [*alone, [ROOT / name for name in TOGETHER]]
+
+
 @pytest.mark.flight
-@pytest.mark.timeout(1200)
-@pytest.mark.parametrize("page", [page for page in PAGES if has_commands(page)], ids=named)
-def test_the_commands_of_a_page_succeed(page: Path) -> None:
+@pytest.mark.timeout(600)
+@pytest.mark.parametrize("pages", sessions(), ids=lambda pages: " ".join(map(named, pages)))
+def test_the_commands_of_a_page_succeed(pages: list[Path]) -> None:
     with ExitStack() as stack:
-        session = Session(page.read_text("utf-8"), stack)
-        for line in BEFORE.get(named(page), "").splitlines():
-            session.type(line)
-        for block in blocks(page):
-            for line in typed(block.text):
-                for words, program in PLACES.get(named(page), {}).items():
-                    if words in line:
-                        verb = words.partition(" ")[0]
-                        line = line.replace(words, f'{verb} $(python -c "{program}")')
+        session = Session("".join(page.read_text("utf-8") for page in pages), stack)
+        for page in pages:
+            for line in BEFORE.get(named(page), "").splitlines():
                 session.type(line)
+            for block in blocks(page):
+                for line in typed(block.text):
+                    for words, program in PLACES.get(named(page), {}).items():
+                        if words in line:
+                            verb = words.partition(" ")[0]
+                            line = line.replace(words, f'{verb} $(python -c "{program}")')
+                    session.type(line)
+
+
+@pytest.mark.process
+@pytest.mark.parametrize(
+    "line",
+    [
+        "ground goto 3 -2",
+        "ground goto 3 -2 3  # no ship runs",
+        "python -m blimp.queue worker -A nothing:app  # until Ctrl-C",
+        "ground mission check nothing.toml",
+    ],
+)
+def test_a_line_that_fails_is_found(line: str) -> None:
+    with ExitStack() as stack:
+        session = Session("", stack)
+        with pytest.raises(AssertionError, match=re.escape(line)):
+            session.type(line)
 
 
 def test_what_is_not_run_says_why_and_is_counted() -> None:
