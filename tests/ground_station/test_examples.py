@@ -1,21 +1,27 @@
-"""The example programs: each flown in lockstep, and one on a running stack."""
+"""The example programs: flown in lockstep, one on a running stack; tasks run by a worker."""
 
 import asyncio
 import csv
 import io
 import math
+import runpy
 import subprocess
 import sys
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
 from contextlib import AsyncExitStack, ExitStack
 from pathlib import Path
+from typing import Any
 
+import httpx
 import pytest
 
 from blimp.sim import Lockstep
 from ground_station import examples, plain
-from ground_station.examples import follow, log_csv, square, sticks, swarm
+from ground_station.examples import failsafe, follow, log_csv, square, sticks, swarm
 from ground_station.ship import Ship
+from tests.broker import EmbeddedBroker
+from tests.directory import socket_directory
+from tests.queue.conftest import working
 from tests.sim.running import RunningStack
 
 pytestmark = pytest.mark.flight  # seconds of computing each
@@ -23,7 +29,7 @@ pytestmark = pytest.mark.flight  # seconds of computing each
 
 def test_each_has_forty_lines_at_most() -> None:
     paths = sorted(Path(examples.__file__).parent.glob("*.py"))
-    assert len(paths) == 6
+    assert len(paths) == 9
     for path in paths:
         assert len(path.read_text("utf-8").splitlines()) <= 40, path.name
 
@@ -120,6 +126,65 @@ def test_swarm() -> None:
             station = swarm.STATIONS_M[(number + 2) % 3]
             assert one.truth.on_ground
             assert math.dist(one.truth.position_ned_m[:2], station) < 1.0
+
+
+def test_failsafe() -> None:
+    async def fly(simulated: Lockstep) -> dict[str, float]:
+        async with Ship.lockstep(simulated) as ship:
+            return await failsafe.lose_the_link(ship, simulated)
+
+    with Lockstep("twin", seed=1) as simulated:
+        began_s = asyncio.run(fly(simulated))
+        assert simulated.truth.on_ground
+        assert math.dist(simulated.truth.position_ned_m[:2], (0.0, 0.0)) < 1.0
+    assert list(began_s) == ["LOITER", "HOLD", "RTL", "LAND"]
+    # docs/failsafe.md
+    assert (began_s["HOLD"], began_s["RTL"], began_s["LAND"]) == pytest.approx((3, 30, 60), abs=1)
+
+
+@pytest.fixture
+def broker(monkeypatch: pytest.MonkeyPatch) -> Iterator[EmbeddedBroker]:
+    with socket_directory() as directory, EmbeddedBroker(directory=directory / "b") as server:
+        server.start()
+        monkeypatch.setenv("BROKER_URL", server.url)
+        yield server
+
+
+def program(name: str) -> dict[str, Any]:
+    """Return the names of an example that is loaded with this test's broker."""
+    return runpy.run_module(f"{examples.__name__}.{name}")
+
+
+def test_leases(broker: EmbeddedBroker, capsys: pytest.CaptureFixture[str]) -> None:
+    names = program("leases")
+    with names["app"] as app:
+        with working(app):
+            names["main"]()
+        assert app.pools["camera"].holders() == ()
+    lines = dict(line.split(": ") for line in capsys.readouterr().out.splitlines())
+    assert list(lines) == [f"picture {number}" for number in range(6)]
+    assert set(lines.values()) <= set(names["CAMERAS"])
+
+
+def test_canvas(broker: EmbeddedBroker, capsys: pytest.CaptureFixture[str]) -> None:
+    names = program("canvas")
+    with names["app"] as app, working(app):
+        names["main"]()
+    assert capsys.readouterr().out == "the hall: 22.0 degrees\n"
+
+
+def test_api(broker: EmbeddedBroker) -> None:
+    names = program("api")
+
+    async def main() -> list[float]:
+        api = httpx.ASGITransport(names["api"])
+        async with httpx.AsyncClient(transport=api, base_url="http://here") as client:
+            ids = [(await client.post("/stations/EDDB")).json() for _ in range(10)]
+            answers = await asyncio.gather(*(client.get(f"/results/{id}") for id in ids))
+            return [answer.json() for answer in answers]
+
+    with working(names["queue"]):
+        assert asyncio.run(main()) == [12.5] * 10
 
 
 @pytest.mark.timeout(600)

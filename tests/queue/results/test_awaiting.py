@@ -2,7 +2,6 @@
 
 import asyncio
 import os
-import re
 import signal
 import threading
 import time
@@ -10,7 +9,6 @@ import warnings
 from collections.abc import Coroutine, Iterator
 from typing import Any
 
-import httpx
 import pytest
 
 from blimp.errors import LinkError, Refused, ResultError, TaskError
@@ -18,7 +16,7 @@ from blimp.queue import AsyncResult, TaskApp, TaskContext, chord, group
 from blimp.queue.protocol.record import Record, State
 from tests.broker import EmbeddedBroker
 from tests.queue.conftest import DEADLINE_S, working
-from tests.queue.results.conftest import DATABASES, PROJECT
+from tests.queue.results.conftest import DATABASES
 from tests.signals import stop_process
 
 
@@ -300,23 +298,6 @@ def test_a_server_that_stands_still_holds_up_no_loop(own_broker: EmbeddedBroker)
             assert run(main()) == [1, 2, 3]
     # Of the 1.5 s; the benchmark has the true figure, this machine does other things meanwhile.
     assert latest_s < 0.5
-
-
-def test_the_documents_fastapi_program_sends_and_answers(url: str) -> None:
-    text = (PROJECT / "docs/queue.md").read_text("utf-8")
-    (program,) = (one for one in re.findall(r"```python\n(.*?)```", text, re.S) if "FastAPI" in one)
-    names: dict[str, Any] = {"__name__": "weather"}
-    exec(program.replace("redis://localhost/0", url), names)
-
-    async def main() -> Any:
-        api = httpx.ASGITransport(names["api"])
-        async with httpx.AsyncClient(transport=api, base_url="http://here") as client:
-            ids = [(await client.post(f"/stations/{n}")).json() for n in range(10)]
-            answers = await asyncio.gather(*(client.get(f"/results/{id}") for id in ids))
-            return [answer.json() for answer in answers]
-
-    with working(names["queue"]):
-        assert run(main()) == [12.5] * 10
 
 
 def test_one_record_that_cannot_be_read_is_an_error_and_the_wait_for_others_goes_on(
