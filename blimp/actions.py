@@ -426,7 +426,7 @@ _ROWS = (
     ),
     Action(
         name="sensor",
-        about="Return one sensor's newest value, its unit, its age and its health.",
+        about="Return one sensor's newest value, unit, age and health.",
         examples=("sensor baro",),
         arguments=Sensor,
         needs_ttl=False,

@@ -27,7 +27,7 @@ def flown(tmp_path_factory: pytest.TempPathFactory) -> Path:
         ship.step(0.5)
         ship.hold(False)
         ship.step(FLIGHT_S - 6.5)
-        ship.command("goto", check=False, north_m=1e9, east_m=0.0, altitude_m=2.0)
+        ship.command("goto", check=False, north_m=9000.0, east_m=0.0, altitude_m=2.0)
         ship.crash(down_s=0.3)
         ship.step(0.5)
     return path

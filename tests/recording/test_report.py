@@ -103,7 +103,7 @@ def test_the_page_says_what_happened_in_words_and_figures(html: str, flight: Fli
     for row in ROWS:
         assert row.words in text
         assert shown(row, figures) in text
-    assert "goto refused: distance from the pad is 1e+09 m, the limit is 100 m" in text
+    assert "goto refused: distance from the pad is 9000 m, the limit is 100 m" in text
     for span in flight.failsafes:
         assert f"{span.from_s:.1f} s: {span.name}" in text
     for one in flight.happenings:

@@ -56,8 +56,6 @@ def open_redis(
     """
     import redis  # 40 ms, which a command-line help need not pay
 
-    from blimp.queue.redis.cluster import SlotConnection, SlotMaster, TagPacker, waiting
-
     options = options or {}
     # kombu calls a Unix socket `socket://`, too.
     address = address_of(url, schemes=(*SCHEMES, "socket"))
@@ -76,7 +74,11 @@ def open_redis(
     replicas = int(address.options.get("wait_replicas") or 0)
 
     def kind_of(kind: Any) -> Any:
-        return waiting(kind, replicas=replicas, timeout_s=timeout_s) if replicas else kind
+        if not replicas:
+            return kind
+        from blimp.queue.redis.cluster import waiting  # a ship's worker has no replicas
+
+        return waiting(kind, replicas=replicas, timeout_s=timeout_s)
 
     if address.path:
         local = kind_of(redis.UnixDomainSocketConnection)
@@ -98,6 +100,8 @@ def open_redis(
     if address.tag:
         if is_tls:
             raise ConfigError(f"broker URL {hide_password(url)!r}: no TLS to a cluster yet")
+        from blimp.queue.redis.cluster import SlotConnection, SlotMaster, TagPacker
+
         login = {name: given[name] for name in ("username", "password")}
         pool = redis.sentinel.SentinelConnectionPool(
             address.tag,
