@@ -6,6 +6,7 @@ worker makes a task of each row, and the flight process has a handler for each
 ship that flies are in `blimp/control/arguments.py`.
 """
 
+import sys
 from collections.abc import Mapping
 from enum import StrEnum
 from functools import cache
@@ -30,6 +31,8 @@ MAX_SPEED_MPS = 10.0  # of any ship: each has its own, lower one
 MAX_SECONDS = 60.0  # of one velocity: a forgotten one ends
 MAX_ACTUATOR_SECONDS = 30.0  # of one push on an output by hand
 MAX_TEXT = 200
+MAX_FLOAT = sys.float_info.max
+MAX_WHOLE = 2**63 - 1  # of a message
 
 
 class Need(StrEnum):
@@ -489,12 +492,17 @@ class Argument(msgspec.Struct, frozen=True, kw_only=True):
 
     def _number_problem(self, value: Any) -> str:
         is_number = isinstance(value, self.kind | int) and not isinstance(value, bool)
-        if is_number and self.low <= value <= self.high and isfinite(value):
+        largest = MAX_WHOLE if self.kind is int else MAX_FLOAT
+        if is_number and self.low <= value <= self.high and abs(value) <= largest:
             return ""
         what = "a whole number" if self.kind is int else "a finite number"
         if self.is_bounded:
             what += f", {self.low:g} to {self.high:g} {self.unit}"
-        return f"{self.name} must be {what}, not {str(value)[:40]}"
+        try:
+            found = str(value)[:40]
+        except ValueError:  # Python writes no whole number of more than 4300 digits
+            found = "a longer one"
+        return f"{self.name} must be {what}, not {found}"
 
 
 def _limit(limits: object, name: str, otherwise: float) -> float:
@@ -542,6 +550,6 @@ def checked(action: Action, arguments: Mapping[str, Any]) -> dict[str, Any]:
     found = {name: value for name, value in arguments.items() if value is not None}
     try:
         msgspec.convert(found, action.arguments)
-    except msgspec.ValidationError as error:
+    except (msgspec.ValidationError, OverflowError) as error:
         raise ValueError(str(error)) from None
     return found

@@ -62,6 +62,10 @@ def test_how_long_an_end_is_waited_for_has_its_seconds() -> None:
         ("mode", {"name": "loitre"}, "no mode 'loitre' (did you mean 'loiter'?); modes are LAND,"),
         ("payload", {"channel": 1.5, "deg": 1}, "channel must be a whole number"),
         ("param", {"name": "a.b", "value": float("inf")}, "value must be a finite number, not inf"),
+        ("param", {"name": "a.b", "value": 10**400}, "value must be a finite number, not 1000"),
+        ("takeoff", {"altitude_m": 10**5000}, "altitude_m must be a finite number, 0.5 to 10000 m"),
+        ("payload", {"channel": 2**63, "deg": 1}, "channel must be a whole number"),
+        ("geofence", {"ceiling_m": -(10**400)}, "ceiling_m must be a finite number, not -1000"),
     ],
 )
 def test_what_no_ship_takes_is_refused_naming_argument_value_and_limit(
