@@ -35,7 +35,10 @@ def _run(session: Session, name: str, arguments: dict[str, Any]) -> tuple[int, A
     if name == "result":
         return _result(session, arguments)
     if name == "param" and arguments.get("value") is None:
-        found = shown(session, arguments.get("name"))
+        wanted = arguments.get("name")
+        text = "" if wanted is None else wanted
+        checked(ACTIONS[name], {**arguments, "name": text, "value": 0.0})
+        found = shown(session, wanted)
         result = {"parameters": found}
         return DONE, Outcome(id=None, task="blimp.param", state="SUCCESS", result=result)
     action = ACTIONS[name]

@@ -84,6 +84,10 @@ def test_commands_are_answered_as_ground_answers_and_limits_are_its_own(served: 
     for name in ("trajectory", "watch", "page", "nonsense", "mission"):
         status, answer = served.ask(f"/api/command/{name}", {"file": "/etc/passwd"})
         assert (status, answer["state"]) == (404, "FAILURE")
+    for asked in ({"name": ["limits.speed_mps"]}, {"nam": "limits.speed_mps"}, {"name": 10**400}):
+        status, answer = served.ask("/api/command/param", asked)
+        assert (status, answer["state"]) == (400, "FAILURE"), answer
+        assert "name" in answer["reason"]
     reason = served.ask("/api/command/take-off", {"altitude_m": 3})[1]["reason"]
     assert "'take-off' here (did you mean 'takeoff'?)" in reason
 
