@@ -550,6 +550,6 @@ def checked(action: Action, arguments: Mapping[str, Any]) -> dict[str, Any]:
     found = {name: value for name, value in arguments.items() if value is not None}
     try:
         msgspec.convert(found, action.arguments)
-    except (msgspec.ValidationError, OverflowError) as error:
+    except msgspec.ValidationError as error:
         raise ValueError(str(error)) from None
     return found
