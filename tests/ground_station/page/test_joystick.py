@@ -183,7 +183,7 @@ def test_a_gamepad_and_the_keyboard_fly_the_ship_in_a_browser(
     served: Served, chromium: Browser
 ) -> None:
     fly(served)
-    context = chromium.new_context(viewport={"width": 390, "height": 700})
+    context = chromium.new_context(viewport={"width": 1280, "height": 720})
     context.set_default_timeout(WITHIN_MS)
     page = context.new_page()
     page.add_init_script(FAKE_PADS)
