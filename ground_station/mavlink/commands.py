@@ -37,6 +37,7 @@ ACCEPTED, BUSY, DENIED, UNSUPPORTED, FAILED, IN_PROGRESS, CANCELLED, INT_ONLY = 
     6,
     8,
 )  # fmt: skip  MAV_RESULT
+MAX_RUNNING = 32  # commands at once, stops apart: a station sends one after the other
 PROGRESS_S = 0.5  # MAVSDK waits 1.5 s for the next sign of life
 FORCE = 21196.0  # ARM_DISARM's parameter 2
 GLOBAL, RELATIVE = (0, 5), (3, 6)  # MAV_FRAME: above the sea, above home
@@ -76,6 +77,7 @@ class Commands:
     def __init__(self, vehicle: Vehicle) -> None:
         self._vehicle = vehicle
         self._running: dict[tuple[Station, int], Asked] = {}
+        self._count = 0  # of those under way, superseded ones included
         self.hears: dict[str, Callable[[Peer, Station, Message], object]] = {
             "COMMAND_LONG": self._long,
             "COMMAND_INT": self._int,
@@ -110,17 +112,22 @@ class Commands:
             self._end(asked, row, (DENIED, words))
         elif _same(self._running.get((asked.station, asked.command)), asked):
             self._ack(asked, IN_PROGRESS)  # its answer was lost, or takes long
+        elif self._count >= MAX_RUNNING and not _stops(asked):
+            words = f"{MAX_RUNNING} commands are under way, the limit: send it again"
+            self._end(asked, row, (BUSY, words))
         else:
             self._vehicle.start(self._run(asked, row))
 
     async def _run(self, asked: Asked, row: Row) -> None:
         key = (asked.station, asked.command)
         self._running[key] = asked
+        self._count += 1
         try:
             answer = await self._answer(asked, row)
             if self._running.get(key) is asked:  # a newer one of its number has its own answer
                 self._end(asked, row, answer)
         finally:
+            self._count -= 1
             if self._running.get(key) is asked:
                 del self._running[key]
 

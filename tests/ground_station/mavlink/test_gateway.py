@@ -233,6 +233,18 @@ def test_a_stop_needs_no_control_and_another_pilot_is_named(
         pool.release(grant)
 
 
+def test_a_flood_of_commands_is_refused_and_delays_no_stop(
+    twin: FlyingShip, station: Station
+) -> None:
+    for number in range(200):  # each another one, so none is a repetition
+        station.send.command_long_send(1, 1, 22, 0, 0, 0, 0, 0, 0, 0, 5.0 + 0.01 * number)
+    ack = station.get("COMMAND_ACK", lambda m: m.command == 22 and m.result == 1)
+    assert ack.target_system == 255
+    station.text("32 commands are under way")
+    assert station.command(185, 1) == 0
+    assert twin.ship.snapshot().killed
+
+
 def test_parameters_are_listed_set_and_refused_in_words(station: Station) -> None:
     station.send.param_request_list_send(1, 1)
     first = station.get("PARAM_VALUE")
