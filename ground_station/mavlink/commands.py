@@ -116,7 +116,7 @@ class Commands:
             words = f"{MAX_RUNNING} commands are under way, the limit: send it again"
             self._end(asked, row, (BUSY, words))
         else:
-            self._vehicle.start(self._run(asked, row))
+            self._vehicle.start(self._run(asked, row), is_stop=_stops(asked))
 
     async def _run(self, asked: Asked, row: Row) -> None:
         key = (asked.station, asked.command)

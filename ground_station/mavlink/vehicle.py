@@ -8,12 +8,14 @@ from contextlib import AsyncExitStack
 from typing import Any
 
 from blimp.airframe import Airframe
+from blimp.config import log_directory
 from blimp.errors import BlimpError, NotInControl
 from blimp.tasks.authority import CONTROL_TTL_S
 from blimp.tasks.reply import Reply
 from ground_station.mavlink import telemetry
 from ground_station.mavlink.commands import Commands
 from ground_station.mavlink.link import Links, Peer
+from ground_station.mavlink.logs import Logs
 from ground_station.mavlink.missions import Missions
 from ground_station.mavlink.parameters import Parameters
 from ground_station.mavlink.setpoints import Streams as Demands
@@ -63,6 +65,7 @@ class Vehicle:
             **self.parameters.hears,
             **self.missions.hears,
             **self.demands.hears,
+            **Logs(self, log_directory()).hears,
         }
 
     # --- in -------------------------------------------------------------------------------
@@ -109,15 +112,18 @@ class Vehicle:
             for piece in telemetry.statustexts(severity, words, id=self._text_id):
                 self.send(piece)
 
-    def start(self, work: Coroutine[Any, Any, object]) -> None:
-        """Do something beside; what fails is said. Too much at once is dropped."""
-        if len(self._tasks) >= MAX_TASKS:
+    def start(
+        self, work: Coroutine[Any, Any, object], *, is_stop: bool = False
+    ) -> asyncio.Task[Any] | None:
+        """Do something beside; what fails is said. Too much at once is dropped, but no stop."""
+        if len(self._tasks) >= MAX_TASKS and not is_stop:
             work.close()
             self.say("too many requests at once: one is dropped")
-            return
+            return None
         task = asyncio.create_task(self._guarded(work))
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
+        return task
 
     async def _guarded(self, work: Coroutine[Any, Any, object]) -> None:
         try:

@@ -14,9 +14,10 @@ from typing import Any
 
 import pytest
 
+from blimp.config import log_directory
 from blimp.queue.redis.client import RedisServer
 from blimp.tasks.authority import pilots
-from ground_station.mavlink import missions
+from ground_station.mavlink import missions, vehicle
 from ground_station.mavlink.gateway import GatewayOptions, run
 from ground_station.mavlink.link import Place
 from ground_station.mavlink.telemetry import STREAMS
@@ -243,6 +244,48 @@ def test_a_flood_of_commands_is_refused_and_delays_no_stop(
     station.text("32 commands are under way")
     assert station.command(185, 1) == 0
     assert twin.ship.snapshot().killed
+
+
+def test_a_stop_is_not_dropped_however_much_is_asked(
+    twin: FlyingShip, station: Station, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(vehicle, "MAX_TASKS", 0)
+    station.send.command_long_send(1, 1, 400, 0, 1, 0, 0, 0, 0, 0, 0)
+    station.text("too many requests")
+    assert station.command(185, 1) == 0
+    assert twin.ship.snapshot().killed
+
+
+def test_recorded_flights_are_listed_and_sent_and_others_are_not(
+    twin: FlyingShip, station: Station, tmp_path: Path
+) -> None:
+    logs = log_directory()
+    logs.mkdir(parents=True)
+    flown = random.Random(1).randbytes(20_000)
+    (logs / f"{twin.vehicle}-000007-20261128T101112Z.mcap").write_bytes(flown)
+    (logs / f"{twin.vehicle}-000003-20261127T101112Z.mcap").write_bytes(b"older")
+    (logs / "other-000009-20261128T101112Z.mcap").write_bytes(b"another ship's")
+    (logs / f"{twin.vehicle}-000008-20261128T101113Z.mcap").symlink_to(tmp_path / "elsewhere")
+    station.send.log_request_list_send(1, 1, 0, 0xFFFF)
+    entries = [station.get("LOG_ENTRY") for _ in range(2)]
+    assert [(one.id, one.num_logs, one.size) for one in entries] == [(1, 2, 5), (2, 2, 20_000)]
+    assert entries[1].time_utc == 1795860672
+    got: dict[int, bytes] = {}
+    station.send.log_request_data_send(1, 1, 2, 0, 0xFFFFFFFF)
+    while sum(map(len, got.values())) < len(flown):
+        piece = station.get("LOG_DATA")
+        got[piece.ofs] = bytes(piece.data[: piece.count])
+    assert b"".join(got[at] for at in sorted(got)) == flown
+    station.send.log_request_data_send(1, 1, 2, 20_000, 90)
+    assert station.get("LOG_DATA", lambda m: m.ofs == 20_000).count == 0
+    station.send.log_request_data_send(1, 1, 3, 0, 90)
+    station.text("no log 3: the list has 1 to 2")
+    station.send.log_erase_send(1, 1)
+    station.text("not erased")
+    assert station.command(400, 1) == 0
+    station.get("HEARTBEAT", lambda m: m.base_mode & 128)
+    station.send.log_request_data_send(1, 1, 2, 0, 90)
+    station.text("while the ship is disarmed")
 
 
 def test_parameters_are_listed_set_and_refused_in_words(station: Station) -> None:
