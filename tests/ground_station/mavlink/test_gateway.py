@@ -288,6 +288,36 @@ def test_recorded_flights_are_listed_and_sent_and_others_are_not(
     station.text("while the ship is disarmed")
 
 
+def test_sticks_push_in_their_modes_for_the_station_that_has_the_ship(
+    twin: FlyingShip, port: int, station: Station
+) -> None:
+    def push(x: int, *, by: Station = station) -> None:
+        by.send.manual_control_send(1, x, 0, 500, 0, 0)
+
+    def throttle() -> float:
+        return float(twin.ship.snapshot().actuators["left"])
+
+    assert station.command(400, 1) == 0
+    assert station.command(22, 0, 0, 0, 0, 0, 0, 1.5) == 0
+    push(1000)  # in LOITER sticks move nothing
+    assert station.command(176, 1, 2, 0) == 0
+    station.get("HEARTBEAT", lambda m: m.custom_mode == 2 << 16)
+    push(5000)
+    station.text("the limits are -1000 to 1000")
+    with opened(port, system=77) as other:
+        push(900, by=other)
+        other.text("has not the ship")
+    idle = throttle()
+    until_s = time.monotonic() + DEADLINE_S
+    while throttle() < idle + 0.2:
+        assert time.monotonic() < until_s, "the sticks do not push"
+        push(900)
+        station.get("ATTITUDE")
+    while throttle() > idle + 0.1:  # silent, they let go
+        assert time.monotonic() < until_s, "the sticks are not let go"
+        station.get("ATTITUDE")
+
+
 def test_parameters_are_listed_set_and_refused_in_words(station: Station) -> None:
     station.send.param_request_list_send(1, 1)
     first = station.get("PARAM_VALUE")
