@@ -78,6 +78,7 @@ class Commands:
         self._vehicle = vehicle
         self._running: dict[tuple[Station, int], Asked] = {}
         self._count = 0  # of those under way, superseded ones included
+        self._acting: set[asyncio.Task[Any]] = set()  # a stop ends them: an arm would undo it
         self.hears: dict[str, Callable[[Peer, Station, Message], object]] = {
             "COMMAND_LONG": self._long,
             "COMMAND_INT": self._int,
@@ -116,7 +117,13 @@ class Commands:
             words = f"{MAX_RUNNING} commands are under way, the limit: send it again"
             self._end(asked, row, (BUSY, words))
         else:
-            self._vehicle.start(self._run(asked, row), is_stop=_stops(asked))
+            if _stops(asked):
+                for acting in self._acting:
+                    acting.cancel()
+            started = self._vehicle.start(self._run(asked, row), is_stop=_stops(asked))
+            if started is not None and row.acts and not _stops(asked):
+                self._acting.add(started)
+                started.add_done_callback(self._acting.discard)
 
     async def _run(self, asked: Asked, row: Row) -> None:
         key = (asked.station, asked.command)
@@ -126,6 +133,10 @@ class Commands:
             answer = await self._answer(asked, row)
             if self._running.get(key) is asked:  # a newer one of its number has its own answer
                 self._end(asked, row, answer)
+        except asyncio.CancelledError:
+            if self._running.get(key) is asked:
+                self._end(asked, row, (CANCELLED, "ended by an emergency stop"))
+            raise
         finally:
             self._count -= 1
             if self._running.get(key) is asked:

@@ -17,7 +17,7 @@ import msgspec
 from blimp.errors import ConfigError, LinkError
 from ground_station.mavlink.wire import Decoder, Signing
 
-MAX_PEERS = 16  # at once; the one that is silent for longest makes room
+MAX_PEERS = 16  # addresses; the one that is silent for longest makes room. As many connections
 FORGET_S = 60.0  # after this silence nothing more is sent to an address
 MAX_WAITING_BYTES = 65536  # a connection that does not read loses what comes after it
 RETRY_S = 1.0
@@ -121,12 +121,12 @@ class Links:
             return
         try:
             transport, _ = await asyncio.get_running_loop().create_datagram_endpoint(
-                lambda: _Datagrams(self, is_fixed=True), remote_addr=(place.host, place.port)
+                lambda: _Datagrams(self, fixed=str(place)), remote_addr=(place.host, place.port)
             )
         except OSError as error:
             raise LinkError(f"MAVLink: cannot send to {place}: {error}") from error
         self._own.callback(transport.close)
-        self.add("fixed", str(place), transport.sendto, whole=True)
+        self.add(str(place), str(place), transport.sendto, whole=True)
 
     def open_serial(self, place: Place) -> None:
         """Use a serial line. Raises LinkError if it cannot be opened."""
@@ -156,8 +156,9 @@ class Links:
 
     def add(self, key: object, name: str, send: Callable[[bytes], object], *, whole: bool) -> Peer:
         """Return a new peer. whole: it sends messages whole, as datagrams are."""
-        while len(self._peers) >= MAX_PEERS:
-            del self._peers[min(self._peers, key=lambda one: self._peers[one].heard_s)]
+        addresses = [one for one in self._peers if isinstance(one, tuple)]
+        if isinstance(key, tuple) and len(addresses) >= MAX_PEERS:
+            del self._peers[min(addresses, key=lambda one: self._peers[one].heard_s)]
         peer = self._peers[key] = Peer(name, send, signing=self._signing, whole=whole)
         peer.heard_s = self._now_s()
         return peer
@@ -180,6 +181,9 @@ class Links:
             if writer.transport.get_write_buffer_size() <= MAX_WAITING_BYTES:
                 writer.write(data)
 
+        if sum(isinstance(one, asyncio.StreamWriter) for one in self._peers) >= MAX_PEERS:
+            writer.close()
+            return
         peer = self.add(writer, str(writer.get_extra_info("peername")), send, whole=False)
         try:
             while data := await reader.read(4096):
@@ -194,16 +198,16 @@ class Links:
 class _Datagrams(asyncio.DatagramProtocol):
     """A UDP socket: each address is a peer, or all are the one that is sent to."""
 
-    def __init__(self, links: Links, *, is_fixed: bool = False) -> None:
+    def __init__(self, links: Links, *, fixed: str | None = None) -> None:
         self._links = links
-        self._is_fixed = is_fixed
+        self._fixed = fixed
         self._transport: Any = None
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = transport
 
     def datagram_received(self, data: bytes, addr: tuple[Any, ...]) -> None:
-        key: object = "fixed" if self._is_fixed else addr
+        key: object = self._fixed or addr
         peer = self._links.peer(key)
         if peer is None:
             send = self._transport.sendto

@@ -103,7 +103,8 @@ class Parameters:
         key = (text_of(m.param_id), m.param_value)
         if key not in self._setting:
             self._setting.add(key)
-            self._vehicle.start(self._set_once(peer, station, m, key))
+            if self._vehicle.start(self._set_once(peer, station, m, key)) is None:
+                self._setting.discard(key)
 
     async def _set_once(
         self, peer: Peer, station: Station, m: Message, key: tuple[str, float]

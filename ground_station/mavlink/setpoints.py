@@ -17,7 +17,16 @@ import msgspec
 from blimp.actions import FLIGHT_S, SHORT_S
 from blimp.errors import BlimpError
 from blimp.types import Mode
-from ground_station.mavlink.commands import ACCEPTED, BUSY, DENIED, FAILED, OK, Answer, answer_of
+from ground_station.mavlink.commands import (
+    ACCEPTED,
+    BUSY,
+    CANCELLED,
+    DENIED,
+    FAILED,
+    OK,
+    Answer,
+    answer_of,
+)
 from ground_station.mavlink.stations import Station, name_of
 from ground_station.mavlink.wire import Message
 
@@ -66,10 +75,12 @@ class Streams:
             return BUSY, f"offboard: no setpoint within {TTL_S:g} s: stream them first"
         self._vehicle.missions.pause()
         self.end()
-        first = await self._fly_once(station, {})
-        if first[0] == ACCEPTED:
-            self._flying = asyncio.create_task(self._fly(station))
-        return first
+        # Under way from here on, so that what comes before the first answer ends it, too.
+        first: asyncio.Future[Answer] = asyncio.get_running_loop().create_future()
+        self._flying = flying = asyncio.create_task(self._fly(station, first))
+        either: set[asyncio.Future[Any]] = {flying, first}
+        await asyncio.wait(either, return_when=asyncio.FIRST_COMPLETED)
+        return first.result() if first.done() else (CANCELLED, "another command came")
 
     def end(self) -> None:
         """Fly no more of the stream; what flies now ends by itself or is superseded."""
@@ -77,21 +88,28 @@ class Streams:
         if flying is not None:
             flying.cancel()
 
-    async def _fly(self, station: Station) -> None:
+    async def _fly(self, station: Station, first: asyncio.Future[Answer]) -> None:
+        """Fly the stream to its end. first: gets the first answer."""
         state: dict[str, Any] = {}
         while True:
-            await asyncio.sleep(PERIOD_S)
             try:
                 result, words = await self._fly_once(station, state)
             except BlimpError as error:
                 result, words = FAILED, str(error)
             if result != ACCEPTED:
                 break
-        self._vehicle.say(f"offboard ends: {words}")
+            if not first.done():
+                first.set_result(OK)
+            await asyncio.sleep(PERIOD_S)
         self._flying = None
+        if not first.done():
+            first.set_result((result, words))
+            return
+        self._vehicle.say(f"offboard ends: {words}")
         if "goto" in state:  # a velocity ends by itself
             loiter = {"name": Mode.LOITER.name}
-            self._vehicle.start(self._vehicle.command("mode", loiter, within_s=SHORT_S))
+            work = self._vehicle.command("mode", loiter, within_s=SHORT_S)
+            self._vehicle.start(work, is_stop=True)
 
     async def _fly_once(self, station: Station, state: dict[str, Any]) -> Answer:
         """Send the newest demand; `state` has the place that is flown to, and its command."""

@@ -246,6 +246,32 @@ def test_a_flood_of_commands_is_refused_and_delays_no_stop(
     assert twin.ship.snapshot().killed
 
 
+def test_a_stop_ends_an_arm_that_is_under_way(
+    twin: FlyingShip, station: Station, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It was sent after the stop, and so undid it."""
+    taking, go = threading.Event(), threading.Event()
+    may_act = vehicle.Vehicle.may_act
+
+    async def wait_and_take(self: vehicle.Vehicle, sender: tuple[int, int]) -> str:
+        taking.set()
+        await asyncio.get_running_loop().run_in_executor(None, go.wait)
+        return await may_act(self, sender)
+
+    monkeypatch.setattr(vehicle.Vehicle, "may_act", wait_and_take)
+    station.send.command_long_send(1, 1, 400, 0, 1, 0, 0, 0, 0, 0, 0)
+    assert taking.wait(DEADLINE_S)
+    try:
+        assert station.command(185, 1) == 0
+    finally:
+        go.set()
+    assert station.get("COMMAND_ACK", lambda m: m.command == 400).result == 6
+    station.text("ended by an emergency stop")
+    assert twin.ship.snapshot().killed
+    assert not twin.ship.snapshot().armed
+    assert station.command(400, 1) == 0  # a new arm is one of a person's
+
+
 def test_a_stop_is_not_dropped_however_much_is_asked(
     twin: FlyingShip, station: Station, monkeypatch: pytest.MonkeyPatch
 ) -> None:
