@@ -39,6 +39,14 @@ class AuthorityFence:
     def release(self) -> None:
         self.held = False
 
+    def obeyed(self, command: Command) -> None:
+        """Give the ground control with a command that it was carried out; a refused one takes none.
+
+        A refused one had ended the hold of a ship whose transmitter was lost.
+        """
+        if command.name not in FREE_FOR_ALL and command.name not in COMES_TO_REST:
+            self.release()
+
     def admit(self, command: Command) -> None:
         """Raise OlderAuthority for a command whose authority is older than one seen before."""
         if command.name in FREE_FOR_ALL:
@@ -67,4 +75,3 @@ class AuthorityFence:
                 "the transmitter has control: only a pilot who takes control on the ground from "
                 "now on gets it back (release and take it, if it is yours)"
             )
-        self.release()

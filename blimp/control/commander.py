@@ -106,6 +106,7 @@ class Commander:
             self.authority.admit(command)
             admit(command, boot_id=self._boot_id)
             outcome = self._dispatch(command, situation)
+            self.authority.obeyed(command)
         except OlderAuthority as refusal:
             newest = {"authority": self.authority.newest}
             outcome = self._outcome(

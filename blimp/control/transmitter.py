@@ -19,7 +19,7 @@ from blimp.rotation import yaw_of
 from blimp.types import Mode, TransmitterSample, VehicleState
 
 SILENT_S = 0.5  # receivers send 70 to 500 frames a second
-_ON = 0.3  # a switch of two positions is at -1 or 1, and one of three also at 0
+_ON = 0.4  # a switch is at -1, 0 or 1; one bit that is wrong moves a channel by 0.31
 _STICKS = ("forward", "right", "up", "turn")
 _FLOWN_BY_STICK = (Mode.STABILIZE, Mode.ALTHOLD, Mode.VELOCITY)
 
@@ -60,7 +60,7 @@ class Transmitter:
         heard = not lost and now_s - self._heard_s <= SILENT_S
         if self.heard and not heard:
             # What was moved meanwhile must not arm, nor take control.
-            self._arm = self._control = None
+            self._arm = self._control = self._position = None
             self._centred = False
         self.heard, self._authority.silent = heard, not heard
         if not heard and not self._supervisor.armed:  # there is nothing to bring home
@@ -68,8 +68,11 @@ class Transmitter:
             self._authority.release()
 
     def age_s(self, now_s: float) -> float:
-        """Return how old the newest sample is; infinite if none is waited for."""
-        return now_s - self._heard_s
+        """Return how old the pilot's newest sample is; infinite without control.
+
+        A transmitter that is only switched on is no link of the one who flies from the ground.
+        """
+        return now_s - self._heard_s if self._authority.held else inf
 
     @property
     def pilot_lost(self) -> bool:

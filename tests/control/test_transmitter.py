@@ -305,6 +305,33 @@ def test_lost_without_control_it_is_no_failsafe() -> None:
     assert ship.snapshot().failsafe == ""
 
 
+def test_a_transmitter_without_control_is_no_link_of_the_ground() -> None:
+    ship = Radio()
+    by_ground(ship)
+    ship.inbox.link_age = 31.0
+    ship.run(1.0)
+    assert ship.snapshot().failsafe == "link lost: returning"
+
+
+def test_a_mode_switch_that_was_moved_in_silence_takes_no_control() -> None:
+    ship = Radio()
+    by_ground(ship)
+    ship.silence(1.0)
+    ship.move({6: 1.0})
+    ship.back()
+    assert ship.snapshot().mode == "LOITER"
+    assert not ship.said("the transmitter has control")
+
+
+def test_a_refused_command_does_not_end_the_hold_of_a_lost_transmitter() -> None:
+    ship = Radio()
+    ship.flying()
+    ship.silence(1.0)
+    assert ship.tell("motor", name="left", percent=50.0, seconds=1.0).state is OutcomeState.REFUSED
+    ship.run(0.5)
+    assert (ship.snapshot().failsafe, ship.snapshot().mode) == ("transmitter lost: holding", "HOLD")
+
+
 def test_one_link_is_enough_and_both_lost_end_in_stages() -> None:
     ship = Radio()
     ship.flying()
