@@ -15,7 +15,7 @@ KILLS ?= 1000
 FUZZ ?= 1000000
 
 .DEFAULT_GOAL := help
-.PHONY: help demo quick test show pictures coverage guests check docs format bench
+.PHONY: help demo quick test long show pictures coverage guests check docs format bench
 .PHONY: troubles faults boundaries kills server-kills stop-kills flight-kills soak canvas releases events fuzz celery platforms release clean
 
 help: ## list the targets
@@ -27,10 +27,13 @@ demo: $(VENV)/demo.installed ## fly a simulated mission, commanded through the q
 quick: $(VENV)/dev.installed ## at every save: lint, types, and the quick tests that need no process
 	$(BIN)/ruff check .
 	$(BIN)/dmypy run --timeout 3600 -- --no-error-summary
-	$(BIN)/pytest -q -n $(JOBS) --dist worksteal -m "not flight and not process and not slow" $(TESTS)
+	$(BIN)/pytest -q -n $(JOBS) --dist worksteal -m "not long and not process and not slow" $(TESTS)
 
-test: $(VENV)/dev.installed guests ## run the tests: flights, kills and all others
-	$(BIN)/pytest -n $(TEST_JOBS) --dist worksteal $(TESTS)
+test: $(VENV)/dev.installed guests ## run the tests, but for the long ones
+	$(BIN)/pytest -n $(TEST_JOBS) --dist worksteal -m "not long" $(TESTS)
+
+long: $(VENV)/dev.installed guests ## run the tests that take long: flights, running stacks, kills
+	$(BIN)/pytest -n $(TEST_JOBS) --dist worksteal -m long $(TESTS)
 
 show: $(VENV)/dev.installed ## fly the demo's show in front of two browsers, from start to end card: 3 minutes
 	$(BIN)/pytest -q tests/ground_station/page/whole_show.py
@@ -40,7 +43,7 @@ pictures: $(VENV)/dev.installed ## take the documents' pictures of the page from
 	cd build/pictures && cp page.png show.gif chaos.png lost.png queue.png replay.png phone.png end-phone.png ../../docs/pictures/
 
 coverage: $(VENV)/dev.installed guests ## run the units with branch coverage: a quarter slower
-	$(BIN)/pytest -n $(JOBS) --cov -m "not flight" $(TESTS)
+	$(BIN)/pytest -n $(JOBS) --cov -m "not long" $(TESTS)
 
 # Where they cannot be had, the tests that need them say so, and under CI fail.
 guests: $(VENV)/dev.installed

@@ -53,7 +53,7 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Mark what needs a process; begin with the flights, and with what may take longest.
+    """Mark what needs a process; begin with the long tests, and with what may take longest.
 
     Each worker of xdist begins with an equal share of the list, and takes from the end of others'
     when it has none left. So what takes long is at the heads of the shares, and quick tests are
@@ -72,7 +72,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
             item.add_marker("process")
     workers = int(getattr(config, "workerinput", {}).get("workercount", 1))
     heads: list[list[pytest.Item]] = [[] for _ in range(workers)]
-    flights = [one for one in items if one.get_closest_marker("flight") is not None]
+    flights = [one for one in items if one.get_closest_marker("long") is not None]
     modules: list[pytest.Module | None] = []
     for item in sorted(flights, key=allowed_s, reverse=True):
         module = item.getparent(pytest.Module)
@@ -83,7 +83,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
                 modules.append(module)
             head = modules.index(module) % min(2, workers)
         heads[head].append(item)
-    quick = [one for one in items if one.get_closest_marker("flight") is None]
+    quick = [one for one in items if one.get_closest_marker("long") is None]
     quick.sort(key=allowed_s, reverse=True)
     left, items[:] = len(items), []
     for number, first in enumerate(heads):

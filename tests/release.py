@@ -22,7 +22,7 @@ GIT = ("git", "-c", "safe.directory=*")
 PACKAGES = ("blimp", "ground_station")
 BUILT = {"blimp/_build.py"}
 OF_THE_BUILD = re.compile(rf"PKG-INFO|setup\.cfg|{NAME.replace('-', '_')}\.egg-info/.+")
-QUICK = ("-q", "-n", "2", "--dist", "worksteal", "-m", "not flight and not process and not slow")
+QUICK = ("-q", "-n", "2", "--dist", "worksteal", "-m", "not long and not process and not slow")
 STEP_S = 1800.0
 PROGRAMS = ("blimp --version", "ground --version", "python -m blimp.queue --version")
 

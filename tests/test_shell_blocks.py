@@ -236,7 +236,7 @@ def sessions() -> list[list[Path]]:
     return [*alone, [ROOT / name for name in TOGETHER]]
 
 
-@pytest.mark.flight
+@pytest.mark.long
 @pytest.mark.timeout(600)
 @pytest.mark.parametrize("pages", sessions(), ids=lambda pages: " ".join(map(named, pages)))
 def test_the_commands_of_a_page_succeed(pages: list[Path]) -> None:

@@ -5,7 +5,7 @@ import pytest
 from benchmarks.kill import AIMS, campaign
 
 
-@pytest.mark.flight  # no flight, but tens of seconds of processes
+@pytest.mark.long
 @pytest.mark.timeout(300)
 def test_thirty_kills_lose_nothing_and_move_nothing_twice() -> None:
     report = campaign(kills=30, tasks=1500, seed=3)

@@ -8,7 +8,7 @@ from blimp.service.broker import server_arguments
 from tests.faults.server_kills import campaign
 
 
-@pytest.mark.flight  # no flight, but seconds of processes
+@pytest.mark.long
 def test_a_killed_server_loses_nothing_under_the_appendfsync_that_ships() -> None:
     arguments = server_arguments(binary=Path("valkey-server"), directory=Path("/run/b"))
     shipped = arguments[arguments.index("--appendfsync") + 1]

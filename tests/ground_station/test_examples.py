@@ -28,7 +28,7 @@ from tests.directory import socket_directory
 from tests.queue.conftest import working
 from tests.sim.running import RunningStack
 
-pytestmark = pytest.mark.flight  # seconds of computing each
+pytestmark = pytest.mark.long  # seconds of computing each
 
 
 def test_each_has_forty_lines_at_most() -> None:

@@ -16,7 +16,7 @@ from ground_station import plain, ship
 from tests.ground_station.ship import FlyingShip
 from tests.queue.conftest import wait_until
 
-pytestmark = pytest.mark.flight  # seconds of computing each
+pytestmark = pytest.mark.long  # seconds of computing each
 
 
 @pytest.fixture

@@ -11,7 +11,7 @@ from blimp.tasks.reply import Reply, ReplyState
 from ground_station.mission_file import parse_mission
 from ground_station.ship import Ship, checked
 
-pytestmark = pytest.mark.flight  # seconds of computing each
+pytestmark = pytest.mark.long  # seconds of computing each
 
 
 @pytest.fixture

@@ -29,7 +29,7 @@ from ground_station.ship_on_broker import WAITING, BrokerTransport
 from tests.ground_station.ship import FlyingShip, LockstepMailbox
 from tests.signals import stop_process
 
-pytestmark = pytest.mark.flight  # seconds of computing each
+pytestmark = pytest.mark.long  # seconds of computing each
 DEADLINE_S = 60.0
 
 

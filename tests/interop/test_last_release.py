@@ -16,7 +16,7 @@ import pytest
 from blimp.sim.remote import RemoteWorld
 from tests.sim.running import Answer, RunningStack
 
-pytestmark = [pytest.mark.flight, pytest.mark.timeout(400)]
+pytestmark = [pytest.mark.long, pytest.mark.timeout(400)]
 
 ROOT = Path(__file__).parents[2]
 BEFORE_THE_FIRST_TAG = "36714fefd285b31608efc1eaed9dc695d8c6a1b8"

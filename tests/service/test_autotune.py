@@ -14,7 +14,7 @@ from blimp.service.track import with_pose_sensor
 from blimp.sim import Lockstep
 from blimp.types import Command, Outcome, Snapshot
 
-pytestmark = pytest.mark.flight
+pytestmark = pytest.mark.long
 
 SHIP = with_pose_sensor(airframes.load("gtmab"), "mocap")
 

@@ -105,7 +105,7 @@ def test_a_ship_that_is_not_simulated_is_left_alone(tmp_path: Path) -> None:
             flight.kill()
 
 
-@pytest.mark.flight
+@pytest.mark.long
 @pytest.mark.timeout(300)
 def test_a_running_ship_is_harmed_and_says_what_it_did() -> None:
     stack = RunningStack("--wind", "0.2")

@@ -168,7 +168,7 @@ def test_a_person_is_asked_before_force(paths: RuntimePaths, answer: str, status
     assert "does not answer within 2 s. Stop its motors? [y/N] " in said
 
 
-@pytest.mark.flight
+@pytest.mark.long
 def test_safe_state_leaves_a_flight_process_that_runs_alone() -> None:
     """Its drivers would sleep without its knowledge: the ship armed, and did not lift."""
     stack = RunningStack()
@@ -190,7 +190,7 @@ def test_safe_state_leaves_a_flight_process_that_runs_alone() -> None:
         stack.close()
 
 
-@pytest.mark.flight
+@pytest.mark.long
 def test_doctor_finds_nothing_wrong_with_a_simulated_ship_that_is_well() -> None:
     """It looked for the configuration and the broker of a ship on board."""
     stack = RunningStack()

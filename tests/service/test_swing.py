@@ -14,7 +14,7 @@ from blimp.service.swing import Swing, draw, swing
 RUN = CliRunner()
 
 
-@pytest.mark.flight
+@pytest.mark.long
 def test_thrust_damps_the_swing_several_times_faster(tmp_path: Path) -> None:
     picture = tmp_path / "swing.png"
     ended = RUN.invoke(app, ["sim", "swing", "--out", str(picture), "--json"])

@@ -17,7 +17,7 @@ from tests.service.under_systemd import CONFIG, INSIDE, ROOT, System, at_rest, u
 from tests.signals import stop_process
 from tests.stopwatch import Stopwatch
 
-pytestmark = [pytest.mark.flight, pytest.mark.timeout(400)]
+pytestmark = [pytest.mark.long, pytest.mark.timeout(400)]
 
 SERVICES = (BROKER, FLIGHT, WORKER, RELAY, RECORDER)
 SAFE_AFTER_STOP_S = 1.0

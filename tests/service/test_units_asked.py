@@ -18,7 +18,7 @@ from blimp.service.configuration import LOG_DIR
 from blimp.service.systemd import FLIGHT, TARGET, WORKER
 from tests.service.under_systemd import INSIDE, RUN, USER, System, at_rest, under_systemd
 
-pytestmark = [pytest.mark.flight, pytest.mark.timeout(400)]
+pytestmark = [pytest.mark.long, pytest.mark.timeout(400)]
 
 CEILING_M = 1.5  # so low that `tune auto` has no room, whatever height the ship is at
 MEMBER, STRANGER = "pilot", "stranger"

@@ -15,7 +15,7 @@ import pytest
 from blimp.service.systemd import FLIGHT, TARGET, UNIT_DIR
 from tests.service.under_systemd import INSIDE, ROOT, USER, System, under_systemd
 
-pytestmark = [pytest.mark.flight, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.long, pytest.mark.timeout(300)]
 
 COPY = Path("/srv/copy")  # inside: nobody else's
 

@@ -17,7 +17,7 @@ from blimp.sim import Lockstep
 from blimp.types import Command, OutcomeState
 from tests.sim.branch import branch
 
-pytestmark = pytest.mark.flight  # in all, tens of seconds of computing
+pytestmark = pytest.mark.long  # in all, tens of seconds of computing
 
 DEVICES = tuple(device.name for device in airframe.load("twin").device)
 WORST_LETTER = "\U000e0001"  # four bytes in a command, eleven where it is quoted

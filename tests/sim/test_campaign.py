@@ -69,7 +69,7 @@ def test_two_failures_at_once_are_all_that_either_is() -> None:
     )
 
 
-@pytest.mark.flight
+@pytest.mark.long
 @pytest.mark.parametrize("thrust_scale", [0.9, 1.0])
 def test_a_blimp2b_that_is_one_percent_heavy_lifts(thrust_scale: float) -> None:
     """Its propeller lifts twice of what it pushes down, and has to lift half of that."""
@@ -84,7 +84,7 @@ def test_a_blimp2b_that_is_one_percent_heavy_lifts(thrust_scale: float) -> None:
         assert flight.truth.altitude_m > 1.5
 
 
-@pytest.mark.flight
+@pytest.mark.long
 def test_a_ship_without_side_force_flies_in_a_wind_near_what_it_can_hold() -> None:
     """With its nose in the wind all of its surge may be needed: here in more than it should."""
     draw = Draw(airframe="hobby", seed=1002, wind_mps=0.75, watch_s=1.0)
@@ -93,7 +93,7 @@ def test_a_ship_without_side_force_flies_in_a_wind_near_what_it_can_hold() -> No
     assert (flown.bad, flown.accused) == ((), ())
 
 
-@pytest.mark.flight
+@pytest.mark.long
 def test_a_heavy_ship_whose_side_motor_is_named_in_its_take_off_lands_gently() -> None:
     """It fell at 0.68 m/s: what it weighs had been forgotten."""
     draw = Draw(
@@ -103,7 +103,7 @@ def test_a_heavy_ship_whose_side_motor_is_named_in_its_take_off_lands_gently() -
     assert fly_cell(draw).bad == ()
 
 
-@pytest.mark.flight
+@pytest.mark.long
 @pytest.mark.parametrize("kind", ["healthy", "cells"])
 def test_what_was_flown_can_be_flown_again(
     kind: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
@@ -122,7 +122,7 @@ def test_what_was_flown_can_be_flown_again(
     assert "gtmab" in capsys.readouterr().err
 
 
-@pytest.mark.flight
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("draw", "velocity_mps"),
     [

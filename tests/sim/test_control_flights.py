@@ -14,7 +14,7 @@ from tests.sim.branch import branching
 from tests.sim.rig import Rig
 from tests.sim.ships import gtmab, twin, weighing
 
-pytestmark = pytest.mark.flight  # seconds of computing each
+pytestmark = pytest.mark.long  # seconds of computing each
 
 
 def airborne(*, seed: int = 1, wind_mps: float = 0.3, heaviness_kg: float = 0.005) -> Rig:

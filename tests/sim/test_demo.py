@@ -16,7 +16,7 @@ import pytest
 
 from blimp.service.demo import _ends
 
-pytestmark = pytest.mark.flight
+pytestmark = pytest.mark.long
 
 DEADLINE_S = 60.0
 

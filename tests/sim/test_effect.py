@@ -17,7 +17,7 @@ from tests.control.parts import at
 from tests.sim.rig import Rig
 from tests.sim.ships import twin
 
-pytestmark = pytest.mark.flight
+pytestmark = pytest.mark.long
 
 
 def named(messages: Sequence[str]) -> list[str]:

@@ -17,7 +17,7 @@ from blimp.sim import Lockstep
 from blimp.sim.chips.gps_nmea import GpsNmea
 from blimp.types import OutcomeState
 
-pytestmark = pytest.mark.flight
+pytestmark = pytest.mark.long
 
 ZONE = {"polygon": [[-4.0, -4.0], [4.0, -4.0], [4.0, 4.0], [-4.0, 4.0]]}
 

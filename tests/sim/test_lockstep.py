@@ -12,7 +12,7 @@ from blimp.rotation import yaw_of
 from blimp.sim import Lockstep
 from blimp.types import Command, OutcomeState, Snapshot, VehicleState
 
-pytestmark = pytest.mark.flight  # seconds of computing each
+pytestmark = pytest.mark.long  # seconds of computing each
 
 
 @pytest.fixture

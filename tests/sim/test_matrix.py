@@ -17,7 +17,7 @@ FIELDS = (
 )  # fmt: skip
 
 
-@pytest.mark.flight
+@pytest.mark.long
 def test_cells_come_as_json_lines_with_the_fields_promised() -> None:
     arguments = ["sim", "matrix", "--modes", "pad", "--failures", "none,ranger-dead", "--json"]
     answer = CliRunner().invoke(app, arguments)
@@ -28,7 +28,7 @@ def test_cells_come_as_json_lines_with_the_fields_promised() -> None:
     assert answer.exit_code == 0
 
 
-@pytest.mark.flight
+@pytest.mark.long
 def test_two_processes_fly_the_same_cells_in_the_same_order() -> None:
     some = [BY_NAME[name] for name in ("none", "light-5")]
     gtmab = airframes.load("gtmab")
@@ -59,7 +59,7 @@ SAMPLE = {
 IDLE = ("mains-full", "mains-reverse", "i2c-stuck", "height-dead")  # motors must have stopped
 
 
-@pytest.mark.flight
+@pytest.mark.long
 @pytest.mark.timeout(600)
 @pytest.mark.parametrize("row", SAMPLE)
 def test_a_sample_of_the_cells_is_safe(row: str) -> None:

@@ -11,7 +11,7 @@ from blimp.service.sortie import fly
 from blimp.sim.lockstep import Lockstep
 from ground_station.mission import load_mission
 
-pytestmark = [pytest.mark.flight, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.long, pytest.mark.timeout(300)]
 
 
 # Of seeds 1 to 8 the farthest from its track, and the hardest touchdown; 4 is in test_effect.py.

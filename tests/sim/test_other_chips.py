@@ -6,7 +6,7 @@ from blimp.sim.lockstep import Lockstep
 from blimp.types import OutcomeState
 from tests.contracts.rows import ship
 
-pytestmark = [pytest.mark.flight, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.long, pytest.mark.timeout(300)]
 
 ALTITUDE_M = 1.5
 

@@ -43,14 +43,14 @@ def fly(seed: int) -> None:
     assert (flown.bad, flown.accused) == ((), ()), again(flown, "healthy")
 
 
-@pytest.mark.flight
+@pytest.mark.long
 @pytest.mark.timeout(300)
 @pytest.mark.parametrize("seed", FIXED[::2])
 def test_a_ship_that_the_check_accepts_flies_a_square(seed: int) -> None:
     fly(seed)
 
 
-@pytest.mark.flight
+@pytest.mark.long
 @pytest.mark.timeout(300)
 @pytest.mark.parametrize(("seed", "failure"), list(zip(FIXED, FAILURES, strict=True)))
 def test_a_ship_that_the_check_accepts_survives_a_cell_of_the_matrix(

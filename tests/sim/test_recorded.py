@@ -10,7 +10,7 @@ from blimp.recording.recording import open_recording
 from tests.signals import stop_process
 from tests.sim.running import RunningStack
 
-pytestmark = [pytest.mark.flight, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.long, pytest.mark.timeout(300)]
 
 
 def recorder_pid(stack: RunningStack) -> int:

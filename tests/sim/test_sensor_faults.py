@@ -11,7 +11,7 @@ import pytest
 from blimp.sim.lockstep import Lockstep
 from blimp.types import OutcomeState
 
-pytestmark = pytest.mark.flight
+pytestmark = pytest.mark.long
 
 TOUCHDOWN_MPS = 0.5
 DISARM_M = 0.3

@@ -12,7 +12,7 @@ from blimp.sim.remote import RemoteWorld
 from blimp.tasks.client import VehicleClient
 from tests.sim.running import RunningStack
 
-pytestmark = [pytest.mark.flight, pytest.mark.timeout(400)]
+pytestmark = [pytest.mark.long, pytest.mark.timeout(400)]
 
 NAMES = ("twin-1", "twin-2")
 HOP = '[[leg]]\ndo = "arm"\n[[leg]]\ndo = "takeoff"\naltitude_m = 1.2\n[[leg]]\ndo = "land"\n'

@@ -15,7 +15,7 @@ from tests.signals import stop_process
 from tests.sim.running import RunningStack
 from tests.stopwatch import Stopwatch
 
-pytestmark = [pytest.mark.flight, pytest.mark.timeout(400)]
+pytestmark = [pytest.mark.long, pytest.mark.timeout(400)]
 
 REPLY_KEYS = ["id", "task", "state", "result", "reason", "latency_ms"]
 STATUS_KEYS = [

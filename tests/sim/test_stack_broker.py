@@ -15,7 +15,7 @@ from tests.disk import small_disk
 from tests.sim.running import RunningStack
 from tests.sim.test_stack import climb
 
-pytestmark = [pytest.mark.flight, pytest.mark.timeout(400)]
+pytestmark = [pytest.mark.long, pytest.mark.timeout(400)]
 
 
 def scramble(data: Path) -> None:

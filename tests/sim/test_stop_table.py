@@ -22,7 +22,7 @@ from tests.ground_station.page.client import stopped, token_of
 from tests.sim.running import DEADLINE_S, RunningStack
 from tests.stopwatch import Stopwatch
 
-pytestmark = [pytest.mark.flight, pytest.mark.timeout(400)]
+pytestmark = [pytest.mark.long, pytest.mark.timeout(400)]
 
 OFF_S = 1.0
 HIGH_M = 2.0  # a stopped ship sinks a few centimetres until the next state

@@ -24,7 +24,7 @@ from ground_station.discover import Ship
 from tests.ground_station.page.client import token_of
 from tests.sim.running import DEADLINE_S, RunningStack
 
-pytestmark = [pytest.mark.flight, pytest.mark.timeout(400)]
+pytestmark = [pytest.mark.long, pytest.mark.timeout(400)]
 
 FAR = """
 name = "far"

@@ -31,7 +31,7 @@ from tests.sim.running import DEADLINE_S, RunningStack
 from tests.stopwatch import Stopwatch
 from tests.tcp_link import TcpLink
 
-pytestmark = [pytest.mark.flight, pytest.mark.timeout(400)]
+pytestmark = [pytest.mark.long, pytest.mark.timeout(400)]
 
 HOURS_S = 7200.0
 BACK_S = 5.0  # after a link is mended, commands pass and the failsafe is over

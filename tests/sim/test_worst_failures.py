@@ -20,7 +20,7 @@ from tests.sim.running import RunningStack
 from tests.stopwatch import Stopwatch
 from tests.tcp_link import TcpLink
 
-pytestmark = [pytest.mark.flight, pytest.mark.timeout(500)]
+pytestmark = [pytest.mark.long, pytest.mark.timeout(500)]
 
 ALTITUDE_M = 1.5
 I2C_BOUND_S = 0.010

@@ -15,7 +15,7 @@ from tests.sim.test_troubles_broker import directory, step_clocks
 
 __all__ = ["directory", "stack", "table"]
 
-pytestmark = [pytest.mark.flight, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.long, pytest.mark.timeout(600)]
 
 FIGHT_S = 60.0
 

@@ -28,7 +28,7 @@ os.environ["MAVLINK20"] = "1"
 from pymavlink import mavutil
 from pymavlink.dialects.v20 import all as dialect
 
-pytestmark = pytest.mark.flight
+pytestmark = pytest.mark.long
 DEADLINE_S = 30.0
 NAN = math.nan
 STREAMED = {name.upper() for name in STREAMS} | {"MISSION_CURRENT"}

@@ -12,7 +12,7 @@ import pytest
 from tests.ground_station.mavlink.test_gateway import Station
 from tests.sim.running import RunningStack
 
-pytestmark = [pytest.mark.flight, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.long, pytest.mark.timeout(600)]
 
 
 @pytest.fixture

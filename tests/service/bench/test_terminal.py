@@ -11,7 +11,7 @@ import pytest
 
 from tests.sim.running import RunningStack
 
-pytestmark = [pytest.mark.flight, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.long, pytest.mark.timeout(300)]
 
 # Motors: left turns the wrong way, the others are skipped; no other step; write the file.
 ANSWERS = "\n".join(("yes", "yes", "no", "skip", "skip", *("no",) * 7, "yes", ""))
