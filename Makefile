@@ -8,6 +8,8 @@ JOBS ?= 2
 # Most tests wait for another process, so more of them than processors are under way: with 5 on
 # two cores `make test` takes a tenth less than with 3.
 TEST_JOBS ?= $(shell expr $(JOBS) + 3)
+# Of the long ones two at a time fly in real time, and one computes.
+LONG_JOBS ?= $(shell expr $(JOBS) + 1)
 # Tests start hundreds of interpreters: without bytecode each would compile what it imports.
 export PYTHONDONTWRITEBYTECODE :=
 SOAK ?= 200000
@@ -33,7 +35,7 @@ test: $(VENV)/dev.installed guests ## run the tests, but for the long ones
 	$(BIN)/pytest -n $(TEST_JOBS) --dist worksteal -m "not long" $(TESTS)
 
 long: $(VENV)/dev.installed guests ## run the tests that take long: flights, running stacks, kills
-	$(BIN)/pytest -n $(TEST_JOBS) --dist worksteal -m long $(TESTS)
+	$(BIN)/pytest -n $(LONG_JOBS) --dist worksteal -m long $(TESTS)
 
 show: $(VENV)/dev.installed ## fly the demo's show in front of two browsers, from start to end card: 3 minutes
 	$(BIN)/pytest -q tests/ground_station/page/whole_show.py
