@@ -2,7 +2,8 @@
 
 send    one thread: what is called first is sent first
 wait    for replies, one thread a command
-stop    emergency stops, connected before the press; they wait for no other thread
+stop    emergency stops, connected before the press; they wait for no other thread. What was
+        called before a stop and is not sent yet is refused, so that it is not issued after it
 telemetry, heartbeat    one thread each, from the first use on
 """
 
@@ -23,7 +24,8 @@ from blimp.clock import SystemClock
 from blimp.config import ground_config
 from blimp.errors import BlimpError, LinkError, LinkLost, NotAuthorised, OutcomeUnknown
 from blimp.queue.protocol.message import HIGH, NORMAL
-from blimp.tasks.client import user_name
+from blimp.tasks.client import TASK_PREFIX, user_name
+from blimp.tasks.reply import Reply
 from ground_station.parameter_command import flown_airframe
 from ground_station.report import Report
 from ground_station.session import FOR_EVERYBODY, SILENT_S, Options, Session
@@ -32,7 +34,7 @@ from ground_station.setpoints import Setpoints
 if TYPE_CHECKING:
     from blimp.queue.resources import Grant
     from blimp.tasks.client import VehicleClient
-    from blimp.tasks.reply import Pending, Reply
+    from blimp.tasks.reply import Pending
     from blimp.types import Snapshot
 
 WAITING = 64  # commands of one ship that are awaited at once; what is beyond is sent, too
@@ -51,6 +53,10 @@ class _Logged(Report):
 
     def say(self, text: str) -> None:
         log.warning("%s", text)
+
+
+class _Stopped(Exception):
+    """An emergency stop came between the call of a command and its turn to be sent."""
 
 
 class BrokerTransport:
@@ -74,6 +80,8 @@ class BrokerTransport:
         self._waiting = ThreadPoolExecutor(WAITING, thread_name_prefix="ship wait")
         self._stopping = ThreadPoolExecutor(PRESSES, thread_name_prefix="ship stop")
         self._stopping.submit(client.ready_to_stop)
+        self._stops = 0  # asked for so far; written by the event loop only
+        self._next_stop: tuple[Future[Reply], asyncio.Future[Reply]] | None = None
         self._setpoints = Setpoints(client)
         self._pilot: ExitStack | None = None  # heartbeat and control, from the first command on
         self._telemetry = Telemetry(session)
@@ -128,33 +136,45 @@ class BrokerTransport:
         timeout_s: float,
         coalesce: str | None = None,
     ) -> Reply:
+        asked_s = self._clock.now_s()
+
         def send() -> Pending:
-            self._be_pilot(name)
             return self._client.send(
                 name,
                 arguments,
                 ttl_s=min(START_TTL_S, timeout_s),
                 priority=NORMAL if coalesce is None else HIGH,
                 coalesce=coalesce,
+                asked_s=asked_s,
             )
 
-        return await self._followed(
-            send, lambda sent, given_up: self._follow(name, sent, timeout_s, given_up)
-        )
+        try:
+            return await self._followed(
+                name, send, lambda sent, given_up: self._follow(name, sent, timeout_s, given_up)
+            )
+        except _Stopped as error:
+            return _refused(name, error)
 
     async def push(
         self, key: str, arguments: dict[str, Any], *, ttl_s: float, task: str = "velocity"
     ) -> Reply | None:
         def send() -> Pending:
-            self._be_pilot(task)
             return self._setpoints.send(key, task, arguments, ttl_s=ttl_s)
 
-        return await self._followed(
-            send, lambda sent, _: self._setpoints.refusal(sent, within_s=ttl_s)
-        )
+        try:
+            return await self._followed(
+                task, send, lambda sent, _: self._setpoints.refusal(sent, within_s=ttl_s)
+            )
+        except _Stopped as error:
+            return _refused(task, error)
 
-    async def estop(self) -> Reply:
-        return await asyncio.shield(_wrapped(self._started(self._stopping, self._client.estop)))
+    def estop(self) -> asyncio.Future[Reply]:
+        """Press by the call itself. One that no thread has begun yet is the same press."""
+        self._stops += 1
+        if self._next_stop is None or self._next_stop[0].running() or self._next_stop[0].done():
+            pressed = self._started(self._stopping, self._client.estop)
+            self._next_stop = pressed, _wrapped(pressed)
+        return asyncio.shield(self._next_stop[1])
 
     async def result(self, id: str) -> Reply:
         return await self._looked(self._client.result, id)
@@ -172,11 +192,26 @@ class BrokerTransport:
         return await _wrapped(self._started(self._waiting, ask))
 
     async def _followed(
-        self, send: Callable[[], Pending], follow: Callable[[Pending, threading.Event], T]
+        self,
+        name: str,
+        send: Callable[[], Pending],
+        follow: Callable[[Pending, threading.Event], T],
     ) -> T:
-        """Send in the order of the calls, and wait beside. If it is cancelled, it is sent, too."""
+        """Send in the order of the calls, and wait beside. If it is cancelled, it is sent, too.
+
+        Raises _Stopped for what a stop came before.
+        """
         given_up = threading.Event()
-        sent = self._started(self._sending, send)
+        stops = self._stops
+
+        def in_turn() -> Pending:
+            if self._stops == stops:
+                self._be_pilot(name)  # it may wait for the broker
+            if self._stops != stops and name not in FOR_EVERYBODY:
+                raise _Stopped("asked for before an emergency stop, and not sent: ask again")
+            return send()
+
+        sent = self._started(self._sending, in_turn)
         waiting = self._started(self._waiting, lambda: _with(sent.result(), follow, given_up))
         try:
             return await asyncio.shield(_wrapped(waiting))
@@ -388,6 +423,10 @@ def _with(
 ) -> T:
     with sent:
         return follow(sent, given_up)
+
+
+def _refused(name: str, error: _Stopped) -> Reply:
+    return Reply(id="", task=TASK_PREFIX + name, state="REFUSED", reason=f"{name}: {error}")
 
 
 def _wrapped(future: Future[T]) -> asyncio.Future[T]:

@@ -96,12 +96,15 @@ class VehicleClient(Closing):
         priority: int = NORMAL,
         id: str | None = None,
         coalesce: str | None = None,
+        asked_s: float | None = None,
     ) -> Pending:
         """Queue a command and return the object that follows it.
 
         task: "takeoff" or "blimp.takeoff". ttl_s: it must begin within this many seconds,
         on the broker's clock. coalesce: of the waiting commands with this key only the newest
-        begins. Raises MessageError for arguments that JSON cannot hold.
+        begins. asked_s: when it was asked for, on this client's clock; None for now. It counts as
+        issued then: a stop that came meanwhile is newer, however long the broker is blocked.
+        Raises MessageError for arguments that JSON cannot hold.
         It is for the flight process that the ship's telemetry names: what moves a ship does
         nothing if it is restarted meanwhile.
         """
@@ -114,6 +117,7 @@ class VehicleClient(Closing):
         if self.authority is not None:
             headers[HEADER] = self.authority
         now_s = self._broker_clock.now_s()
+        issued_s = now_s if asked_s is None else now_s - (self.clock.now_s() - asked_s)
         if boot_id := self._boot_id(now_s):
             headers[BOOT] = boot_id
         message = TaskMessage(
@@ -122,7 +126,7 @@ class VehicleClient(Closing):
             kwargs=dict(arguments or {}),
             queue=vehicle_queue(self.vehicle),
             priority=priority,
-            issued_ms=int(now_s * 1000),
+            issued_ms=int(issued_s * 1000),
             ttl_s=ttl_s,
             origin=self._source,
             headers=headers,

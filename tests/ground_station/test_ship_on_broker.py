@@ -5,7 +5,7 @@ import json
 import os
 import signal
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterator
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, closing
 from typing import Any
 
@@ -25,7 +25,7 @@ from blimp.tasks.client import VehicleClient
 from blimp.tasks.pilot_link import heartbeat_key
 from blimp.types import Command, Outcome, Snapshot
 from ground_station.ship import Ship
-from ground_station.ship_on_broker import WAITING, BrokerTransport
+from ground_station.ship_on_broker import PRESSES, WAITING, BrokerTransport
 from tests.ground_station.ship import FlyingShip, LockstepMailbox
 from tests.signals import stop_process
 
@@ -166,6 +166,72 @@ def test_a_stop_waits_for_nothing_else(twin: FlyingShip, acted: list[str]) -> No
             assert twin.ship.snapshot().killed
             with pytest.raises(Refused):
                 await going
+
+    asyncio.run(fly())
+
+
+def test_what_waits_for_its_turn_while_a_stop_is_asked_for_is_not_issued_after_it(
+    twin: FlyingShip, acted: list[str]
+) -> None:
+    """A blocked broker holds the sending thread; the stop does not wait for it."""
+
+    async def fly() -> None:
+        async with connect(twin) as ship:
+            await ship.arm()
+            transport, ended = ship._transport, threading.Event()
+            assert isinstance(transport, BrokerTransport)
+            transport._sending.submit(ended.wait)
+            try:
+                async with asyncio.TaskGroup() as tasks:
+                    late = [
+                        tasks.create_task(_refusal(call))
+                        for call in (
+                            ship.arm(),
+                            ship.takeoff(2.0),
+                            ship.velocity(0.1, 0.0, 0.0, 1.0),
+                        )
+                    ]
+                    await asyncio.sleep(0)
+                    assert (await ship.estop()).state == "SUCCESS"
+                    twin.mailbox.fly(1.0)
+                    fresh = tasks.create_task(ship.arm())
+                    await asyncio.sleep(0)
+                    ended.set()
+            finally:
+                ended.set()
+            assert [one.result().split(":")[0] for one in late] == ["arm", "takeoff", "velocity"]
+            assert all("before an emergency stop" in one.result() for one in late)
+            assert (await fresh).state == "SUCCESS"
+            assert [words.split()[0] for words in acted] == ["arm", "estop", "arm"]
+
+    asyncio.run(fly())
+
+
+def test_an_arm_counts_as_issued_when_it_was_asked_for(twin: FlyingShip) -> None:
+    """Its issue was stamped after the wait for a blocked broker, so it undid a stop before."""
+    with closing(VehicleClient(twin.broker.url, twin.vehicle)) as client:
+        asked_s = client.clock.now_s() - 5.0  # this ship's time passes faster
+        assert client.estop().state == "SUCCESS"
+        with client.send("arm", asked_s=asked_s, ttl_s=30.0) as sent:
+            assert "before the emergency stop" in sent.wait(DEADLINE_S).reason
+        assert twin.ship.snapshot().killed
+        twin.mailbox.fly(1.0)
+        with client.send("arm", asked_s=client.clock.now_s()) as sent:
+            assert sent.wait(DEADLINE_S).state == "SUCCESS"
+
+
+def test_a_flood_of_stops_is_one_press_for_all_that_are_not_begun(twin: FlyingShip) -> None:
+    async def fly() -> None:
+        async with connect(twin) as ship:
+            transport, ended = ship._transport, threading.Event()
+            assert isinstance(transport, BrokerTransport)
+            for _ in range(PRESSES):
+                transport._stopping.submit(ended.wait)
+            presses = [transport.estop() for _ in range(1000)]
+            assert transport._stopping._work_queue.qsize() == 1
+            ended.set()
+            assert {(await press).id for press in presses} == {(await presses[0]).id}
+            assert (await transport.estop()).id != (await presses[0]).id
 
     asyncio.run(fly())
 
@@ -393,6 +459,12 @@ async def _error(awaitable: object) -> BaseException:
     except LinkError as error:
         return error
     raise AssertionError("no LinkError")
+
+
+async def _refusal(awaitable: Awaitable[object]) -> str:
+    with pytest.raises(Refused) as refused:
+        await awaitable
+    return str(refused.value)
 
 
 async def _hold_in_control(ship: Ship) -> str:
