@@ -111,7 +111,7 @@ releases: $(VENV)/dev.installed ## 100,000 releases with both callbacks firing, 
 
 fuzz: $(VENV)/dev.installed ## FUZZ (1000000) inputs to each reader of what comes from outside
 	$(BIN)/pip install --quiet --disable-pip-version-check atheris || echo "make: no atheris: by mutation alone" >&2
-	for target in mailbox serial configuration mission message broadcast; do \
+	for target in mailbox serial configuration mission mavlink message broadcast; do \
 	  $(BIN)/python -m tests.faults.fuzz --target $$target --inputs $(FUZZ) --json \
 	    --out benchmarks/results/fuzz.json || exit 1; done
 

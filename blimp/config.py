@@ -102,8 +102,7 @@ def read_signing_keys(
 ) -> tuple[str, ...]:
     """Return the keys in a file, separated by space or line, the signing one first.
 
-    Raises ConfigError if there is none, or if another user than its owner, who is this one or
-    root, may read them. systemd protects its credentials by their directory.
+    Raises ConfigError if there is none, or if `check_private` refuses the file.
     """
     env = os.environ if environment is None else environment
     try:
@@ -113,14 +112,25 @@ def read_signing_keys(
     except (OSError, UnicodeDecodeError) as error:
         why = error.strerror if isinstance(error, OSError) else "is no text of ASCII"
         raise ConfigError(f"signing key file {path}: {why}") from None
-    is_credential = path.parent == Path(env.get("CREDENTIALS_DIRECTORY", "/nonexistent"))
-    if about.st_mode & (0o007 if is_credential else 0o077):
-        raise ConfigError(f"signing key file {path}: other users may read it: chmod 600 {path}")
-    if about.st_uid not in (0, os.getuid()) and os.getuid() != 0:
-        raise ConfigError(f"signing key file {path}: it belongs to user {about.st_uid}")
+    check_private(about, f"signing key file {path}", path, environment=env)
     if not keys:
         raise ConfigError(f"signing key file {path}: there is no key in it: see blimp keys new")
     return keys
+
+
+def check_private(
+    about: os.stat_result, what: str, path: Path, *, environment: Mapping[str, str] | None = None
+) -> None:
+    """Raise ConfigError if another user than a file's owner, who is this one or root, may read it.
+
+    systemd protects its credentials by their directory. what: begins the error's words.
+    """
+    env = os.environ if environment is None else environment
+    is_credential = path.parent == Path(env.get("CREDENTIALS_DIRECTORY", "/nonexistent"))
+    if about.st_mode & (0o007 if is_credential else 0o077):
+        raise ConfigError(f"{what}: other users may read it: chmod 600 {path}")
+    if about.st_uid not in (0, os.getuid()) and os.getuid() != 0:
+        raise ConfigError(f"{what}: it belongs to user {about.st_uid}")
 
 
 def check_broker_is_closed(urls: str, keys: Sequence[str] | None) -> None:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import math
 from collections.abc import Awaitable, Callable
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -38,6 +39,7 @@ ACCEPTED, BUSY, DENIED, UNSUPPORTED, FAILED, IN_PROGRESS, CANCELLED, INT_ONLY = 
     8,
 )  # fmt: skip  MAV_RESULT
 MAX_RUNNING = 32  # commands at once, stops apart: a station sends one after the other
+MAX_WITH_STOPS = 64  # that are answered: what is beyond is pressed, and not waited for
 PROGRESS_S = 0.5  # MAVSDK waits 1.5 s for the next sign of life
 FORCE = 21196.0  # ARM_DISARM's parameter 2
 GLOBAL, RELATIVE = (0, 5), (3, 6)  # MAV_FRAME: above the sea, above home
@@ -120,6 +122,11 @@ class Commands:
             if _stops(asked):
                 for acting in self._acting:
                     acting.cancel()
+                if self._count >= MAX_WITH_STOPS:
+                    with suppress(BlimpError):  # those under way say it
+                        _press(self._vehicle)
+                    self._ack(asked, IN_PROGRESS)
+                    return
             started = self._vehicle.start(self._run(asked, row), is_stop=_stops(asked))
             if started is not None and row.acts and not _stops(asked):
                 self._acting.add(started)
@@ -166,12 +173,11 @@ class Commands:
         self._ack(asked, result)
 
     def _ack(self, asked: Asked, result: int) -> None:
-        system, component = asked.station
         progress = 255 if result == IN_PROGRESS else 0
         self._vehicle.send(
             message(
                 "command_ack", command=asked.command, result=result, progress=progress,
-                target_system=system, target_component=component,
+                target_system=asked.station.system, target_component=asked.station.component,
             ),
             asked.peer,
         )  # fmt: skip
@@ -198,6 +204,8 @@ async def _order(
     vehicle.missions.pause()
     vehicle.demands.end()
     given = {key: value for key, value in (arguments or {}).items() if value is not None}
+    if any(isinstance(value, float) and not math.isfinite(value) for value in given.values()):
+        return DENIED, "a parameter is infinite"
     return answer_of(await vehicle.command(name, given, within_s=within_s))
 
 
@@ -220,10 +228,14 @@ def _stops(asked: Asked) -> bool:
 async def _stop(vehicle: Vehicle, asked: Asked) -> Answer:
     if not _stops(asked):
         return DENIED, f"parameter 1 is {asked.params[0]:g}: only arm undoes a stop"
-    stopping = asyncio.ensure_future(vehicle.transport.estop())
+    return answer_of(await _press(vehicle))
+
+
+def _press(vehicle: Vehicle) -> Awaitable[Reply]:
+    stopping = vehicle.transport.estop()
     vehicle.missions.pause()
     vehicle.demands.end()
-    return answer_of(await stopping)
+    return stopping
 
 
 async def _arm(vehicle: Vehicle, asked: Asked) -> Answer:
@@ -289,8 +301,6 @@ async def _reposition(vehicle: Vehicle, asked: Asked) -> Answer:
         "yaw_deg": None if math.isnan(yaw) else math.degrees(yaw),
         "speed_mps": speed if speed > 0.0 else None,
     }  # fmt: skip
-    if any(value is not None and not math.isfinite(value) for value in arguments.values()):
-        return DENIED, "a parameter is infinite"
     return await _order(vehicle, "goto", arguments, within_s=FLIGHT_S)
 
 

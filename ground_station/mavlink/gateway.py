@@ -3,8 +3,9 @@
 import asyncio
 import logging
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import AsyncExitStack
+from functools import partial
 from pathlib import Path
 
 import msgspec
@@ -38,6 +39,17 @@ class GatewayOptions(msgspec.Struct, frozen=True, kw_only=True):
     mavlink_key_file: Path | None
 
 
+def hear(vehicles: Sequence[Vehicle], peer: Peer, data: bytes) -> None:
+    """Give each ship the messages in what a peer has sent."""
+    before = peer.decoder.refused
+    for found in peer.decoder.feed(data):
+        for vehicle in vehicles:
+            vehicle.hear(peer, found)
+    if peer.decoder.refused > before:
+        for vehicle in vehicles:
+            vehicle.say("a message without a valid signature is refused")
+
+
 async def run(options: GatewayOptions, *, on_ready: Callable[[list[int]], object]) -> None:
     """Run until it is cancelled. on_ready: called with the ports that it listens on.
 
@@ -53,19 +65,10 @@ async def run(options: GatewayOptions, *, on_ready: Callable[[list[int]], object
         signing = Signing(read_key(options.mavlink_key_file), unix_s=time.time())
     vehicles: list[Vehicle] = []
 
-    def on_data(peer: Peer, data: bytes) -> None:
-        before = peer.decoder.refused
-        for found in peer.decoder.feed(data):
-            for vehicle in vehicles:
-                vehicle.hear(peer, found)
-        if peer.decoder.refused > before:
-            for vehicle in vehicles:
-                vehicle.say("a message without a valid signature is refused")
-
     async with AsyncExitStack() as own:
         loop = asyncio.get_running_loop()
         links = await own.enter_async_context(
-            Links(on_data=on_data, now_s=loop.time, signing=signing)
+            Links(on_data=partial(hear, vehicles), now_s=loop.time, signing=signing)
         )
         for number, name in enumerate(names):
             stations = Stations(loop.time)

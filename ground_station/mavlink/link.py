@@ -166,6 +166,11 @@ class Links:
     def peer(self, key: object) -> Peer | None:
         return self._peers.get(key)
 
+    def reaches(self, peer: Peer) -> bool:
+        """Whether a peer is still there, and heard not too long ago."""
+        is_there = any(one is peer for one in self._peers.values())
+        return is_there and self._now_s() - peer.heard_s <= FORGET_S
+
     def received(self, peer: Peer, data: bytes) -> None:
         peer.heard_s = self._now_s()
         self._on_data(peer, data)

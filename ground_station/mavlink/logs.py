@@ -22,90 +22,148 @@ if TYPE_CHECKING:
     from ground_station.mavlink.vehicle import Vehicle
 
 PIECE_BYTES = 90  # of LOG_DATA
-AT_ONCE, PAUSE_S = 64, 0.01  # pieces, then a pause: a UDP buffer holds them
+AT_ONCE, PAUSE_S = 64, 0.01  # pieces of all transfers, then a pause: a UDP buffer holds them
 MAX_LOGS = 1000
+MAX_READERS = 8  # stations that are sent something at once
 _MOST_BYTES = 2**32 - 1
+
+_Listed = list[tuple[Path, int]]
+
+
+class _Reader:
+    """What one station was listed, and what it is being sent."""
+
+    def __init__(self) -> None:
+        self.listed: _Listed = []
+        self.sending: asyncio.Task[Any] | None = None
+
+    def end(self) -> None:
+        if self.sending is not None:
+            self.sending.cancel()
+        self.sending = None
 
 
 class Logs:
-    """The logs of one ship, numbered from 1, the oldest first, as of the newest list."""
+    """The logs of one ship, numbered from 1, the oldest first, as of each station's newest list.
+
+    A station is sent one thing at a time; all together have one rate. The files are looked for and
+    read in threads. With a key only signed requests come so far: see `wire.Decoder`.
+    """
 
     def __init__(self, vehicle: Vehicle, directory: Path) -> None:
         self._vehicle = vehicle
         self._directory = directory
-        self._listed: list[tuple[Path, int]] = []
-        self._sending: asyncio.Task[Any] | None = None
+        self._readers: dict[Station, _Reader] = {}
+        self._looking: asyncio.Future[_Listed] | None = None
+        self._turn = asyncio.Lock()
         self.hears: dict[str, Callable[[Peer, Station, Message], object]] = {
             "LOG_REQUEST_LIST": self._list,
             "LOG_REQUEST_DATA": self._data,
-            "LOG_REQUEST_END": lambda *_: self._end(),
+            "LOG_REQUEST_END": lambda _, station, __: self._end(station),
             "LOG_ERASE": lambda *_: self._vehicle.say("logs are not erased over MAVLink"),
         }
 
-    def _list(self, peer: Peer, _: Station, asked: Message) -> None:
+    def _list(self, peer: Peer, station: Station, asked: Message) -> None:
+        reader = self._reader(station)
+        if reader is not None:
+            work = self._send_list(peer, reader, asked.start, asked.end)
+            self._begin(reader, work)
+
+    async def _send_list(self, peer: Peer, reader: _Reader, start: int, end: int) -> None:
+        if self._looking is None or self._looking.done():  # else all wait for the same look
+            self._looking = asyncio.ensure_future(asyncio.to_thread(self._look))
+        reader.listed = await asyncio.shield(self._looking)
+        count = len(reader.listed)
+        if not count:
+            self._entry(peer, 0, 0, time_utc=0, size=0)
+        numbers = range(max(1, start), min(end, count) + 1)
+        for at in range(0, len(numbers), AT_ONCE):
+            async with self._turn:
+                for number in numbers[at : at + AT_ONCE]:
+                    path, size = reader.listed[number - 1]
+                    began = time.strptime(path.stem.rsplit("-", 1)[1], "%Y%m%dT%H%M%SZ")
+                    self._entry(peer, number, count, time_utc=calendar.timegm(began), size=size)
+                await asyncio.sleep(PAUSE_S)
+
+    def _look(self) -> _Listed:
         mine = (
             (path, size)
             for path, size in log_sizes(self._directory).items()
             if path.name.rsplit("-", 2)[0] == self._vehicle.transport.vehicle
         )
-        self._listed = sorted(mine, key=lambda one: int(one[0].name.rsplit("-", 2)[1]))[-MAX_LOGS:]
-        self._begin(self._send_list(peer, asked.start, asked.end))
-
-    async def _send_list(self, peer: Peer, start: int, end: int) -> None:
-        count = len(self._listed)
-        if not count:
-            self._entry(peer, 0, 0, time_utc=0, size=0)
-        for number in range(max(1, start), min(end, count) + 1):
-            path, size = self._listed[number - 1]
-            began = time.strptime(path.stem.rsplit("-", 1)[1], "%Y%m%dT%H%M%SZ")
-            self._entry(peer, number, count, time_utc=calendar.timegm(began), size=size)
-            if number % AT_ONCE == 0:
-                await asyncio.sleep(PAUSE_S)
+        return sorted(mine, key=lambda one: int(one[0].name.rsplit("-", 2)[1]))[-MAX_LOGS:]
 
     def _entry(self, peer: Peer, number: int, count: int, *, time_utc: int, size: int) -> None:
         entry = {"id": number, "num_logs": count, "last_log_num": count}
         size = min(size, _MOST_BYTES)
         self._vehicle.send(message("log_entry", **entry, time_utc=time_utc, size=size), peer)
 
-    def _data(self, peer: Peer, _: Station, asked: Message) -> None:
-        seen = self._vehicle.seen
-        if not 1 <= asked.id <= len(self._listed):
-            self._vehicle.say(f"no log {asked.id}: the list has 1 to {len(self._listed)}")
-        elif seen is None or seen.ship.armed:
+    def _data(self, peer: Peer, station: Station, asked: Message) -> None:
+        reader = self._reader(station)
+        if reader is None:
+            return
+        if not 1 <= asked.id <= len(reader.listed):
+            self._vehicle.say(f"no log {asked.id}: the list has 1 to {len(reader.listed)}")
+        elif not self._is_disarmed():
             self._vehicle.say("logs are sent while the ship is disarmed")
         else:
-            path, size = self._listed[asked.id - 1]
+            path, size = reader.listed[asked.id - 1]
             count = max(0, min(asked.count, size - asked.ofs))
-            self._begin(self._send_data(peer, path, asked.id, asked.ofs, count))
+            self._begin(reader, self._send_data(peer, path, asked.id, asked.ofs, count))
+
+    def _is_disarmed(self) -> bool:
+        seen = self._vehicle.seen
+        return seen is not None and not seen.ship.armed
 
     async def _send_data(self, peer: Peer, path: Path, id: int, offset: int, count: int) -> None:
-        try:
-            file = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
-        except OSError as error:
-            self._vehicle.say(f"log {path.name}: {error.strerror}")
-            return
-        try:
-            end = offset + count
-            while True:
-                block = os.pread(file, min(end - offset, AT_ONCE * PIECE_BYTES), offset)
+        end = offset + count
+        while self._vehicle.reaches(peer):
+            if not self._is_disarmed():
+                self._vehicle.say("logs are sent while the ship is disarmed")
+                return
+            async with self._turn:
+                wanted = min(end - offset, AT_ONCE * PIECE_BYTES)
+                try:
+                    block = await asyncio.to_thread(_read, path, offset, wanted)
+                except OSError as error:
+                    self._vehicle.say(f"log {path.name}: {error.strerror}")
+                    return
                 for at in range(0, max(1, len(block)), PIECE_BYTES):
                     piece = block[at : at + PIECE_BYTES]
                     data = [*piece, *bytes(PIECE_BYTES - len(piece))]
                     sent = {"id": id, "ofs": offset + at, "count": len(piece), "data": data}
                     self._vehicle.send(message("log_data", **sent), peer)
-                offset += len(block)
-                if offset >= end or not block:
-                    break
                 await asyncio.sleep(PAUSE_S)
-        finally:
-            os.close(file)
+            offset += len(block)
+            if offset >= end or not block:
+                return
 
-    def _begin(self, work: Any) -> None:
+    def _reader(self, station: Station) -> _Reader | None:
+        """Return a station's place; None, in words, if as many as may are being sent something."""
+        reader = self._readers.get(station)
+        if reader is None and len(self._readers) >= MAX_READERS:
+            for idle, one in list(self._readers.items()):
+                if one.sending is None or one.sending.done():
+                    del self._readers[idle]
+                    break
+            else:
+                self._vehicle.say(f"logs are being sent to {MAX_READERS} stations, the limit")
+                return None
+        return self._readers.setdefault(station, reader or _Reader())
+
+    def _begin(self, reader: _Reader, work: Any) -> None:
         """Send this instead of what is being sent: a station asks for one thing after the other."""
-        self._end()
-        self._sending = self._vehicle.start(work)
+        reader.end()
+        reader.sending = self._vehicle.start(work)
 
-    def _end(self) -> None:
-        if self._sending is not None:
-            self._sending.cancel()
-        self._sending = None
+    def _end(self, station: Station) -> None:
+        if station in self._readers:
+            self._readers[station].end()
+
+
+def _read(path: Path, offset: int, size: int) -> bytes:
+    file = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
+    try:
+        return os.pread(file, size, offset)
+    finally:
+        os.close(file)

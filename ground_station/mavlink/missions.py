@@ -14,7 +14,7 @@ from blimp.errors import BlimpError, MissionError
 from blimp.geofence import Geofence
 from ground_station.legs import SetGeofence, Takeoff
 from ground_station.mavlink import plans
-from ground_station.mavlink.commands import BUSY, DENIED, OK, Answer
+from ground_station.mavlink.commands import BUSY, CANCELLED, DENIED, OK, Answer
 from ground_station.mavlink.plans import FENCE, MISSION, MOST, NAMES, RALLY, Flown, Stored
 from ground_station.mavlink.stations import Station
 from ground_station.mavlink.telemetry import ON_GROUND
@@ -101,17 +101,21 @@ class Missions:
             return DENIED, "the mission ends with its takeoff"
         vehicle.demands.end()
         begun = asyncio.Event()
-        self._flying = asyncio.create_task(self._fly(flown, first, begun))
+        self._state = ACTIVE
+        self._flying = flying = asyncio.create_task(self._fly(flown, first, begun))
         waiting = asyncio.create_task(begun.wait())
-        await asyncio.wait([self._flying, waiting], return_when=asyncio.FIRST_COMPLETED)
-        waiting.cancel()
-        words = self._flying.result() if self._flying.done() else ""
+        try:
+            await asyncio.wait([flying, waiting], return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            waiting.cancel()
+        if flying.cancelled() or (self._flying is flying and self._state == PAUSED):
+            return CANCELLED, "another command came"
+        words = flying.result() if flying.done() else ""
         return (DENIED, words) if words else OK
 
     async def _fly(self, flown: Flown, first: int, begun: asyncio.Event) -> str:
         """Fly it; return why it ended before its end, "" if it did not."""
         vehicle = self._vehicle
-        self._state = ACTIVE
         reached: list[int] = []
 
         def on_leg(number: int) -> None:
@@ -127,9 +131,6 @@ class Missions:
 
         try:
             await vehicle.ship.mission(flown.mission, first=first, on_leg=on_leg)
-        except asyncio.CancelledError:
-            self._state = PAUSED
-            raise
         except BlimpError as error:
             notes = "; ".join(getattr(error, "__notes__", ()))
             words = f"mission: {error} ({notes})" if notes else f"mission: {error}"
@@ -214,30 +215,44 @@ class Missions:
             vehicle.say(f"{NAMES[kind]}: {why}")
             self._ack(peer, station, kind, REFUSED)
         elif m.count == 0:
+            self._drop(station)
             self._store(peer, station, kind, [])
         else:
-            before, self._upload = self._upload, _Upload(peer, station, kind, m.count)
-            if before is not None:
-                before.came.set()
-            vehicle.start(self._ask(self._upload))
+            self._drop(station)
+            self._upload = _Upload(peer, station, kind, m.count)
+            if vehicle.start(self._ask(self._upload)) is None:
+                self._upload = None
+                self._ack(peer, station, kind, ERROR)
 
     def _locked(self, station: Station) -> str:
-        upload = self._upload
+        """Return why a station may not change a plan, "" if it may.
+
+        One that may no longer, because another has the ship by now, keeps nobody from uploading.
+        """
+        upload, refusal = self._upload, self._vehicle.stations.refusal
         if self.is_active:
             return "the mission is under way: pause it first"
-        if upload is not None and upload.station != station:
+        if upload is not None and upload.station != station and not refusal(upload.station):
             return "another station is uploading"
-        return self._vehicle.stations.refusal(station)
+        return refusal(station)
+
+    def _drop(self, station: Station) -> None:
+        """Forget the upload that is under way; a station that loses its own to another hears it."""
+        upload, self._upload = self._upload, None
+        if upload is not None:
+            upload.came.set()
+            if upload.station != station:
+                self._ack(upload.peer, upload.station, upload.kind, REFUSED)
 
     async def _ask(self, upload: _Upload) -> None:
         """Ask for each item until it comes; give up after some times."""
-        system, component = upload.station
         tries = 0
         while self._upload is upload and len(upload.items) < upload.count:
             upload.came.clear()
             self._vehicle.send(
                 message(
-                    "mission_request_int", target_system=system, target_component=component,
+                    "mission_request_int", target_system=upload.station.system,
+                    target_component=upload.station.component,
                     seq=len(upload.items), mission_type=upload.kind,
                 ),
                 upload.peer,
@@ -274,6 +289,10 @@ class Missions:
         # Another one was sent before, and is asked for again if it is missed.
 
     def _store(self, peer: Peer, station: Station, kind: int, items: list[Stored]) -> None:
+        if why := self._locked(station):  # since it began
+            self._vehicle.say(f"{NAMES[kind]}: {why}")
+            self._ack(peer, station, kind, REFUSED)
+            return
         try:
             self._checked(kind, items)
         except MissionError as error:
@@ -293,6 +312,7 @@ class Missions:
             self._vehicle.say(f"{NAMES[kinds[0]]}: {why}")
             self._ack(peer, station, m.mission_type, REFUSED)
         else:
+            self._drop(station)
             for kind in kinds:
                 self._items[kind] = []
             if MISSION in kinds:
@@ -308,13 +328,12 @@ class Missions:
     # --- down -----------------------------------------------------------------------------
 
     def _list(self, peer: Peer, station: Station, m: Message) -> None:
-        system, component = station
         if m.mission_type not in NAMES:
             self._ack(peer, station, m.mission_type, UNSUPPORTED)
             return
         self._vehicle.send(
             message(
-                "mission_count", target_system=system, target_component=component,
+                "mission_count", target_system=station.system, target_component=station.component,
                 count=len(self._items[m.mission_type]), mission_type=m.mission_type,
             ),
             peer,
@@ -329,7 +348,8 @@ class Missions:
         p1, p2, p3, p4 = item.params
         self._vehicle.send(
             message(
-                "mission_item_int", target_system=station[0], target_component=station[1],
+                "mission_item_int", target_system=station.system,
+                target_component=station.component,
                 seq=item.seq, frame=item.frame, command=item.command, autocontinue=1,
                 current=int(m.mission_type == MISSION and item.seq == self.current),
                 param1=p1, param2=p2, param3=p3, param4=p4, x=item.x, y=item.y, z=item.z,
@@ -341,14 +361,16 @@ class Missions:
     def _acknowledged(self, _: Peer, station: Station, m: Message) -> None:
         """A station that gives its upload up says so; else it has all it asked for."""
         upload = self._upload
-        if upload is not None and station == upload.station and m.type == GIVEN_UP:
+        if upload is None or (station, m.mission_type) != (upload.station, upload.kind):
+            return
+        if m.type == GIVEN_UP:
             self._upload = None
             upload.came.set()
 
     def _ack(self, peer: Peer, station: Station, kind: int, result: int) -> None:
         self._vehicle.send(
             message(
-                "mission_ack", target_system=station[0], target_component=station[1],
+                "mission_ack", target_system=station.system, target_component=station.component,
                 type=result, mission_type=kind,
             ),
             peer,

@@ -23,7 +23,9 @@ from ground_station.mavlink.commands import (
     CANCELLED,
     DENIED,
     FAILED,
+    GLOBAL,
     OK,
+    RELATIVE,
     Answer,
     answer_of,
 )
@@ -31,6 +33,7 @@ from ground_station.mavlink.stations import Station, name_of
 from ground_station.mavlink.wire import Message
 
 if TYPE_CHECKING:
+    from blimp.tasks.reply import Reply
     from ground_station.mavlink.link import Peer
     from ground_station.mavlink.vehicle import Vehicle
 
@@ -42,7 +45,6 @@ STICK_MODES = (Mode.STABILIZE.name, Mode.ALTHOLD.name)
 _NO_AXIS = 2**15 - 1
 _SAME_M = 0.02
 _PLACE, _VELOCITY, _FORCE, _NO_YAW = 0b111, 0b111 << 3, 1 << 9, 1 << 10  # of a type mask
-_RELATIVE_FRAMES, _SEA_FRAMES = (3, 6, 11), (0, 5)
 
 
 class Demand(msgspec.Struct, frozen=True):
@@ -121,16 +123,15 @@ class Streams:
         if demand.task == "velocity":
             state.pop("goto", None)
             arguments = self._along(demand)
+            if arguments is None:
+                return BUSY, "the ship is not heard, and a velocity along it needs its heading"
             refused = await vehicle.transport.push(KEY, arguments, ttl_s=TTL_S)
             if refused is None:
                 return OK
             await vehicle.note(refused)
             return answer_of(refused)
-        going = state.get("going")
-        if going is not None and going.done():
-            answer = answer_of(going.result())
-            if answer[0] == DENIED:
-                return answer
+        if (answer := await self._refused(state.get("going"))) is not None:
+            return answer
         if _far(state.get("goto"), demand.arguments):
             state["goto"] = demand.arguments
             state["going"] = going = asyncio.create_task(
@@ -138,15 +139,25 @@ class Streams:
                     "goto", demand.arguments, timeout_s=FLIGHT_S, coalesce=KEY
                 )
             )
+            # The stream may end first: what becomes of the last place is nobody's question then.
+            going.add_done_callback(lambda done: done.cancelled() or done.exception())
             await asyncio.wait([going], timeout=PERIOD_S)
-            if going.done() and answer_of(going.result())[0] == DENIED:
-                return answer_of(going.result())
+            return await self._refused(going) or OK
         return OK
 
-    def _along(self, demand: Demand) -> dict[str, float]:
-        """Return a velocity in the world's axes."""
-        if not demand.body or self._vehicle.seen is None:
+    async def _refused(self, going: asyncio.Task[Reply] | None) -> Answer | None:
+        """Return why the ship refused a place; None if it has not. Raises LinkError."""
+        if going is None or not going.done() or answer_of(going.result())[0] != DENIED:
+            return None
+        await self._vehicle.note(going.result())
+        return answer_of(going.result())
+
+    def _along(self, demand: Demand) -> dict[str, float] | None:
+        """Return a velocity in the world's axes; None if that needs a heading and none is known."""
+        if not demand.body:
             return demand.arguments
+        if self._vehicle.seen is None:
+            return None
         yaw = self._vehicle.seen.ship.attitude_rad.yaw
         forward, right = demand.arguments["north_mps"], demand.arguments["east_mps"]
         return demand.arguments | {
@@ -166,7 +177,7 @@ class Streams:
     def _local(self, _: Peer, station: Station, m: Message) -> None:
         if m.coordinate_frame not in (*LOCAL, *BODY):
             self._vehicle.say(f"offboard: frame {m.coordinate_frame} is not flown")
-        elif m.type_mask & _PLACE == 0:
+        elif self._is_place(m):
             if m.coordinate_frame != LOCAL[0]:
                 self._vehicle.say("offboard: a place must be in MAV_FRAME_LOCAL_NED")
             else:
@@ -178,15 +189,22 @@ class Streams:
         airframe = self._vehicle.airframe
         if airframe is None:
             return
-        if m.type_mask & _PLACE:
-            self._velocity(station, m)
-        elif m.coordinate_frame not in (*_RELATIVE_FRAMES, *_SEA_FRAMES):
+        latitude, longitude = 1e-7 * m.lat_int, 1e-7 * m.lon_int
+        if m.coordinate_frame not in (*RELATIVE, *GLOBAL):  # nobody knows the terrain
             self._vehicle.say(f"offboard: frame {m.coordinate_frame} is not flown")
+        elif not self._is_place(m):
+            self._velocity(station, m)
+        elif abs(latitude) > 90.0 or abs(longitude) > 180.0:
+            where = f"latitude {latitude:g}, longitude {longitude:g}"
+            self._vehicle.say(f"offboard: {where}: no place on Earth")
         else:
-            north_m, east_m = airframe.home.local_m(1e-7 * m.lat_int, 1e-7 * m.lon_int)
-            is_sea = m.coordinate_frame in _SEA_FRAMES
+            north_m, east_m = airframe.home.local_m(latitude, longitude)
+            is_sea = m.coordinate_frame in GLOBAL
             height_m = m.alt - (airframe.home.altitude_msl_m if is_sea else 0.0)
             self._place(station, m, north_m, east_m, height_m)
+
+    def _is_place(self, m: Message) -> bool:
+        return not m.type_mask & (_PLACE | _FORCE)
 
     def _place(self, station: Station, m: Message, north: float, east: float, up: float) -> None:
         arguments = {"north_m": north, "east_m": east, "altitude_m": up}
@@ -195,8 +213,8 @@ class Streams:
         self._note(station, Demand("goto", arguments))
 
     def _velocity(self, station: Station, m: Message) -> None:
-        if m.type_mask & _VELOCITY or m.type_mask & _FORCE:
-            self._vehicle.say(f"offboard: type mask {m.type_mask}: neither place nor velocity")
+        if m.type_mask & _PLACE != _PLACE or m.type_mask & (_VELOCITY | _FORCE):
+            self._vehicle.say(f"offboard: type mask {m.type_mask}: no whole place or velocity")
             return
         arguments = {"north_mps": m.vx, "east_mps": m.vy, "up_mps": -m.vz, "seconds": TTL_S}
         frame = getattr(m, "coordinate_frame", 0)
@@ -208,6 +226,8 @@ class Streams:
             self._vehicle.say(f"offboard: {bad[0]} is no number: the setpoint is refused")
         elif self._flying is not None and not self._vehicle.has(station):
             self._vehicle.say(f"offboard: {name_of(station)} has not the ship")
+        elif why := self._vehicle.stations.refusal(station):  # it would hide the holder's
+            self._vehicle.say(f"offboard: {why}")
         else:
             self._newest = station, self._vehicle.transport.now_s(), demand
 

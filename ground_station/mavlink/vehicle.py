@@ -5,6 +5,7 @@ import logging
 import struct
 from collections.abc import Callable, Coroutine
 from contextlib import AsyncExitStack
+from contextvars import ContextVar
 from typing import Any
 
 from blimp.airframe import Airframe
@@ -27,8 +28,20 @@ from ground_station.ship import Ship, Transport
 FULL_CELL_V = 4.2
 RELEASE_S = 60.0  # a station is lost for so long: others may take the ship
 NOTICE, WARNING, CRITICAL, INFO = 5, 4, 2, 6  # MAV_SEVERITY
-SAME_TEXT_S = 2.0  # a text is not repeated within
+SAME_TEXT_S = 1.0  # a text is not repeated within
+# A 57,600 baud radio carries about 100 texts a second, beside the telemetry.
+TEXTS_WITHIN_S, TEXTS_OF_ONE, TEXTS_OF_ALL = 1.0, 10, 20
 MAX_TASKS = 64  # commands and answers at once
+
+# What changes a ship, besides commands: never for all ships at once
+_ONE_SHIP = frozenset({
+    "MANUAL_CONTROL", "MISSION_CLEAR_ALL", "MISSION_COUNT", "MISSION_ITEM_INT",
+    "MISSION_SET_CURRENT", "PARAM_SET", "SET_POSITION_TARGET_GLOBAL_INT",
+    "SET_POSITION_TARGET_LOCAL_NED",
+})  # fmt: skip
+
+# Who sent the message that is being answered, also in the tasks that it starts
+_ASKER: ContextVar[Station | None] = ContextVar("asker", default=None)
 
 log = logging.getLogger("ground_station")
 
@@ -53,12 +66,13 @@ class Vehicle:
         self._acted_s = 0.0
         self._texts: dict[str, float] = {}
         self._text_id = 0
+        self._asked: list[tuple[Station, float]] = []  # texts that stations' messages led to
         self._tasks: set[asyncio.Task[Any]] = set()
         self.parameters = Parameters(self)
         self.missions = Missions(self)
         self.demands = Demands(self)
         self._hears: dict[str, Callable[[Peer, Station, Message], object]] = {
-            "HEARTBEAT": lambda _, station, __: self.stations.beat(station),
+            "HEARTBEAT": lambda _, station, __: self.stations.hear(station, is_beat=True),
             "TIMESYNC": self._timesync,
             "PING": self._ping,
             **Commands(self).hears,
@@ -72,14 +86,23 @@ class Vehicle:
 
     def hear(self, peer: Peer, found: Message) -> None:
         """Take one message, if it is for this ship."""
+        station = Station(found.get_srcSystem(), found.get_srcComponent(), peer.name)
+        self.stations.hear(station)
         heard = self._hears.get(found.get_type())
         target = getattr(found, "target_system", getattr(found, "target", 0))
         component = getattr(found, "target_component", 0)
-        if heard is not None and target in (0, self.system) and component in (0, AUTOPILOT):
-            try:
-                heard(peer, (found.get_srcSystem(), found.get_srcComponent()), found)
-            except Exception:  # what anybody may send must not end the links of all others
-                log.exception("%s: %s", self.transport.vehicle, found)
+        if heard is None or target not in (0, self.system) or component not in (0, AUTOPILOT):
+            return
+        token = _ASKER.set(station)
+        try:
+            if target == 0 and found.get_type() in _ONE_SHIP:
+                self.say(f"{found.get_type()}: sent to all systems: name one")
+            else:
+                heard(peer, station, found)
+        except Exception:  # what anybody may send must not end the links of all others
+            log.exception("%s: %s", self.transport.vehicle, found)
+        finally:
+            _ASKER.reset(token)
 
     def _timesync(self, peer: Peer, _: Station, asked: Message) -> None:
         if asked.tc1 == 0:
@@ -88,7 +111,7 @@ class Vehicle:
 
     def _ping(self, peer: Peer, station: Station, asked: Message) -> None:
         if asked.target_system == 0:
-            more = {"target_system": station[0], "target_component": station[1]}
+            more = {"target_system": station.system, "target_component": station.component}
             self.send(message("ping", time_usec=asked.time_usec, seq=asked.seq, **more), peer)
 
     # --- out ------------------------------------------------------------------------------
@@ -102,15 +125,36 @@ class Vehicle:
             return
         (self._links.send if peer is None else peer.send)(data)
 
+    def reaches(self, peer: Peer) -> bool:
+        """Whether a peer is still there to be sent something long."""
+        return self._links.reaches(peer)
+
     def say(self, words: str, severity: int = WARNING) -> None:
-        """Show words on every station; not again what was just said."""
+        """Show words on every station; not again what was just said.
+
+        What a message of a station leads to is bounded for it and for all of them: the ship's own
+        words keep their place on a slow link.
+        """
         now_s = self.transport.now_s()
         if words and now_s - self._texts.get(words, -SAME_TEXT_S) >= SAME_TEXT_S:
             self._texts = {k: v for k, v in self._texts.items() if now_s - v < SAME_TEXT_S}
+            asker = _ASKER.get()
+            if asker is not None and not self._may_say(asker, now_s):
+                return
             self._texts[words] = now_s
             self._text_id = self._text_id % 65535 + 1
             for piece in telemetry.statustexts(severity, words, id=self._text_id):
                 self.send(piece)
+
+    def _may_say(self, asker: Station, now_s: float) -> bool:
+        """Count a text that a station's message leads to; False for one too many in a second."""
+        since_s = now_s - TEXTS_WITHIN_S
+        self._asked = [one for one in self._asked if one[1] > since_s]
+        its = sum(station == asker for station, _ in self._asked)
+        if its >= TEXTS_OF_ONE or len(self._asked) >= TEXTS_OF_ALL:
+            return False
+        self._asked.append((asker, now_s))
+        return True
 
     def start(
         self, work: Coroutine[Any, Any, object], *, is_stop: bool = False
@@ -143,7 +187,7 @@ class Vehicle:
                 return why
             if self._control is None:
                 own = AsyncExitStack()
-                pilot = f"mavlink-{station[0]}"
+                pilot = f"mavlink-{station.system}"
                 try:
                     await own.enter_async_context(
                         self.transport.control(pilot=pilot, ttl_s=CONTROL_TTL_S, wait_s=0.0)
@@ -152,7 +196,7 @@ class Vehicle:
                     return str(error)
                 self._control = own
             if self.stations.holder != station:
-                self.stations.holder = station
+                self.stations.give(station)
                 self.say(f"{name_of(station)} has the ship", INFO)
             self._acted_s = self.transport.now_s()
             return ""

@@ -4,10 +4,12 @@ pymavlink is untyped: a message is `Any`, with the fields of MAVLink's definitio
 """
 
 import hashlib
+import os
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from blimp.config import check_private
 from blimp.distribution import needing
 from blimp.errors import ConfigError
 
@@ -40,13 +42,15 @@ def text_of(field: bytes | str) -> str:
 def read_key(path: Path) -> bytes:
     """Return the key of a passphrase, its SHA-256, as QGroundControl and MAVProxy have it.
 
-    Raises ConfigError for a file that cannot be read or is empty.
+    Raises ConfigError for a file that cannot be read, is empty, or is not for its owner alone.
     """
     try:
         with path.open("rb") as file:
+            about = os.fstat(file.fileno())
             phrase = file.read(MAX_KEY_BYTES + 1).strip()
     except OSError as error:
         raise ConfigError(f"MAVLink key file {path}: {error}") from error
+    check_private(about, f"MAVLink key file {path}", path)
     if not 8 <= len(phrase) <= MAX_KEY_BYTES:
         raise ConfigError(
             f"MAVLink key file {path}: a passphrase of {len(phrase)} bytes, "
@@ -120,6 +124,7 @@ class Decoder:
                     self.refused += 1
             elif not kind.startswith("UNKNOWN"):
                 yield found
-        if self._whole:
-            mav.buf = bytearray()
-            mav.buf_index = 0
+        # pymavlink frees what it has read only when nothing is left: a stream that always ends
+        # within a message would fill the memory.
+        mav.buf = bytearray() if self._whole else mav.buf[mav.buf_index :]
+        mav.buf_index = 0

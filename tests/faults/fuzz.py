@@ -96,7 +96,7 @@ def mutate(name: str, *, inputs: int, seed: int, seconds: float = math.inf) -> d
             if run.goes_on:
                 run.feed(data)
         while run.goes_on:
-            run.feed(mutated(chance, target.seeds)[:MAX_BYTES])
+            run.feed(target.change(chance, mutated)[:MAX_BYTES])
         if run.failure is None:
             run.finish()
         return run.figures()
@@ -131,7 +131,9 @@ def guide(name: str, *, inputs: int, seed: int, seconds: float, report: Any) -> 
     def change(data: bytes, max_size: int, _: int) -> bytes:
         """Half by structure, which bytes alone seldom keep."""
         if chance.random() < 0.5:
-            return mutated(chance, target.seeds if chance.random() < 0.3 else [data])[:max_size]
+            if chance.random() < 0.3:
+                return target.change(chance, mutated)[:max_size]
+            return mutated(chance, [data])[:max_size]
         return bytes(atheris.Mutate(data, max_size))
 
     import tempfile

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import random
+from collections.abc import Callable, Sequence
 
 from blimp.sim import Lockstep
 
 SETTLE_S = 4.0
+
+Mutated = Callable[[random.Random, Sequence[bytes]], bytes]
 
 
 class Broken(Exception):
@@ -17,6 +20,10 @@ class Target:
     """seeds: inputs that are read well, for a generator to begin with."""
 
     seeds: Sequence[bytes] = ()
+
+    def change(self, chance: random.Random, mutated: Mutated) -> bytes:
+        """Return the next input, from the seeds; `mutated` changes parts of one of several."""
+        return mutated(chance, self.seeds)
 
     def feed(self, data: bytes) -> None:
         """Read one input. Raises what it must never raise."""

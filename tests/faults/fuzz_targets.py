@@ -40,6 +40,7 @@ from ground_station.mission_check import judge
 from ground_station.mission_file import ENDINGS, builtin_missions, load_mission
 from ground_station.mission_file import Mission as Mission_
 from tests.faults import fuzz_queue
+from tests.faults.fuzz_mavlink import Mavlink
 from tests.faults.fuzz_target import Broken, Target, check_at_rest, unarmable
 from tests.ground_station.test_plan_file import ITEMS, WAYPOINTS, plan
 
@@ -475,6 +476,7 @@ TARGETS: dict[str, type[Target]] = {
     "serial": Serial,
     "configuration": Configuration,
     "mission": Mission,
+    "mavlink": Mavlink,
     "worker-message": WorkerMessage,
     "worker-broadcast": WorkerBroadcast,
 }

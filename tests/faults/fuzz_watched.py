@@ -1,7 +1,7 @@
 """The targets, and what a coverage-guided run of each watches. Imports nothing that it watches."""
 
 NAMES = (
-    "message", "broadcast", "mailbox", "serial", "configuration", "mission",
+    "message", "broadcast", "mailbox", "serial", "configuration", "mission", "mavlink",
     "worker-message", "worker-broadcast",
 )  # fmt: skip
 
@@ -35,4 +35,5 @@ WATCHED: dict[str, tuple[str, ...]] = {
         "ground_station.mission_file", "ground_station.plan_file", "ground_station.mavlink_items",
         "ground_station.legs", "ground_station.mission_check", "blimp.geofence",
     ),
+    "mavlink": ("ground_station.mavlink", "ground_station.mavlink_items", "ground_station.legs"),
 }  # fmt: skip

@@ -12,6 +12,7 @@ SLICES = {
     "serial": 3000,
     "configuration": 1000,
     "mission": 1000,
+    "mavlink": 3000,
     "worker-message": 250,
     "worker-broadcast": 30,
 }

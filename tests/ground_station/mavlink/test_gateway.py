@@ -407,6 +407,7 @@ def test_plans_go_up_and_down_and_are_refused_whole(
 def test_with_a_key_what_is_not_signed_is_refused(twin: FlyingShip, tmp_path: Path) -> None:
     file = tmp_path / "mavlink.key"
     file.write_text("a passphrase\n")
+    file.chmod(0o600)
     key = read_key(file)
     with gateway(twin, key_file=file) as port, opened(port, key=key) as station:
         unsigned = dialect.MAVLink(None, srcSystem=255, srcComponent=190)
