@@ -39,7 +39,7 @@ ACCEPTED, BUSY, DENIED, UNSUPPORTED, FAILED, IN_PROGRESS, CANCELLED, INT_ONLY = 
     8,
 )  # fmt: skip  MAV_RESULT
 MAX_RUNNING = 32  # commands at once, stops apart: a station sends one after the other
-MAX_WITH_STOPS = 64  # that are answered: what is beyond is pressed, and not waited for
+MAX_STOPS = 32  # at once that are answered: what is beyond is pressed, and not waited for
 PROGRESS_S = 0.5  # MAVSDK waits 1.5 s for the next sign of life
 FORCE = 21196.0  # ARM_DISARM's parameter 2
 GLOBAL, RELATIVE = (0, 5), (3, 6)  # MAV_FRAME: above the sea, above home
@@ -81,6 +81,7 @@ class Commands:
         self._running: dict[tuple[Station, int], Asked] = {}
         self._count = 0  # of those under way, superseded ones included
         self._acting: set[asyncio.Task[Any]] = set()  # a stop ends them: an arm would undo it
+        self._stopping: set[asyncio.Task[Any]] = set()
         self.hears: dict[str, Callable[[Peer, Station, Message], object]] = {
             "COMMAND_LONG": self._long,
             "COMMAND_INT": self._int,
@@ -122,15 +123,16 @@ class Commands:
             if _stops(asked):
                 for acting in self._acting:
                     acting.cancel()
-                if self._count >= MAX_WITH_STOPS:
+                if len(self._stopping) >= MAX_STOPS:
                     with suppress(BlimpError):  # those under way say it
                         _press(self._vehicle)
                     self._ack(asked, IN_PROGRESS)
                     return
             started = self._vehicle.start(self._run(asked, row), is_stop=_stops(asked))
-            if started is not None and row.acts and not _stops(asked):
-                self._acting.add(started)
-                started.add_done_callback(self._acting.discard)
+            if started is not None and row.acts:
+                kept = self._stopping if _stops(asked) else self._acting
+                kept.add(started)
+                started.add_done_callback(kept.discard)
 
     async def _run(self, asked: Asked, row: Row) -> None:
         key = (asked.station, asked.command)

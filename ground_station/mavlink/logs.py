@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 PIECE_BYTES = 90  # of LOG_DATA
 AT_ONCE, PAUSE_S = 64, 0.01  # pieces of all transfers, then a pause: a UDP buffer holds them
 MAX_LOGS = 1000
+LOOK_S = 1.0  # between two looks into the directory, for all stations
 MAX_READERS = 8  # stations that are sent something at once
 _MOST_BYTES = 2**32 - 1
 
@@ -55,6 +56,7 @@ class Logs:
         self._directory = directory
         self._readers: dict[Station, _Reader] = {}
         self._looking: asyncio.Future[_Listed] | None = None
+        self._looked_s = 0.0
         self._turn = asyncio.Lock()
         self.hears: dict[str, Callable[[Peer, Station, Message], object]] = {
             "LOG_REQUEST_LIST": self._list,
@@ -70,7 +72,10 @@ class Logs:
             self._begin(reader, work)
 
     async def _send_list(self, peer: Peer, reader: _Reader, start: int, end: int) -> None:
-        if self._looking is None or self._looking.done():  # else all wait for the same look
+        now_s = self._vehicle.transport.now_s()
+        is_old = now_s - self._looked_s >= LOOK_S
+        if self._looking is None or (is_old and self._looking.done()):
+            self._looked_s = now_s
             self._looking = asyncio.ensure_future(asyncio.to_thread(self._look))
         reader.listed = await asyncio.shield(self._looking)
         count = len(reader.listed)

@@ -58,6 +58,8 @@ class Parameters:
         self._listing: set[Peer] = set()
         self._setting: set[tuple[str, float]] = set()
         self.takeoff_m = TAKEOFF_M
+        self._read_of: Airframe | None = None
+        self._airframes: dict[str, Parameter] = {}
         self.hears: dict[str, Callable[[Peer, Station, Message], object]] = {
             "PARAM_REQUEST_LIST": lambda peer, _, __: vehicle.start(self._list(peer)),
             "PARAM_REQUEST_READ": self._read,
@@ -73,7 +75,9 @@ class Parameters:
             section="mission", name="takeoff_altitude", value=self.takeoff_m, unit="m",
             limits=f"{LEAST_TAKEOFF_M:g} to {airframe.limits.max_altitude_m:g}",
         )  # fmt: skip
-        return by_id(airframe) | {TAKEOFF: own}
+        if self._read_of is not airframe:  # reading them takes a millisecond, and anybody may ask
+            self._read_of, self._airframes = airframe, by_id(airframe)
+        return self._airframes | {TAKEOFF: own}
 
     async def _list(self, peer: Peer) -> None:
         if peer in self._listing:

@@ -17,7 +17,7 @@ import struct
 import tempfile
 from collections.abc import AsyncIterator, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from pymavlink.dialects.v20 import all as dialect
 from pymavlink.generator.mavcrc import x25crc
@@ -50,9 +50,9 @@ class NotingShip:
 
     vehicle = "twin"
 
-    def __init__(self, clock: ManualClock, airframe: Airframe) -> None:
+    def __init__(self, clock: ManualClock, twin: Twin) -> None:
         self._clock = clock
-        self._airframe = airframe
+        self._twin = twin
         self.asked: list[tuple[str, dict[str, Any]]] = []
         self.stops = 0
         self.is_held = False
@@ -74,7 +74,8 @@ class NotingShip:
         if not self.is_held:
             raise Broken(f"{name} without control")
         self.asked.append((name, arguments))
-        return Reply(id="1", task=f"blimp.{name}", state="SUCCESS", result={})
+        result = self._twin.limits if name == "limits" else {}
+        return Reply(id="1", task=f"blimp.{name}", state="SUCCESS", result=result)
 
     def estop(self) -> asyncio.Future[Reply]:
         self.stops += 1
@@ -96,7 +97,7 @@ class NotingShip:
             self.is_held = False
 
     async def airframe(self) -> Airframe:
-        return self._airframe
+        return self._twin.airframe
 
     async def snapshot(self, after: Snapshot | None) -> Snapshot | None:
         await asyncio.sleep(0)
@@ -112,11 +113,9 @@ class NotingShip:
 class Bench:
     """A gateway of one ship, system 1, as of one snapshot. Made and used in an event loop."""
 
-    def __init__(
-        self, seen: Seen, airframe: Airframe, *, key: bytes | None = None, at_s: float = 1000.0
-    ) -> None:
+    def __init__(self, twin: Twin, *, key: bytes | None = None, at_s: float = 1000.0) -> None:
         self.clock = ManualClock(start_s=at_s)
-        self.ship = NotingShip(self.clock, airframe)
+        self.ship = NotingShip(self.clock, twin)
         signing = None if key is None else Signing(key, unix_s=EPOCH_S + at_s)
         self.links = Links(on_data=self._on_data, now_s=self.clock.now_s, signing=signing)
         self.stations = Stations(self.clock.now_s)
@@ -124,7 +123,7 @@ class Bench:
             transport=self.ship, stations=self.stations, links=self.links,
             encoder=Encoder(system=1, signing=signing),
         )  # fmt: skip
-        self.vehicle.airframe, self.vehicle.seen = airframe, seen
+        self.vehicle.airframe, self.vehicle.seen = twin.airframe, twin.seen
         self.sent: list[bytes] = []
 
     def _on_data(self, peer: Peer, data: bytes) -> None:
@@ -141,6 +140,8 @@ class Bench:
     async def turn(self, turns: int = TURNS) -> None:
         for _ in range(turns):
             await asyncio.sleep(0)
+            if len(asyncio.all_tasks()) == 1:
+                return
 
     def read(self, kind: str) -> list[Any]:
         """Return the messages of a kind that were sent so far."""
@@ -153,17 +154,26 @@ class Bench:
         return "".join(one.text for one in self.read("STATUSTEXT"))
 
 
-def snapshot_of_twin() -> tuple[Seen, Airframe]:
+class Twin(NamedTuple):
+    """A ship as it stands on its pad. limits: its answer to that question."""
+
+    seen: Seen
+    airframe: Airframe
+    limits: dict[str, Any]
+
+
+def twin() -> Twin:
     with Lockstep("twin", seed=1) as ship:
-        return Seen(ship.snapshot(), ship.airframe.home, False, 8.4, 6.4), load("twin")
+        seen = Seen(ship.snapshot(), ship.airframe.home, False, 8.4, 6.4)
+        return Twin(seen, load("twin"), ship.command("limits").result)
 
 
 async def ended() -> None:
     """End every other task of this loop."""
-    others = asyncio.all_tasks() - {asyncio.current_task()}
-    for one in others:
-        one.cancel()
-    await asyncio.gather(*others, return_exceptions=True)
+    if others := asyncio.all_tasks() - {asyncio.current_task()}:
+        for one in others:
+            one.cancel()
+        await asyncio.gather(*others, return_exceptions=True)
 
 
 # --- what is fed ------------------------------------------------------------------------------
@@ -174,7 +184,7 @@ NUMBERS = (0, 4, 11, 20, 21, 23, 41, 43, 44, 45, 47, 51, 69, 73, 75, 76, 84, 86,
            122, 40)  # fmt: skip
 RIGHT, OTHER_TARGET, RAW, CUT, FLIPPED, UNSIGNED, FORGED, REPLAYED, STALE = range(9)
 MODE_COMMANDS = (176, 262)
-MISSION_TASKS = {"geofence", "arm", "takeoff", "goto", "yaw", "velocity", "hold", "payload",
+MISSION_TASKS = {"limits", "geofence", "arm", "takeoff", "goto", "yaw", "velocity", "hold", "payload",
                  "return", "land", "disarm", "mode"}  # fmt: skip
 TASKS = {20: {"return", "land"}, 21: {"land"}, 22: {"takeoff"}, 192: {"goto"}, 193: {"mode"},
          300: set(), 400: {"arm", "disarm", "geofence"}, 224: set(), 185: set()}  # fmt: skip
@@ -245,7 +255,7 @@ class Mavlink(Target):
             *(bytes((key,)) + one for one in self._records for key in (0, 1)),
             *(b"\1" + bytes((how,)) + self._records[-3][1:] for how in range(9)),
         ]
-        self._seen, self._airframe = snapshot_of_twin()
+        self._twin = twin()
         self._directory = tempfile.TemporaryDirectory(prefix="fuzz-")
         self._state = os.environ.get("XDG_STATE_HOME")
         os.environ["XDG_STATE_HOME"] = self._directory.name
@@ -282,7 +292,7 @@ class Mavlink(Target):
 
     async def _fed(self, data: bytes) -> None:
         key = KEY if data[:1] and data[0] & 1 else None
-        bench = Bench(self._seen, self._airframe, key=key)
+        bench = Bench(self._twin, key=key)
         licence = Licence(key)
         try:
             for how, frame in _frames(data[1:], key):
@@ -420,7 +430,7 @@ class Licence:
                 return
             self._signatures.add(signature)
         raw = (data[10 : 10 + size] + bytes(255))[: kind.unpacker.size]
-        fields = dict(zip(kind.ordered_fieldnames, kind.unpacker.unpack(raw)[:12], strict=False))
+        fields = dict(zip(kind.ordered_fieldnames, kind.unpacker.unpack(raw), strict=False))
         name = kind.__name__.removeprefix("MAVLink_").removesuffix("_message").upper()
         target = fields.get("target_system", fields.get("target", 0))
         if target in (0, 1) and fields.get("target_component", 0) in (0, 1):
