@@ -1,4 +1,4 @@
-"""MAVLink's readers for the fuzzer: what a gateway hears, before a ship that notes what it is asked.
+"""MAVLink for the fuzzer: what a gateway hears, before a ship that notes what it is asked.
 
 Everything between a link's bytes and a command of the ship is real: decoder, signatures, commands,
 missions, parameters, setpoints, logs. What may be asked of the ship is derived from the frames by
@@ -16,7 +16,6 @@ import random
 import struct
 import tempfile
 from collections.abc import AsyncIterator, Sequence
-from pathlib import Path
 from typing import Any, NamedTuple
 
 from pymavlink.dialects.v20 import all as dialect
@@ -184,8 +183,8 @@ NUMBERS = (0, 4, 11, 20, 21, 23, 41, 43, 44, 45, 47, 51, 69, 73, 75, 76, 84, 86,
            122, 40)  # fmt: skip
 RIGHT, OTHER_TARGET, RAW, CUT, FLIPPED, UNSIGNED, FORGED, REPLAYED, STALE = range(9)
 MODE_COMMANDS = (176, 262)
-MISSION_TASKS = {"limits", "geofence", "arm", "takeoff", "goto", "yaw", "velocity", "hold", "payload",
-                 "return", "land", "disarm", "mode"}  # fmt: skip
+MISSION_TASKS = {"limits", "geofence", "arm", "takeoff", "goto", "yaw", "velocity", "hold",
+                 "payload", "return", "land", "disarm", "mode"}  # fmt: skip
 TASKS = {20: {"return", "land"}, 21: {"land"}, 22: {"takeoff"}, 192: {"goto"}, 193: {"mode"},
          300: set(), 400: {"arm", "disarm", "geofence"}, 224: set(), 185: set()}  # fmt: skip
 STREAM_KINDS = ("SET_POSITION_TARGET_LOCAL_NED", "SET_POSITION_TARGET_GLOBAL_INT")
@@ -194,7 +193,7 @@ STREAM_KINDS = ("SET_POSITION_TARGET_LOCAL_NED", "SET_POSITION_TARGET_GLOBAL_INT
 def record(kind: Any, *, how: int = RIGHT, system: int = 255) -> bytes:
     """Return a record of a message: its payload as it is sent, not cut."""
     raw = kind.pack(dialect.MAVLink(None))
-    payload = (raw[10:-2] + bytes(255))[: kind.unpacker.size]
+    payload = bytes(raw[10:-2] + bytes(255))[: kind.unpacker.size]
     return bytes((how, NUMBERS.index(kind.get_msgId()), system, len(payload))) + payload
 
 
@@ -320,7 +319,8 @@ class Mavlink(Target):
             os.environ["XDG_STATE_HOME"] = self._state
 
 
-_WORDS = tuple(struct.pack("<f", one) for one in (NAN, math.inf, -math.inf, 3e38, -1.0, 0.5)) + (
+_WORDS = (
+    *(struct.pack("<f", one) for one in (NAN, math.inf, -math.inf, 3e38, -1.0, 0.5)),
     b"\0\0\0\0", b"\xff\xff\xff\xff", b"\xff\xff\xff\x7f", b"\0\0\0\x80", b"\1\1\1\1",
 )  # fmt: skip
 

@@ -17,7 +17,7 @@ import pytest
 from blimp.config import log_directory
 from blimp.queue.redis.client import RedisServer
 from blimp.tasks.authority import pilots
-from ground_station.mavlink import missions, vehicle
+from ground_station.mavlink import missions, stations, vehicle
 from ground_station.mavlink.gateway import GatewayOptions, run
 from ground_station.mavlink.link import Place
 from ground_station.mavlink.telemetry import STREAMS
@@ -253,7 +253,7 @@ def test_a_stop_ends_an_arm_that_is_under_way(
     taking, go = threading.Event(), threading.Event()
     may_act = vehicle.Vehicle.may_act
 
-    async def wait_and_take(self: vehicle.Vehicle, sender: tuple[int, int]) -> str:
+    async def wait_and_take(self: vehicle.Vehicle, sender: stations.Station) -> str:
         taking.set()
         await asyncio.get_running_loop().run_in_executor(None, go.wait)
         return await may_act(self, sender)

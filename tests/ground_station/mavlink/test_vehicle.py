@@ -15,6 +15,7 @@ from pymavlink.dialects.v20 import all as dialect
 
 from blimp.config import log_directory
 from blimp.errors import ConfigError
+from blimp.recording.directory import log_sizes
 from ground_station.mavlink import logs, missions
 from ground_station.mavlink.commands import MAX_STOPS
 from ground_station.mavlink.missions import ACTIVE
@@ -172,13 +173,12 @@ def test_logs_are_sent_to_two_stations_and_looked_for_once(
     directory.mkdir(parents=True)
     (directory / "twin-000001-20261128T101112Z.mcap").write_bytes(bytes(30_000))
     looks = []
-    look = logs.log_sizes
 
     def noted(directory: Path) -> dict[Path, int]:
         looks.append(os.getpid())
         with pytest.raises(RuntimeError):
             asyncio.get_running_loop()  # it is a thread's
-        return look(directory)
+        return log_sizes(directory)
 
     async def until(bench: Bench, is_so: Callable[[], bool]) -> None:
         while not is_so():
@@ -199,8 +199,9 @@ def test_logs_are_sent_to_two_stations_and_looked_for_once(
             await send(bench, data, system=number + 1)
             await send(bench, wanted, system=number + 1)
         assert "the limit" in bench.texts
+        await until(bench, lambda: len(asyncio.all_tasks()) == 1)
         before = len(bench.read("LOG_DATA"))
-        await send(bench, data, address="a")
+        await send(bench, data, system=logs.MAX_READERS)
         bench.clock.advance(100.0)  # it is gone: nothing is sent for ever
         await until(bench, lambda: len(asyncio.all_tasks()) == 1)
         assert len(bench.read("LOG_DATA")) < before + pieces
