@@ -6,6 +6,7 @@ The gateway before it is the real one: see tests/faults/fuzz_mavlink.py.
 import asyncio
 import math
 import os
+import threading
 from collections.abc import Callable, Coroutine
 from pathlib import Path
 from typing import Any
@@ -173,11 +174,14 @@ def test_logs_are_sent_to_two_stations_and_looked_for_once(
     directory.mkdir(parents=True)
     (directory / "twin-000001-20261128T101112Z.mcap").write_bytes(bytes(30_000))
     looks = []
+    go = threading.Event()
+    go.set()
 
     def noted(directory: Path) -> dict[Path, int]:
         looks.append(os.getpid())
         with pytest.raises(RuntimeError):
             asyncio.get_running_loop()  # it is a thread's
+        assert go.wait(60.0)
         return log_sizes(directory)
 
     async def until(bench: Bench, is_so: Callable[[], bool]) -> None:
@@ -195,9 +199,12 @@ def test_logs_are_sent_to_two_stations_and_looked_for_once(
             await send(bench, data, address=address)
         pieces = math.ceil(30_000 / logs.PIECE_BYTES)
         await until(bench, lambda: len(bench.read("LOG_DATA")) == 2 * pieces)
+        go.clear()
+        bench.clock.advance(logs.LOOK_S)
         for number in range(logs.MAX_READERS + 1):
             await send(bench, data, system=number + 1)
             await send(bench, wanted, system=number + 1)
+        go.set()
         assert "the limit" in bench.texts
         await until(bench, lambda: len(asyncio.all_tasks()) == 1)
         before = len(bench.read("LOG_DATA"))
