@@ -44,9 +44,9 @@ PROGRESS_S = 0.5  # MAVSDK waits 1.5 s for the next sign of life
 FORCE = 21196.0  # ARM_DISARM's parameter 2
 GLOBAL, RELATIVE = (0, 5), (3, 6)  # MAV_FRAME: above the sea, above home
 _NO_PLACE = (2**31 - 1, -(2**31))
-# Bits of AUTOPILOT_VERSION: mission, integers, commands, parameters by bits, targets, stop, version
-# 2, fence, rally
-CAPABILITIES = 2 | 4 | 8 | 16 | 128 | 256 | 2048 | 8192 | 16384 | 32768
+# Bits of AUTOPILOT_VERSION: mission, integers, commands, parameters by bits, files, targets, stop,
+# version 2, fence, rally
+CAPABILITIES = 2 | 4 | 8 | 16 | 32 | 128 | 256 | 2048 | 8192 | 16384 | 32768
 
 Answer = tuple[int, str]  # a MAV_RESULT, and words for people
 OK: Answer = (ACCEPTED, "")

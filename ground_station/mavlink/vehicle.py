@@ -15,6 +15,7 @@ from blimp.tasks.authority import CONTROL_TTL_S
 from blimp.tasks.reply import Reply
 from ground_station.mavlink import telemetry
 from ground_station.mavlink.commands import Commands
+from ground_station.mavlink.ftp import Ftp
 from ground_station.mavlink.link import Links, Peer
 from ground_station.mavlink.logs import Logs
 from ground_station.mavlink.missions import Missions
@@ -80,6 +81,7 @@ class Vehicle:
             **self.missions.hears,
             **self.demands.hears,
             **Logs(self, log_directory()).hears,
+            **Ftp(self, log_directory()).hears,
         }
 
     # --- in -------------------------------------------------------------------------------
