@@ -4,6 +4,7 @@ VENV ?= .venv
 BIN := $(VENV)/bin
 GUESTS := .venv-peers
 CELERY := .venv-celery
+MAVPROXY := .venv-mavproxy
 JOBS ?= 2
 # Most tests wait for another process, so more of them than processors are under way: with 5 on
 # two cores `make test` takes a tenth less than with 3.
@@ -51,6 +52,8 @@ coverage: $(VENV)/dev.installed guests ## run the units with branch coverage: a 
 guests: $(VENV)/dev.installed
 	@$(MAKE) --no-print-directory $(CELERY)/installed || \
 	  echo "make: no Celery and Flower to be had: tests/interop does not run" >&2
+	@$(MAKE) --no-print-directory $(MAVPROXY)/installed || \
+	  echo "make: no MAVProxy to be had: tests/ground_station/mavlink/test_mavproxy.py does not run" >&2
 
 check: $(VENV)/dev.installed ## format, lint, types and the import rules
 	$(BIN)/ruff format --check .
@@ -129,7 +132,7 @@ release: $(VENV)/release.installed ## build sdist and wheel of HEAD in dist/, co
 	$(BIN)/python -m tests.release $(RELEASE)
 
 clean: ## remove the virtual environment and what the tools left
-	rm -rf $(VENV) $(GUESTS) $(CELERY) build dist *.egg-info .coverage* .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
+	rm -rf $(VENV) $(GUESTS) $(CELERY) $(MAVPROXY) build dist *.egg-info .coverage* .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
 
 # CPython 3.11 is the first with tomllib; the message names the cure.
 $(VENV)/bin/python:
@@ -160,4 +163,9 @@ $(GUESTS)/installed: benchmarks/queue/peers/requirements.txt | $(VENV)/bin/pytho
 $(CELERY)/installed: tests/interop/requirements.txt pyproject.toml | $(VENV)/bin/python
 	$(PYTHON) -m venv $(CELERY)
 	$(CELERY)/bin/pip install --quiet --disable-pip-version-check --requirement $< --editable .
+	@touch $@
+
+# A directory for PYTHONPATH and no environment of its own: it runs on .venv's Python and pymavlink.
+$(MAVPROXY)/installed: tests/ground_station/mavlink/requirements.txt $(VENV)/dev.installed
+	$(BIN)/pip install --quiet --disable-pip-version-check --no-deps --upgrade --target $(MAVPROXY) --requirement $<
 	@touch $@

@@ -276,8 +276,8 @@ class Missions:
         if upload is None or (station, m.mission_type) != (upload.station, upload.kind):
             self._ack(peer, station, m.mission_type, ERROR if upload is None else REFUSED)
         elif m.seq == len(upload.items):
-            problem = "autocontinue is 0: no mission waits for a word" if not m.autocontinue else ""
-            if problem:
+            problem = "autocontinue is 0: no mission waits for a word"
+            if upload.kind == MISSION and not m.autocontinue:  # MAVProxy's fences have 0
                 self._upload = None
                 upload.came.set()
                 self._vehicle.say(f"item {m.seq}: {problem}")

@@ -1,7 +1,9 @@
 """Flight modes by numbers: a custom mode is PX4's main and sub mode, which MAVSDK knows.
 
 MAVSDK takes any autopilot that is not ArduPilot for PX4, and names the modes by these numbers. All
-others read the names from AVAILABLE_MODES.
+others read the names from AVAILABLE_MODES, but for pymavlink and MAVProxy: for an airship they send
+the numbers of ArduPilot's Blimp. Those that are none of PX4's main modes are taken for it; 2 and 6
+are PX4's ALTCTL and OFFBOARD.
 """
 
 import msgspec
@@ -35,6 +37,7 @@ MODES = (
 )
 BY_NAME = {row.mode.name: row for row in MODES}
 _BY_CUSTOM = {row.custom: row for row in MODES}
+_OF_BLIMP = (Mode.LAND, Mode.LOITER, Mode.RTL, Mode.AUTO)
 _BY_STANDARD = {row.standard: row for row in MODES if row.standard}
 
 
@@ -45,6 +48,8 @@ def asked_mode(first: float, second: float) -> Mode | None:
     sub = int(second) if 0.0 <= second <= 255.0 else 0
     custom = int(first) if first >= 2**16 else int(first) << 16 | sub << 24
     row = _BY_CUSTOM.get(custom)
+    if row is None and second == 0.0 and first in _OF_BLIMP:
+        return Mode(int(first))
     return None if row is None else row.mode
 
 

@@ -8,7 +8,7 @@ import msgspec
 from blimp.airframe import Home
 from blimp.errors import MissionError
 from blimp.geofence import Geofence, Rally, Zone
-from ground_station.legs import MAX_LEGS, Arm, Leg, SetGeofence, completed, read_leg
+from ground_station.legs import MAX_LEGS, MIN_ALTITUDE_M, Arm, Leg, SetGeofence, completed, read_leg
 from ground_station.mavlink_items import Item, Table, legs_of
 from ground_station.mission_file import Mission
 from ground_station.plan_file import MAX_ITEMS
@@ -18,6 +18,8 @@ NAMES = {MISSION: "mission", FENCE: "geofence", RALLY: "rally points"}
 MOST = {MISSION: MAX_ITEMS, FENCE: MAX_ITEMS, RALLY: 32}
 _POLYGON_IN, _POLYGON_OUT, _CIRCLE_IN, _CIRCLE_OUT, _RALLY_POINT = 5001, 5002, 5003, 5004, 5100
 _SEA, _RELATIVE = (0, 5), (3, 6)
+_WAYPOINT = 16
+_WITH_YAW = (_WAYPOINT, 19, 21, 22)  # loiter, land, takeoff
 
 
 class Stored(msgspec.Struct, frozen=True):
@@ -61,6 +63,8 @@ class Flown(msgspec.Struct, frozen=True):
 
 def mission_of(items: Sequence[Stored], home: Home, fence: Geofence) -> Flown:
     """Return the mission. Raises MissionError naming the item, its command and the limit."""
+    if len(items) > 1 and _is_home(items[0], home):
+        items = [_as_ardupilot(item) for item in items[1:]]
     tables, names = legs_of([item.as_item() for item in items], home, most=MAX_ITEMS)
     if not 1 <= len(tables) <= MAX_LEGS:
         raise MissionError(f"mission: {len(tables)} legs, the limits are 1 to {MAX_LEGS}")
@@ -72,6 +76,22 @@ def mission_of(items: Sequence[Stored], home: Home, fence: Geofence) -> Flown:
         Mission(name="mavlink", description="uploaded", legs=flown, geofence=fence),
         tuple(_seqs(flown, of_leg)),
     )
+
+
+def _is_home(first: Stored, home: Home) -> bool:
+    """Whether it is home, which MAVProxy and all of ArduPilot's files have as item 0.
+
+    Such a place above the sea is so low that it can be no waypoint, which is refused.
+    """
+    is_waypoint = first.command == _WAYPOINT and first.frame in _SEA
+    return is_waypoint and first.z - home.altitude_msl_m < MIN_ALTITUDE_M
+
+
+def _as_ardupilot(item: Stored) -> Stored:
+    """Return an item of a mission that begins with home: as in its files, a yaw of 0 is none."""
+    if item.command not in _WITH_YAW or item.params[3] != 0.0:
+        return item
+    return msgspec.structs.replace(item, params=(*item.params[:3], math.nan))
 
 
 def _taking_off(tables: list[Table], names: list[str]) -> tuple[list[Table], list[str]]:

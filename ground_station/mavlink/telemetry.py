@@ -17,6 +17,8 @@ ON_GROUND, IN_AIR, TAKING_OFF, LANDING = 1, 2, 3, 4  # MAV_LANDED_STATE
 _RESTS_M, _RESTS_MPS = 0.3, 0.15  # lower and slower than this, an armed ship stands
 # MAV_SYS_STATUS_SENSOR of what the estimate uses.
 _GYRO, _ACCEL, _PRESSURE, _GPS, _YAW, _HEIGHT = 1, 2, 8, 32, 4096, 8192
+_FENCE = 2**20  # always there: the airframe's limits are one
+OUTSIDE = "outside the fence"  # how the failsafe's name begins
 _UNKNOWN16, _UNKNOWN_MM = 65535, 2**31 - 1
 # ESTIMATOR_STATUS_FLAGS: attitude, velocity level and vertical, place relative and absolute, height
 _ESTIMATES = ((1, "attitude"), (2, "velocity"), (4, "climb"), (8, "position"), (16, "position"),
@@ -77,12 +79,13 @@ def heartbeat(at: Seen) -> Message:
 
 def sys_status(at: Seen) -> Message:
     ship, health = at.ship, at.ship.health
-    present = _GYRO | _ACCEL | _PRESSURE | _GPS | _YAW | _HEIGHT
+    present = _GYRO | _ACCEL | _PRESSURE | _GPS | _YAW | _HEIGHT | _FENCE
     doubts = (
         (_GYRO | _ACCEL, health.attitude), (_PRESSURE | _HEIGHT, health.height),
         (_GPS, health.position), (_YAW, health.heading),
     )  # fmt: skip
     bad = sum(bits for bits, quantity in doubts if quantity.doubt)
+    bad |= _FENCE if ship.failsafe.startswith(OUTSIDE) else 0
     current_a = _current_a(ship)
     return message(
         "sys_status", onboard_control_sensors_present=present,

@@ -2,9 +2,11 @@
 
 import math
 
+import msgspec
 import pytest
 
 from blimp.airframe import load, names
+from blimp.control.failsafe import Times, rules
 from blimp.sim import Lockstep
 from blimp.types import Mode
 from ground_station.mavlink import telemetry
@@ -39,6 +41,17 @@ def test_each_message_of_a_flight_is_read_back() -> None:
     assert math.hypot(q.q1, q.q2, q.q3, q.q4) == pytest.approx(1.0)
 
 
+def test_the_fence_is_healthy_until_the_ship_is_outside() -> None:
+    with Lockstep("twin", seed=1) as ship:
+        seen = Seen(ship.snapshot(), ship.airframe.home)
+        (rule,) = (one for one in rules(ship.airframe, Times()) if one.name == "fence")
+    out = msgspec.structs.replace(seen.ship, failsafe=rule.text)
+    for at, health in ((seen, 2**20), (msgspec.structs.replace(seen, ship=out), 0)):
+        status = telemetry.sys_status(at)
+        assert status.onboard_control_sensors_enabled & 2**20
+        assert status.onboard_control_sensors_health & 2**20 == health
+
+
 def test_each_mode_has_one_number_and_each_is_found_by_it() -> None:
     assert {row.mode for row in MODES} == set(Mode)
     assert len({row.custom for row in MODES}) == len(MODES)
@@ -46,6 +59,11 @@ def test_each_mode_has_one_number_and_each_is_found_by_it() -> None:
         assert asked_mode(float(row.main), float(row.sub)) is row.mode
         assert asked_mode(float(row.custom), 0.0) is row.mode or row.custom < 2**16
     assert asked_mode(4.0, 3.0) is Mode.LOITER
+    of_blimp = [
+        asked_mode(float(mode), 0.0) for mode in (Mode.LAND, Mode.LOITER, Mode.RTL, Mode.AUTO)
+    ]
+    assert of_blimp == [Mode.LAND, Mode.LOITER, Mode.RTL, Mode.AUTO]  # as MAVProxy sends them
+    assert asked_mode(float(Mode.ALTHOLD), 0.0) is asked_mode(3.0, 1.0) is None
     assert [asked_mode(*bad) for bad in ((4.0, 99.0), (-1.0, 0.0), (4.5, 3.0), (1e9, 0.0))] == [
         None
     ] * 4
