@@ -22,7 +22,13 @@ from blimp.types import Mode
 from ground_station.mavlink import telemetry
 from ground_station.mavlink.modes import asked_mode, standard_mode
 from ground_station.mavlink.stations import Station
-from ground_station.mavlink.wire import Message, message, number_of
+from ground_station.mavlink.wire import (
+    PROTOCOL_VERSION,
+    Message,
+    message,
+    number_of,
+    protocol_version,
+)
 
 if TYPE_CHECKING:
     from ground_station.mavlink.link import Peer
@@ -413,6 +419,9 @@ def _sent(vehicle: Vehicle, asked: Asked, number: int) -> Answer:
         return OK
     if number == number_of("autopilot_version"):
         vehicle.send(_version(vehicle), asked.peer)
+        return OK
+    if number == PROTOCOL_VERSION:
+        vehicle.send(protocol_version(), asked.peer)
         return OK
     if number == number_of("available_modes"):
         modes = telemetry.available_modes()

@@ -5,6 +5,7 @@ pymavlink is untyped: a message is `Any`, with the fields of MAVLink's definitio
 
 import hashlib
 import os
+import struct
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -17,6 +18,7 @@ with needing("mavlink", "MAVLink needs"):
     from pymavlink.dialects.v20 import all as dialect
 
 Message = Any
+PROTOCOL_VERSION, _PROTOCOL_VERSION_CRC = 300, 217  # MAVLink's common.xml
 AUTOPILOT = 1  # MAV_COMP_ID_AUTOPILOT1
 _TICKS_PER_S = 1e5  # of a signature's time
 _EPOCH_S = 1420070400  # 2015-01-01, from which a signature's time counts
@@ -31,6 +33,19 @@ def message(name: str, **fields: object) -> Message:
 def number_of(name: str) -> int:
     """Return the number of a message: 0 for "heartbeat"."""
     return int(getattr(dialect, f"MAVLink_{name}_message").id)
+
+
+def protocol_version() -> Message:
+    """Return PROTOCOL_VERSION (300), which MAVLink's definition, and so pymavlink, has no more.
+
+    QGroundControl until 4.4 takes a ship without it for one of MAVLink 1, which has no geofence
+    and no rally points.
+    """
+    sent = dialect.MAVLink_message(PROTOCOL_VERSION, "PROTOCOL_VERSION")
+    # version, the least, the largest; then the hashes of specification and library, 0 for none
+    fields = struct.pack("<HHH16x", 200, 100, 200)
+    sent.pack = lambda mav: sent._pack(mav, _PROTOCOL_VERSION_CRC, fields)
+    return sent
 
 
 def text_of(field: bytes | str) -> str:

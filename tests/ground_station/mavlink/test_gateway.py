@@ -35,12 +35,20 @@ STREAMED = {name.upper() for name in STREAMS} | {"MISSION_CURRENT"}
 
 
 class Station:
-    """A ground station that pymavlink runs. system: its number."""
+    """A ground station that pymavlink runs. port: of UDP, or a link that is open.
 
-    def __init__(self, port: int, *, system: int = 255, key: bytes | None = None) -> None:
-        self.link: Any = mavutil.mavlink_connection(
-            f"udpout:127.0.0.1:{port}", source_system=system, source_component=190, dialect="all"
-        )
+    system: its number.
+    """
+
+    def __init__(self, port: Any, *, system: int = 255, key: bytes | None = None) -> None:
+        self.link: Any = port
+        if isinstance(port, int):
+            self.link = mavutil.mavlink_connection(
+                f"udpout:127.0.0.1:{port}",
+                source_system=system,
+                source_component=190,
+                dialect="all",
+            )
         if key is not None:
             self.link.setup_signing(key, sign_outgoing=True)
         self.send = self.link.mav
@@ -139,7 +147,7 @@ def gateway(twin: FlyingShip, *, key_file: Path | None = None) -> Iterator[int]:
 
 
 @contextmanager
-def opened(port: int, **options: Any) -> Iterator[Station]:
+def opened(port: Any, **options: Any) -> Iterator[Station]:
     with closing(Station(port, **options)) as station:
         station.get("HEARTBEAT")
         yield station
