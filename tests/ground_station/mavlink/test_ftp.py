@@ -1,7 +1,10 @@
-"""Recorded flights by FILE_TRANSFER_PROTOCOL: pymavlink as the station, frame by frame."""
+"""Recorded flights by FILE_TRANSFER_PROTOCOL: pymavlink frame by frame, and MAVSDK as it is."""
 
+import json
 import random
 import struct
+import subprocess
+import sys
 import zlib
 from collections.abc import Iterator
 from pathlib import Path
@@ -201,3 +204,16 @@ def test_files_are_sent_while_the_ship_is_disarmed(files: Files, log: Path) -> N
         assert files.refused(opcode, size=100) == FAIL
     files.station.text("logs are sent while the ship is disarmed")
     assert files.ask(LIST, "/logs")[0] == ACK
+
+
+def test_mavsdk_lists_and_downloads_a_flight(twin: FlyingShip, log: Path, tmp_path: Path) -> None:
+    program = Path(__file__).with_name("download.py")
+    with gateway(twin) as port:
+        done = subprocess.run(
+            [sys.executable, str(program), str(port), str(tmp_path)],
+            capture_output=True, text=True, check=False, timeout=120,
+        )  # fmt: skip
+    found = json.loads(done.stderr.splitlines()[-1])
+    assert found == {"/": ["logs"], "/logs": [log.name]}
+    for burst in (False, True):
+        assert (tmp_path / str(burst) / log.name).read_bytes() == FLOWN
