@@ -261,7 +261,7 @@ class Ftp:
             len(data), asked.opcode, int(asked.opcode == BURST and is_last),
             asked.offset if offset is None else offset,
         )  # fmt: skip
-        system, component = asked.station
+        system, component, _ = asked.station
         payload = (header + data).ljust(HEADER.size + DATA_BYTES, b"\0")
         self._vehicle.send(
             message(
