@@ -357,6 +357,7 @@ class LinuxSerial:
 
         self._name = name
         self._closed = closed
+        self._unsent = b""  # the rest of what the last write has begun
         try:
             self._port = serial.Serial(
                 name,
@@ -378,16 +379,35 @@ class LinuxSerial:
         return self._name
 
     def read_available(self) -> bytes:
+        if self._unsent:
+            self._send(b"")
         try:
             return bytes(self._port.read(_SERIAL_CHUNK))
         except (OSError, TypeError) as error:  # TypeError: pyserial's port closed under a read
             raise BusError(f"serial port {self._name}: {error}") from error
 
     def write(self, data: bytes) -> None:
+        """Send `data` whole, what does not fit now with later calls. Never waits.
+
+        Raises BusError, and sends none of it, if nothing fits or a write before has a rest.
+        """
+        if self._unsent:
+            self._send(b"")
+        if self._unsent or not self._send(data):
+            raise BusError(f"serial port {self._name}: full: {len(data)} bytes are not sent")
+
+    def _send(self, data: bytes) -> bool:
+        """Go on with the rest, or else begin `data`; say whether a byte went out."""
+        data = self._unsent or data
         try:
-            self._port.write(data)
+            # pyserial's own write waits for ever where nothing fits.
+            sent = os.write(self._port.fileno(), data)
+        except BlockingIOError:
+            return False
         except OSError as error:
             raise BusError(f"serial port {self._name}: {error}") from error
+        self._unsent = data[sent:]
+        return True
 
     def close(self) -> None:
         self._closed()

@@ -40,6 +40,33 @@ def test_serial_bytes_cross_both_ways(buses: LinuxBuses, terminal: tuple[int, st
     assert port.name == path
 
 
+@pytest.mark.timeout(20)
+def test_a_full_port_refuses_a_frame_whole_and_never_waits(
+    buses: LinuxBuses, terminal: tuple[int, str]
+) -> None:
+    controller, path = terminal
+    port = buses.serial(path, 115200)
+    os.set_blocking(controller, False)
+    sent, arrived, refused = 0, b"", []
+    for number in range(1000):
+        try:
+            port.write(bytes([number % 251]) * 61)  # no divisor of what a terminal holds
+            sent += 1
+        except BusError as error:
+            refused.append(str(error))
+            arrived += os.read(controller, 1000)
+    for _ in range(100):
+        port.read_available()  # goes on with a rest as well
+        try:
+            arrived += os.read(controller, 100_000)
+        except BlockingIOError:
+            break
+    assert len(refused) > 5
+    assert set(refused) == {f"serial port {path}: full: 61 bytes are not sent"}
+    assert len(arrived) == 61 * sent
+    assert all(len(set(arrived[k : k + 61])) == 1 for k in range(0, len(arrived), 61))
+
+
 def test_the_baud_rate_is_set(buses: LinuxBuses, terminal: tuple[int, str]) -> None:
     controller, path = terminal
     buses.serial(path, 9600)
