@@ -218,6 +218,7 @@ class Channel(_Part, frozen=True, kw_only=True):
 
 
 Share = Annotated[float, Meta(ge=-1.0, le=1.0)]
+_STICK_NAMES = ("forward", "right", "up", "turn")
 
 
 class Transmitter(_Part, frozen=True, kw_only=True):
@@ -226,7 +227,8 @@ class Transmitter(_Part, frozen=True, kw_only=True):
     mode_names: the mode of each position of the switch `modes`, the lowest first. takes_control:
     by a stick that is moved, or by arm or mode switch; by the switch `control`, which no other
     setting uses; or never, so that only `stop` acts. manual: of each output in MANUAL the shares of
-    the sticks that it follows: `left = { forward = 1.0, turn = 0.5 }`.
+    the sticks that it follows: `left = { forward = 1.0, turn = 0.5 }`. It may be empty where no
+    position of `modes` is MANUAL.
     """
 
     forward: Channel = Channel(channel=2)
@@ -264,6 +266,17 @@ class Transmitter(_Part, frozen=True, kw_only=True):
             other = uses.setdefault(use.channel, name)
             if other != name:
                 found.append(f"transmitter: {other} and {name} both use channel {use.channel}")
+        if "MANUAL" in self.mode_names and not self.manual:
+            found.append(
+                "transmitter: manual: empty, and mode_names has MANUAL: no stick would move an "
+                "output; give one its shares, as in left = { forward = 1.0 }"
+            )
+        found += [
+            f"transmitter: manual: {name!r} follows no stick; leave it out, or give it shares of "
+            f"{', '.join(_STICK_NAMES)}"
+            for name, shares in self.manual.items()
+            if not any(shares.values())
+        ]
         return found + [
             f"transmitter: manual: {name!r} is no output; outputs are {', '.join(outputs)}"
             for name in self.manual

@@ -82,6 +82,11 @@ def test_a_device_that_cannot_be_fitted_is_named(text: str, reason: str) -> None
         ('mode_names = ["ALTHOLD"]', "length >= 2"),
         ("manual = { nose = { up = 1.0 } }", "transmitter: manual: 'nose' is no output"),
         ("manual = { left = { up = 1.5 } }", "<= 1.0"),
+        ("manual = { left = {} }", "transmitter: manual: 'left' follows no stick"),
+        (
+            'mode_names = ["MANUAL", "ALTHOLD"]',
+            "transmitter: manual: empty, and mode_names has MANUAL: no stick would move an output",
+        ),
         ("deadband = 0.5", "<= 0.3"),
     ],
 )
