@@ -125,11 +125,13 @@ class PowerSample(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 class TransmitterSample(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """The channels of a radio transmitter as shares, -1 to 1, the first one first.
 
-    Empty: the receiver lives and hears no transmitter.
+    Empty: the receiver lives and hears no transmitter. doubted: numbers of the channels, counted
+    from 1, that jump from frame to frame; what they have is what they had before that.
     """
 
     t_s: float
     channels: tuple[float, ...] = ()
+    doubted: tuple[int, ...] = ()
 
 
 class SensorReadings(msgspec.Struct, frozen=True, kw_only=True, gc=False):

@@ -5,7 +5,7 @@ Source: TBS CRSF specification (github.com/tbs-fpv/tbs-crsf-spec), frame constru
 """
 
 from collections.abc import Callable
-from math import pi
+from math import inf, pi
 from struct import pack
 
 from blimp.airframe import Device as Row
@@ -18,6 +18,8 @@ from blimp.types import Snapshot, TransmitterSample
 
 Frame = tuple[int, bytes]  # type, payload
 
+STATISTICS_S = 1.0  # ExpressLRS and Crossfire send them about ten times a second
+NO_STATISTICS = f"no link statistics for {STATISTICS_S:g} s: nothing says that channels are new"
 MAX_MODE_LETTERS = 15  # a transmitter shows no more
 
 
@@ -86,22 +88,29 @@ class FrameReader:
 
 
 class Crsf(Receiver[Frame]):
-    """Its own flag is the link statistics' uplink quality: 0 % is a lost transmitter."""
+    """Its own flag is the link statistics' uplink quality: 0 % is a lost transmitter.
+
+    Channels count while the statistics do: a receiver that repeats its last frame shows by nothing
+    else that it hears no transmitter.
+    """
 
     def __init__(self, *, row: Row, buses: Buses) -> None:
         super().__init__(row=row, buses=buses, reader=FrameReader())
-        self._quality = 100
+        self._quality = 0
+        self._judged_s = -inf  # when the statistics last came
         self._turn = 0
 
     def _take(self, frame: Frame, now_s: float) -> TransmitterSample | None:
         kind, payload = frame
         if kind == R.LINK_STATISTICS and len(payload) >= R.LINK_STATISTICS_BYTES:
-            self._quality = payload[R.UPLINK_QUALITY]
+            self._quality, self._judged_s = payload[R.UPLINK_QUALITY], now_s
             return None if self._quality else self._unheard(now_s)
         if kind != R.RC_CHANNELS:
             return None
         if len(payload) != CHANNELS.BYTES:
             raise ValueError(f"{len(payload)} bytes of channels, expected {CHANNELS.BYTES}")
+        if now_s - self._judged_s > STATISTICS_S:
+            return self._unheard(now_s, NO_STATISTICS)
         if not self._quality:
             return self._unheard(now_s)
         return self._heard(channels(payload), now_s)

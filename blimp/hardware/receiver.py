@@ -29,9 +29,10 @@ def channels(packed: bytes) -> tuple[float, ...]:
 class Receiver(StreamSensor[TransmitterSample, F]):
     """Makes a sample of each frame that the frame before confirms.
 
-    A checksum of 8 bits passes one broken frame in 256, and SBUS has none: a channel that is far
-    from where the frame before had it counts only when the next frame says the same. A switch so
-    takes one frame longer, 4 to 14 ms.
+    A checksum of 8 bits passes one broken frame in 256, and SBUS has none: a frame in which a
+    channel is far from where the frame before had it counts only when the next frame says the same.
+    A switch so takes one frame longer, 4 to 14 ms. A channel that jumps in two frames one after the
+    other is noisy: it keeps what it had and is named in the sample, and the others count.
     """
 
     ROLE: ClassVar[str] = "transmitter"
@@ -44,20 +45,36 @@ class Receiver(StreamSensor[TransmitterSample, F]):
         super().__init__(row=row, buses=buses, reader=reader)
         read_options(row.options, NoOptions, who=row.name)
         self._before: tuple[float, ...] | None = None
+        self._sure: tuple[float, ...] = ()  # as the last sample has them
+        self._jumped: frozenset[int] = frozenset()  # in the frame before
 
     def _heard(self, values: tuple[float, ...], now_s: float) -> TransmitterSample | None:
         before, self._before = self._before, values
         self._alive(now_s)
-        if before is None or any(
-            abs(value - old) > MAX_STEP for value, old in zip(values, before, strict=True)
-        ):
+        if before is None:
             return None
-        return TransmitterSample(t_s=now_s, channels=values)
+        known, self._jumped = (
+            self._jumped,
+            frozenset(
+                number
+                for number, (value, old) in enumerate(zip(values, before, strict=True), start=1)
+                if abs(value - old) > MAX_STEP
+            ),
+        )
+        if self._jumped:
+            if not self._sure or not self._jumped <= known:
+                return None
+            values = tuple(
+                old if number in self._jumped else value
+                for number, (value, old) in enumerate(zip(values, self._sure, strict=True), start=1)
+            )
+        self._sure = values
+        return TransmitterSample(t_s=now_s, channels=values, doubted=tuple(sorted(self._jumped)))
 
-    def _unheard(self, now_s: float) -> TransmitterSample:
+    def _unheard(self, now_s: float, why: str = LOST) -> TransmitterSample:
         """Return the sample of a receiver that lives and has no transmitter."""
-        self._before = None
-        self._alive(now_s, LOST)
+        self._before, self._sure, self._jumped = None, (), frozenset()
+        self._alive(now_s, why)
         return TransmitterSample(t_s=now_s)
 
     def _value(self, sample: TransmitterSample) -> tuple[float, ...]:

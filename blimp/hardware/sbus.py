@@ -11,6 +11,10 @@ from blimp.hardware.registers import CHANNELS
 from blimp.hardware.registers import SBUS as R
 from blimp.types import TransmitterSample
 
+# In a row, 140 to 280 ms: repeated for so long, it is no stick that is held. A receiver sets its
+# failsafe flag after about a second.
+MAX_LOST_FRAMES = 20
+
 
 class FrameReader:
     """Cuts bytes into frames of 25. `garbage` counts places where none could begin.
@@ -46,10 +50,14 @@ class FrameReader:
 
 
 class Sbus(Receiver[bytes]):
-    """Its own flags are in each frame: failsafe, and a frame that repeats the one before."""
+    """Its own flags are in each frame: failsafe, and a frame that repeats the one before.
+
+    A receiver that repeats its last frame and sets neither cannot be told from sticks held still.
+    """
 
     def __init__(self, *, row: Row, buses: Buses) -> None:
         super().__init__(row=row, buses=buses, reader=FrameReader())
+        self._lost_frames = 0  # in a row
 
     def _open(self) -> SerialPort:
         self.close()
@@ -58,7 +66,8 @@ class Sbus(Receiver[bytes]):
 
     def _take(self, frame: bytes, now_s: float) -> TransmitterSample | None:
         flags = frame[R.FLAGS]
-        if flags & R.FAILSAFE:
+        self._lost_frames = self._lost_frames + 1 if flags & R.FRAME_LOST else 0
+        if flags & R.FAILSAFE or self._lost_frames >= MAX_LOST_FRAMES:
             return self._unheard(now_s)
         if flags & R.FRAME_LOST:
             self._alive(now_s, "a frame was lost on the air")

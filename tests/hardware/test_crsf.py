@@ -38,6 +38,7 @@ def fitted() -> tuple[Crsf, Port]:
     made = Crsf(row=row, buses=buses)
     for step in range(3):
         made.poll(0.01 * step)
+    poll(made, buses.ports["/dev/ttyAMA3"], 0.03, crsf.frame(0x14, LEFT))
     return made, buses.ports["/dev/ttyAMA3"]
 
 
@@ -108,6 +109,56 @@ def test_a_link_quality_of_0_is_a_lost_transmitter_whatever_the_channels_say() -
     assert made.error == "the receiver hears no transmitter"
     poll(made, port, 0.3, crsf.frame(0x14, LEFT), channels_frame(), channels_frame())
     assert shares(made) == [0.0] * 16
+
+
+def test_a_receiver_that_repeats_its_last_frame_is_lost_a_second_after_its_statistics() -> None:
+    made, port = fitted()
+    for step in range(95):
+        poll(made, port, 0.05 + 0.01 * step, channels_frame())
+    assert shares(made) == [0.0] * 16
+    for step in range(10):
+        poll(made, port, 1.0 + 0.01 * step, channels_frame())
+    assert shares(made) == []
+    assert made.error.startswith("no link statistics for 1 s")
+    assert well(made)
+    poll(made, port, 1.2, crsf.frame(0x14, LEFT), channels_frame(), channels_frame())
+    assert shares(made) == [0.0] * 16
+
+
+def test_a_noisy_channel_keeps_what_it_had_and_the_others_count() -> None:
+    """One that jumps for the first time may be a broken frame: nothing of that counts."""
+    made, port = fitted()
+    poll(made, port, 0.1, channels_frame(), channels_frame())
+    for step in range(20):
+        noise = 1811 if step % 2 else 172
+        poll(made, port, 0.11 + 0.01 * step, channels_frame(noise, 992 + 40 * step))
+        assert made.sample is not None
+        assert made.sample.channels[0] == 0.0
+        assert made.sample.doubted == ((1,) if step else ())
+        expected = 40 * step / 819.5 if step else 0.0
+        assert made.sample.channels[1] == pytest.approx(expected)
+    poll(made, port, 0.4, channels_frame(1811, 172))
+    assert made.sample.channels[1] == pytest.approx(760 / 819.5), "this one jumps as well"
+
+
+@given(
+    pieces=st.lists(
+        st.one_of(
+            st.binary(max_size=70),
+            st.sampled_from([channels_frame(), channels_frame(1811), crsf.frame(0x14, LEFT)]),
+            st.builds(crsf.frame, st.integers(0, 255), st.binary(max_size=60)),
+        ),
+        max_size=30,
+    )
+)
+def test_whatever_bytes_come_a_sample_is_16_shares_or_none(pieces: list[bytes]) -> None:
+    made, port = fitted()
+    for step, data in enumerate(pieces):
+        poll(made, port, 0.1 + 0.01 * step, data)
+        if made.sample is not None:
+            assert len(made.sample.channels) in (0, 16)
+            assert all(-1.0 <= share <= 1.0 for share in made.sample.channels)
+        assert len(made._reader._rest) < 66  # a frame's
 
 
 def test_silence_and_garbage_make_it_unhealthy_with_the_reason() -> None:

@@ -63,6 +63,32 @@ def test_a_lost_frame_is_no_sample() -> None:
     assert made.error == "a frame was lost on the air"
 
 
+def test_twenty_lost_frames_in_a_row_are_a_lost_transmitter() -> None:
+    made, port = fitted()
+    port.arrive(REST * 2)
+    made.poll(0.1)
+    for count in range(1, 21):
+        assert made.sample is not None
+        assert made.sample.channels != ()
+        port.arrive(with_flags(REST, 0x04))
+        made.poll(0.1 + 0.009 * count)
+    assert made.sample.channels == ()
+    port.arrive(REST * 2)
+    made.poll(0.4)
+    assert made.sample.channels == (0.0,) * 16
+
+
+@given(data=st.lists(st.one_of(st.binary(max_size=60), st.sampled_from([REST, UNPACKING]))))
+def test_whatever_bytes_come_a_sample_is_16_shares_or_none(data: list[bytes]) -> None:
+    made, port = fitted()
+    for step, piece in enumerate(data):
+        port.arrive(piece)
+        made.poll(0.1 + 0.01 * step)
+        if made.sample is not None:
+            assert len(made.sample.channels) in (0, 16)
+            assert all(-1.0 <= share <= 1.0 for share in made.sample.channels)
+
+
 def test_one_broken_frame_moves_nothing() -> None:
     """It has no checksum: what jumps needs a second frame."""
     made, port = fitted()

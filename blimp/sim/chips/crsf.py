@@ -10,7 +10,8 @@ _STATISTICS_EVERY = 15  # frames: ten times a second
 class Crsf(Receiver):
     """`telemetry` keeps the newest payload of each type that the computer sent, by type.
 
-    Without a transmitter it sends no channels, and statistics that say so.
+    Without a transmitter it sends no channels, and statistics that say so; frozen it repeats its
+    last channels, and sends no statistics.
     """
 
     PERIOD_S = 1.0 / 150.0
@@ -23,7 +24,7 @@ class Crsf(Receiver):
     def frame(self, values: list[int]) -> bytes:
         lost = self.faults.unlinked
         data = b"" if lost else _frame(R.RC_CHANNELS, packed(values))
-        if self._count % _STATISTICS_EVERY == 0:
+        if self._count % _STATISTICS_EVERY == 0 and not self.faults.frozen:
             quality = 0 if lost else 100
             data += _frame(R.LINK_STATISTICS, bytes([60, 60, quality, 10, 0, 4, 1, 60, 100, 10]))
         return data
