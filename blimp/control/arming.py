@@ -132,9 +132,12 @@ def _stop(ready: Readiness) -> list[str]:
     why = ready.flags.deaf
     if ready.flags.stopped:
         return ["emergency stop: the transmitter's stop switch is on; put it off"]
-    if ready.flags.heard:  # its stop switch stops the ship
+    if ready.flags.stops or not why:  # the switch stops the ship: it has done so
         return []
-    return [f"emergency stop: {why}; ask 'blimp doctor' and the worker's log"] if why else []
+    cure = "ask 'blimp doctor' and the worker's log"
+    if ready.flags.heard:
+        cure += ", or try the transmitter's stop switch: put it on, then off"
+    return [f"emergency stop: {why}; {cure}"]
 
 
 def _level(ready: Readiness) -> list[str]:

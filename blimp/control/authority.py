@@ -31,7 +31,8 @@ class AuthorityFence:
     def take(self) -> None:
         """Give control to the transmitter: only an authority greater than any before passes.
 
-        Before the first command none is known: then it is that of the next one, which is refused.
+        Before the first command none is known: then it is that of the next one that has any, which
+        is refused. One without an authority says nothing of the others': it bars none.
         """
         if not self.held:
             self.held, self._barred = True, self.newest or None
@@ -44,8 +45,13 @@ class AuthorityFence:
 
         A refused one had ended the hold of a ship whose transmitter was lost.
         """
-        if command.name not in FREE_FOR_ALL and command.name not in COMES_TO_REST:
+        if self.takes(command):
             self.release()
+
+    @staticmethod
+    def takes(command: Command) -> bool:
+        """Whether a command takes control from a transmitter that is lost, if it is carried out."""
+        return command.name not in FREE_FOR_ALL and command.name not in COMES_TO_REST
 
     def admit(self, command: Command) -> None:
         """Raise OlderAuthority for a command whose authority is older than one seen before."""
@@ -68,9 +74,11 @@ class AuthorityFence:
         self.newest = command.authority
 
     def _contest(self, authority: int) -> None:
+        if self.silent:
+            return
         if self._barred is None:
-            self._barred = authority
-        if not self.silent and not self._barred < authority <= MAX_AUTHORITY:
+            self._barred = authority or None
+        if self._barred is None or not self._barred < authority <= MAX_AUTHORITY:
             raise Refusal(
                 "the transmitter has control: only a pilot who takes control on the ground from "
                 "now on gets it back (release and take it, if it is yours)"

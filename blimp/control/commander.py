@@ -101,12 +101,19 @@ class Commander:
         seen = self._memory.get(command.id)
         if seen is not None and (seen.name == command.name or command.name != "estop"):
             return self._answer_again(command, seen)
+        authority = self.authority
+        if authority.held and authority.silent and authority.takes(command):
+            # Who takes control is there instead of the one who is lost.
+            flags = msgspec.structs.replace(flags, pilot_lost_s=None)
         situation = Situation(now_s=now_s, state=state, flags=flags)
         try:
-            self.authority.admit(command)
+            authority.admit(command)
             admit(command, boot_id=self._boot_id)
             outcome = self._dispatch(command, situation)
-            self.authority.obeyed(command)
+            if authority.held and authority.takes(command) and self._pilot.paused:
+                # Not back to a mode whose pilot is gone.
+                self._pilot.enter(self._pilot.flying, reason=_superseded(command))
+            authority.obeyed(command)
         except OlderAuthority as refusal:
             newest = {"authority": self.authority.newest}
             outcome = self._outcome(

@@ -32,8 +32,9 @@ class Flags(msgspec.Struct, frozen=True, kw_only=True):
     """What the loop knows besides the state."""
 
     link_age_s: float = 0.0  # since the ground link last proved alive
-    pilot_lost: bool = False  # the transmitter has control, and is not heard
+    pilot_lost_s: float | None = None  # the transmitter has control, and is not heard, for so long
     heard: bool = False  # the transmitter is
+    stops: bool = False  # it is, and its stop switch was tried
     stopped: bool = False  # its stop switch is on
     deaf: str = ""  # why an emergency stop of the ground would not come, "" if it would
     battery_v: float | None = None  # smoothed; None without a good sample
@@ -57,6 +58,8 @@ class Times(msgspec.Struct, frozen=True, kw_only=True):
     link_hold_s: float = LINK_HOLD_S
     link_return_s: float = LINK_RETURN_S
     link_land_s: float = LINK_LAND_S
+    transmitter_return_s: float = LINK_RETURN_S  # as of the other link
+    transmitter_land_s: float = LINK_LAND_S
     battery_warn_s: float = 5.0
     battery_empty_s: float = 3.0
     power_return_s: float = 5.0
@@ -108,6 +111,9 @@ def rules(
 
     def below(flags: Flags, volts: float) -> bool:
         return flags.battery_v is not None and flags.battery_v <= volts
+
+    def lost(flags: Flags, seconds: float) -> bool:
+        return flags.pilot_lost_s is not None and flags.pilot_lost_s >= seconds
 
     def outside(state: VehicleState) -> bool:
         north, east, _ = state.position_ned_m
@@ -215,6 +221,14 @@ def rules(
             heavy=_LANDS,
         ),
         Rule(
+            name="transmitter, last stage",
+            when=lambda _, flags: lost(flags, times.transmitter_land_s),
+            action=Action.LAND,
+            text="transmitter lost: landing",
+            light=_PUSHED,
+            heavy=_LANDS,
+        ),
+        Rule(
             name="MANUAL, no order",
             when=lambda _, flags: flags.unattended,
             action=Action.LAND,
@@ -271,6 +285,16 @@ def rules(
             heavy=_POWERED,
         ),
         Rule(
+            name="transmitter, second stage",
+            when=lambda state, flags: (
+                lost(flags, times.transmitter_return_s) and state.position_valid
+            ),
+            action=Action.RETURN,
+            text="transmitter lost: returning",
+            light=_POWERED,
+            heavy=_POWERED,
+        ),
+        Rule(
             name="position",
             when=lambda state, _: not state.position_valid,
             action=Action.HOLD,
@@ -279,8 +303,8 @@ def rules(
             heavy="height is held under power; it drifts with the wind for half a minute",
         ),
         Rule(
-            name="transmitter",
-            when=lambda _, flags: flags.pilot_lost,
+            name="transmitter, first stage",
+            when=lambda _, flags: lost(flags, 0.0),
             action=Action.HOLD,
             text="transmitter lost: holding",
             light=_POWERED,

@@ -7,6 +7,8 @@ answer at once with the newest they have.
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Protocol
 
+import msgspec
+
 from blimp.control.battery import BatteryFilter
 from blimp.control.bounds import lifts
 from blimp.control.commander import Commander
@@ -241,6 +243,8 @@ class FlightLoop:
         for command in self._inbox.receive():
             outcome = self._commander.handle(command, now_s=now_s, state=state, flags=flags)
             self._inbox.post(outcome)
+        if flags.pilot_lost_s is not None and self._transmitter.lost_s(now_s) is None:
+            flags = msgspec.structs.replace(flags, pilot_lost_s=None)  # a ground pilot took over
         setpoint = self._supervisor.decide(state, flags, now_s=now_s, dt_s=dt_s)
         actuators = self._pilot.payload.onto(self._allocate(state, setpoint, flags, dt_s))
         self._note_effect(state, setpoint, dt_s)
@@ -436,13 +440,20 @@ class FlightLoop:
             active_command=self._commander.active,
             messages=tuple(supervisor.messages),
             link_age_s=0.0 if self._flags_seen is None else self._flags_seen.link_age_s,
-            deaf="" if self._flags_seen is None else self._flags_seen.deaf,
+            deaf=self._deaf,
             pilot_age_s=self._pilot_age_s(now_s),
             heaviness_kg=self._controller.weighed_kg,
             target_ned_m=self.setpoint.position_ned_m,
             wind_ned_mps=self._controller.wind_ned_mps(),
             wind_age_s=self._controller.wind_age_s(now_s),
         )
+
+    @property
+    def _deaf(self) -> str:
+        """Why a stop of the ground would not come, and who can stop the ship all the same."""
+        flags = self._flags_seen or Flags()
+        stops = flags.deaf and flags.stops
+        return f"{flags.deaf}; the transmitter's switch stops it" if stops else flags.deaf
 
     def problems(self) -> tuple[str, ...]:
         """Return every reason why `arm` would be refused now, each with its cure."""
@@ -472,8 +483,9 @@ class FlightLoop:
             self._power_s = now_s
         return Flags(
             link_age_s=min(ground_s, transmitter.age_s(now_s)),
-            pilot_lost=transmitter.pilot_lost,
+            pilot_lost_s=transmitter.lost_s(now_s),
             heard=transmitter.heard,
+            stops=transmitter.stops,
             stopped=transmitter.stopped,
             deaf=self._inbox.deaf(now_s),
             broken=effect.broken,

@@ -122,7 +122,7 @@ class Supervisor:
 
         What goes on flies on until the pilot commands another mode.
         """
-        if self.decision.action >= Action.LAND:
+        if self.decision.action >= Action.RETURN:
             self._failsafe.release(state, flags, up_to=Action.IDLE if armed else Action.LAND)
             self.decision = self._failsafe.update(now_s, state, flags)
 

@@ -19,9 +19,15 @@ from blimp.rotation import yaw_of
 from blimp.types import Mode, TransmitterSample, VehicleState
 
 SILENT_S = 0.5  # receivers send 70 to 500 frames a second
+# A stick takes control once it has been out of the middle for so long, in so many frames: one that
+# is broken, or a stick that is brushed, takes none.
+_TAKES_S = 0.1
+_TAKES_FRAMES = 5
 _ON = 0.4  # a switch is at -1, 0 or 1; one bit that is wrong moves a channel by 0.31
+_HYSTERESIS = 0.1  # beyond the edge of a position of the mode switch, before it counts as left
 _STICKS = ("forward", "right", "up", "turn")
 _FLOWN_BY_STICK = (Mode.STABILIZE, Mode.ALTHOLD, Mode.VELOCITY)
+_NEEDS_A_PILOT = (Mode.MANUAL, *_FLOWN_BY_STICK)
 
 
 class Transmitter:
@@ -41,27 +47,45 @@ class Transmitter:
         self._authority = commander.authority
         self._pilot = pilot
         self._supervisor = supervisor
+        # Frames in which one of these is doubtful do not count at all.
+        self._strict = {self._table.stop.channel, self._table.arm.channel}
+        if self._table.takes_control == "switch":
+            self._strict.add(self._table.control.channel)
         self._channels: tuple[float, ...] = ()
+        self._doubted_s: dict[int, float] = {}  # since when, by channel
         self._heard_s = -inf
+        self._frames = 0
+        self._stop_tried: bool | None = None  # False: it was on, True: and then off
         self.heard = False
         self._was_armed = False
         # What was seen since the transmitter is heard; None until then.
         self._arm: bool | None = None
         self._control: bool | None = None
         self._centred = False
+        self._moved: tuple[float, int] | None = None  # time and frame at which a stick left it
         self._position: int | None = None  # of the mode switch
-        self._entered: Mode | None = None
+        self._asked: Mode | None = None  # for, since it has control
+        self._again = False  # a stick that is moved asks for it again: refused, or flown no more
 
     def hear(self, sample: TransmitterSample | None, now_s: float) -> None:
         """Take the newest sample; one without channels is a transmitter lost at once."""
-        if sample is not None and sample.channels:
+        if (
+            sample is not None
+            and sample.channels
+            and sample.t_s != self._heard_s
+            and not self._strict.intersection(sample.doubted)
+        ):
             self._channels, self._heard_s = sample.channels, sample.t_s
+            self._frames += 1
+            since_s = self._doubted_s
+            self._doubted_s = {n: since_s.get(n, sample.t_s) for n in sample.doubted}
         lost = sample is not None and not sample.channels
         heard = not lost and now_s - self._heard_s <= SILENT_S
         if self.heard and not heard:
             # What was moved meanwhile must not arm, nor take control.
             self._arm = self._control = self._position = None
-            self._centred = False
+            self._centred, self._moved = False, None
+            self._again = True  # a failsafe may have ended the mode
         self.heard, self._authority.silent = heard, not heard
         if not heard and not self._supervisor.armed:  # there is nothing to bring home
             self._heard_s = -inf
@@ -74,15 +98,19 @@ class Transmitter:
         """
         return now_s - self._heard_s if self._authority.held else inf
 
-    @property
-    def pilot_lost(self) -> bool:
-        """Whether the pilot in control is the one at the transmitter, and is not heard."""
-        return self._authority.held and not self.heard
+    def lost_s(self, now_s: float) -> float | None:
+        """Return for how long the transmitter that has control is not heard; None if it is."""
+        return now_s - self._heard_s if self._authority.held and not self.heard else None
 
     @property
     def stopped(self) -> bool:
         """Whether the stop switch is on."""
         return self.heard and self._is_on(self._table.stop)
+
+    @property
+    def stops(self) -> bool:
+        """Whether it is heard and its stop switch was seen on, and then off."""
+        return self.heard and self._stop_tried is True
 
     def act(self, state: VehicleState, flags: Flags, *, now_s: float) -> None:
         """Carry out what the switches and sticks say now."""
@@ -93,21 +121,38 @@ class Transmitter:
         if not self.heard:
             return
         if flags.stopped:
+            self._stop_tried = self._stop_tried or False
             self._arm = None
             if not self._supervisor.killed:
                 self._commander.obey("estop", now_s=now_s, state=state, flags=flags)
             return
+        if self._stop_tried is False:
+            self._stop_tried = True
         if self._table.takes_control == "never":
             return
         sticks = {name: self._stick(getattr(self._table, name)) for name in _STICKS}
-        self._note_control(sticks)
+        pushed = self._is_pushed(any(sticks.values()))
+        self._note_control(pushed, state, flags, now_s)
         self._note_arm(sticks, state, flags, now_s)
         if self._supervisor.armed and self._authority.held:
-            self._fly(sticks, state, flags, now_s)
+            self._fly(sticks, pushed, state, flags, now_s)
 
-    def _note_control(self, sticks: dict[str, float]) -> None:
+    def _is_pushed(self, moved: bool) -> bool:
+        """Say once that a stick which was seen in the middle has been out of it for long enough."""
+        if not moved:
+            self._centred, self._moved = True, None
+        if not moved or not self._centred:
+            return False
+        if self._moved is None:
+            self._moved = self._heard_s, self._frames
+        since_s, frame = self._moved
+        pushed = self._heard_s - since_s >= _TAKES_S and self._frames - frame >= _TAKES_FRAMES - 1
+        self._centred = not pushed
+        return pushed
+
+    def _note_control(self, pushed: bool, state: VehicleState, flags: Flags, now_s: float) -> None:
         """Take control, or give it up, by what was moved."""
-        table, moved = self._table, any(sticks.values())
+        table = self._table
         position, before = self._switched(), self._position
         self._position = position
         is_on, was_on = self._is_on(table.control), self._control
@@ -115,19 +160,31 @@ class Transmitter:
         if table.takes_control == "switch":
             takes = is_on and was_on is False
             if not is_on and self._authority.held:
-                self._authority.release()
-                self._supervisor.say("the transmitter gives up control")
+                self._give_up(state, flags, now_s)
         else:
-            takes = (moved and self._centred) or (before is not None and position != before)
-            self._centred = not moved
+            takes = pushed or (before is not None and position != before)
         if takes and self._supervisor.armed:
             self._take()
 
     def _take(self) -> None:
         if not self._authority.held:
             self._authority.take()
-            self._entered = None
+            self._asked = None
             self._supervisor.say("the transmitter has control")
+
+    def _give_up(self, state: VehicleState, flags: Flags, now_s: float) -> None:
+        """Give control back to the ground. A mode that only sticks fly gives way to HOLD."""
+        self._authority.release()
+        self._supervisor.say("the transmitter gives up control")
+        pilot = self._pilot
+        if pilot.resting or pilot.flying.number not in _NEEDS_A_PILOT:
+            return
+        if pilot.flying is pilot.manual and state.on_ground:
+            pilot.rest(state, reason="the transmitter gives up control")
+            return
+        reason = self._commander.obey("hold", now_s=now_s, state=state, flags=flags)
+        if reason:
+            self._supervisor.say(f"transmitter: HOLD refused: {reason}")
 
     def _note_arm(
         self, sticks: dict[str, float], state: VehicleState, flags: Flags, now_s: float
@@ -152,29 +209,39 @@ class Transmitter:
             self._take()
 
     def _fly(
-        self, sticks: dict[str, float], state: VehicleState, flags: Flags, now_s: float
+        self,
+        sticks: dict[str, float],
+        pushed: bool,
+        state: VehicleState,
+        flags: Flags,
+        now_s: float,
     ) -> None:
         mode = Mode[self._table.mode_names[self._position or 0]]
         pilot, reason = self._pilot, ""
         if pilot.resting and (state.on_ground or not state.height_valid):
             # On the ground a stick lifts the ship, and no switch.
-            self._entered = None
+            self._asked = None
             if mode is Mode.MANUAL and any(sticks.values()):
                 reason = self._enter(mode, state, flags, now_s)
             elif mode in _FLOWN_BY_STICK and sticks["up"] > 0.0:
                 reason = self._commander.lift(mode, now_s=now_s, state=state, flags=flags)
-                self._entered = mode
+                self._asked = None if reason else mode
             else:
                 return
-        elif mode is not self._entered:
+        elif mode is not self._asked or (
+            # A refusal is not asked again by itself: that would be no word of the pilot's.
+            self._again and pushed and pilot.flying.number is not mode
+        ):
             reason = self._enter(mode, state, flags, now_s)
         if reason:
             self._supervisor.say(f"transmitter: {mode.name} refused: {reason}")
         self._push(sticks, state, now_s)
 
     def _enter(self, mode: Mode, state: VehicleState, flags: Flags, now_s: float) -> str:
-        self._entered = mode
-        return self._commander.obey("mode", now_s=now_s, state=state, flags=flags, name=mode.name)
+        self._asked = mode
+        reason = self._commander.obey("mode", now_s=now_s, state=state, flags=flags, name=mode.name)
+        self._again = bool(reason)
+        return reason
 
     def _push(self, sticks: dict[str, float], state: VehicleState, now_s: float) -> None:
         """Pass the sticks on to the mode that flies, if it is one for sticks."""
@@ -223,6 +290,9 @@ class Transmitter:
         return -value if use.reverse else value
 
     def _stick(self, use: Channel) -> float:
+        """Return a stick's share; one that has been doubtful for long is let go."""
+        if self._heard_s - self._doubted_s.get(use.channel, inf) > SILENT_S:
+            return 0.0
         value, dead = self._raw(use), self._table.deadband
         beyond = max(0.0, abs(value) - dead) / (1.0 - dead)
         return beyond if value > 0.0 else -beyond
@@ -232,5 +302,10 @@ class Transmitter:
 
     def _switched(self) -> int:
         """Return the position of the mode switch, 0 for the lowest."""
-        count = len(self._table.mode_names)
-        return min(count - 1, int(count * (self._raw(self._table.modes) + 1.0) / 2.0))
+        count, value = len(self._table.mode_names), self._raw(self._table.modes)
+        place, before = min(count - 1, int(count * (value + 1.0) / 2.0)), self._position
+        if before is None or place == before:
+            return place
+        # The edge that was passed on the way from the position before.
+        edge = 2.0 * (before + (place > before)) / count - 1.0
+        return place if abs(value - edge) > _HYSTERESIS else before

@@ -1,14 +1,17 @@
 """A transmitter's sticks and switches in the flight loop: channels 1 to 4 sticks, 5 arm, 6 modes,
 7 stop, 8 control."""
 
+from random import Random
 from typing import Any
 
 import msgspec
 import pytest
 
 from blimp.airframe import Channel, Transmitter
+from blimp.hardware import crsf
 from blimp.types import Command, OutcomeState, TransmitterSample
 from tests.control.parts import Bench, twin
+from tests.hardware.test_crsf import LEFT, channels_frame, fitted
 
 MANUAL = {
     "left": {"forward": 1.0, "turn": 0.5},
@@ -26,10 +29,22 @@ class Radio(Bench):
         super().__init__(airframe=msgspec.structs.replace(twin(), transmitter=made))
         self.move({})
 
-    def move(self, channels: dict[int, float], seconds: float = 0.1) -> None:
+    def move(self, channels: dict[int, float], seconds: float = 0.15) -> None:
         """Move these channels; the others stay."""
         self.sensors.channels = {**(self.sensors.channels or {}), **channels}
         self.run(seconds)
+
+    def doubt(self, *numbers: int, seconds: float, **channels: float) -> None:
+        """Let the receiver name these channels as noisy, and have the others so."""
+        values = [0.0] * 4 + [-1.0] * 12
+        for name, value in channels.items():
+            values[int(name[2:]) - 1] = value
+        self.sensors.cut.add("transmitter")
+        for _ in range(round(seconds * 100.0)):
+            self.sensors._last["transmitter"] = TransmitterSample(
+                t_s=self.now_s, channels=tuple(values), doubted=numbers
+            )
+            self.run(0.01)
 
     def silence(self, seconds: float) -> None:
         self.sensors.cut.add("transmitter")
@@ -230,12 +245,25 @@ def test_who_takes_control_on_the_ground_afterwards_has_it_until_a_stick_is_move
     assert goto(ship, 6).state is OutcomeState.REFUSED
 
 
-def test_without_any_authority_known_the_ground_is_kept_out_as_well() -> None:
+def test_without_any_authority_known_the_first_that_comes_is_kept_out() -> None:
+    """It may be that of the pilot who had control before; one without says nothing of his."""
     ship = Radio()
     ship.flying()
     assert goto(ship, 0).state is OutcomeState.REFUSED
+    assert goto(ship, 4).state is OutcomeState.REFUSED
     assert goto(ship, 0).state is OutcomeState.REFUSED
-    assert goto(ship, 2).state is OutcomeState.IN_PROGRESS
+    assert goto(ship, 5).state is OutcomeState.IN_PROGRESS
+
+
+def test_a_command_in_silence_bars_nobody() -> None:
+    ship = Radio()
+    ship.flying()
+    ship.silence(1.0)
+    refused = ship.send(Command(id="far", name="goto", arguments={}, authority=5))
+    assert refused.state is OutcomeState.REFUSED
+    ship.back()
+    assert goto(ship, 6).state is OutcomeState.REFUSED, "the first that it is heard with"
+    assert goto(ship, 7).state is OutcomeState.IN_PROGRESS
 
 
 @pytest.mark.parametrize("name", ["land", "hold", "estop"])
@@ -255,6 +283,135 @@ def test_by_switch_sticks_take_nothing_and_the_switch_gives_it_back() -> None:
     assert goto(ship, 0).state is OutcomeState.REFUSED
     ship.move({8: -1.0})
     assert goto(ship, 0).state is OutcomeState.IN_PROGRESS
+
+
+@pytest.mark.parametrize("mode", ["STABILIZE", "ALTHOLD", "VELOCITY", "MANUAL", "RTL"])
+def test_control_that_is_given_up_leaves_no_mode_without_a_pilot(mode: str) -> None:
+    ship = Radio(takes_control="switch", mode_names=("LOITER", mode))
+    by_ground(ship)
+    ship.move({6: 1.0, 8: 1.0, 2: 0.5})
+    assert ship.snapshot().mode == mode
+    ship.move({8: -1.0}, 0.02)
+    assert ship.snapshot().mode == ("RTL" if mode == "RTL" else "HOLD")
+
+
+def test_control_that_is_given_up_on_the_ground_starts_no_motor() -> None:
+    ship = Radio(takes_control="switch", mode_names=("MANUAL", "ALTHOLD"))
+    ship.move({8: 1.0})
+    ship.move({5: 1.0})
+    ship.move({2: 0.5})
+    assert ship.motors_driven()
+    ship.move({8: -1.0}, 1.0)
+    assert ship.snapshot().mode == "HOLD"
+    assert not ship.motors_driven()
+
+
+def test_a_stick_that_is_brushed_takes_no_control() -> None:
+    ship = Radio()
+    by_ground(ship)
+    for seconds in (0.01, 0.05, 0.09):
+        ship.move({1: 0.5}, seconds)
+        ship.move({1: 0.0}, 0.02)
+    assert not ship.said("the transmitter has control")
+    ship.move({1: 0.5}, 0.12)
+    assert ship.said("the transmitter has control")
+
+
+def test_three_frames_are_too_few_to_take_control_however_far_apart() -> None:
+    ship = Radio()
+    by_ground(ship)
+    ship.sensors.channels = {1: 0.5}
+    for _ in range(3):
+        ship.back(0.01)
+        ship.silence(0.2)
+    assert not ship.said("the transmitter has control")
+
+
+def test_a_mode_switch_at_the_edge_of_two_positions_does_not_flutter() -> None:
+    ship = Radio(mode_names=("ALTHOLD", "HOLD", "LOITER"))
+    ship.flying()
+    before = len([m for m in ship.snapshot().messages if "refused" in m])
+    ship.move({6: 0.28})
+    for noise in (0.38, 0.29, 0.4, 0.3):  # the edge is at 1/3
+        ship.move({6: noise}, 0.05)
+        assert ship.snapshot().mode == "HOLD"
+    ship.move({6: 0.5})
+    assert ship.snapshot().mode == "LOITER"
+    ship.move({6: 0.28}, 0.05)
+    assert ship.snapshot().mode == "LOITER"
+    ship.move({6: 0.1})
+    assert ship.snapshot().mode == "HOLD"
+    ship.move({6: -1.0})
+    assert ship.snapshot().mode == "ALTHOLD"
+    assert len([m for m in ship.snapshot().messages if "refused" in m]) == before
+
+
+def test_a_mode_that_was_refused_is_asked_for_again_by_a_stick_that_is_moved_again() -> None:
+    ship = Radio(mode_names=("HOLD", "VELOCITY"))
+    by_ground(ship)
+    ship.move({6: 1.0})
+    ship.move({6: -1.0})
+    ship.sensors.cut.update(("tag", "gps"))
+    ship.run(3.0)
+    ship.move({6: 1.0, 2: 0.5})
+    assert ship.said("transmitter: VELOCITY refused: VELOCITY: position lost")
+    assert ship.snapshot().mode == "HOLD"
+    ship.sensors.cut.difference_update(("tag", "gps"))
+    ship.run(2.0)
+    assert ship.snapshot().mode == "HOLD", "a stick that is held asks for nothing again"
+    ship.move({2: 0.0})
+    ship.move({2: 0.5})
+    assert ship.snapshot().mode == "VELOCITY"
+
+
+def test_a_noisy_stick_is_let_go_and_the_others_fly() -> None:
+    ship = Radio(mode_names=("MANUAL", "ALTHOLD"))
+    ship.flying()
+    ship.move({6: -1.0})
+    ship.move({2: 0.5})
+    ship.doubt(2, seconds=0.3, ch2=0.5, ch3=-1.0, ch5=1.0)
+    assert ship.outputs.command is not None
+    assert ship.outputs.command.motors[0] == pytest.approx(0.47, abs=0.01)
+    assert ship.outputs.command.servos[0] == pytest.approx(twin().servo[0].min_rad)
+    ship.doubt(2, seconds=0.4, ch2=0.5, ch3=-1.0, ch5=1.0)
+    assert ship.outputs.command.motors[0] == 0.0
+    assert ship.outputs.command.servos[0] == pytest.approx(twin().servo[0].min_rad)
+    assert ship.snapshot().failsafe == ""
+
+
+@pytest.mark.parametrize("number", [5, 7])
+def test_a_noisy_arm_or_stop_switch_is_a_transmitter_that_is_lost(number: int) -> None:
+    ship = Radio()
+    ship.flying()
+    ship.doubt(number, seconds=0.7, ch5=1.0)
+    assert ship.snapshot().failsafe == "transmitter lost: holding"
+    assert not ship.snapshot().killed
+
+
+@pytest.mark.parametrize("rate", [1e-3, 1e-2, 5e-2])
+def test_bit_errors_move_nothing(rate: float) -> None:
+    """In the air under the ground's control: no control taken, no mode, no stop, no arm."""
+    random, ship = Random(1), Radio()
+    driver, port = fitted()
+    by_ground(ship)
+    assert goto(ship, 4).state is OutcomeState.IN_PROGRESS
+    ship.sensors.cut.add("transmitter")
+    low = [172] * 12
+    for step in range(1000):
+        data = channels_frame(992, 992, 992, 992, *low) * 2
+        if step % 10 == 0:
+            data += crsf.frame(0x14, LEFT)
+        if step > 20:
+            data = bytes(
+                byte ^ sum(1 << bit for bit in range(8) if random.random() < rate) for byte in data
+            )
+        port.arrive(data)
+        driver.poll(ship.now_s)
+        ship.sensors._last["transmitter"] = driver.sample
+        ship.run(0.01)
+    seen = ship.snapshot()
+    assert (seen.mode, seen.armed, seen.killed) == ("LOITER", True, False)
+    assert not ship.said("transmitter")
 
 
 def test_a_control_switch_that_is_on_at_the_start_takes_nothing() -> None:
@@ -346,11 +503,83 @@ def test_one_link_is_enough_and_both_lost_end_in_stages() -> None:
     assert ship.snapshot().failsafe == "link lost: landing"
 
 
-def test_a_deaf_ship_arms_while_a_stop_switch_is_heard() -> None:
+MODES = ("MANUAL", "STABILIZE", "ALTHOLD", "VELOCITY", "LOITER", "HOLD", "RTL", "LAND")
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_lost_in_any_mode_it_holds_or_goes_on_with_what_is_safer(mode: str) -> None:
+    ship = Radio(mode_names=("ALTHOLD", mode))
+    ship.flying(-1.0)
+    ship.move({6: 1.0, 2: 0.5})
+    assert ship.snapshot().mode == mode
+    ship.silence(1.0)
+    assert ship.snapshot().failsafe == "transmitter lost: holding"
+    assert ship.snapshot().mode == (mode if mode in ("RTL", "LAND") else "HOLD")
+
+
+def test_lost_for_good_with_the_ground_there_it_returns_and_lands() -> None:
+    ship = Radio(mode_names=("STABILIZE", "ALTHOLD"))
+    ship.flying(-1.0)
+    ship.silence(29.9)
+    assert ship.snapshot().failsafe == "transmitter lost: holding"
+    ship.run(0.3)
+    assert (ship.snapshot().failsafe, ship.snapshot().mode) == (
+        "transmitter lost: returning",
+        "RTL",
+    )
+    ship.run(29.6)
+    assert ship.snapshot().failsafe == "transmitter lost: returning"
+    ship.run(0.4)
+    assert (ship.snapshot().failsafe, ship.snapshot().mode) == ("transmitter lost: landing", "LAND")
+
+
+def test_a_pilot_on_the_ground_ends_the_return_of_a_lost_transmitter() -> None:
+    ship = Radio()
+    ship.flying()
+    ship.silence(31.0)
+    assert ship.tell("hold").reason.startswith("failsafe in force: transmitter lost"), (
+        "who only holds has not taken control"
+    )
+    assert goto(ship, 3).state is OutcomeState.IN_PROGRESS
+    ship.run(0.1)
+    assert (ship.snapshot().failsafe, ship.snapshot().mode) == ("", "LOITER")
+
+
+def test_heard_again_after_its_return_a_stick_that_is_moved_flies_on() -> None:
+    ship = Radio()
+    ship.flying()
+    ship.silence(31.0)
+    ship.back()
+    assert (ship.snapshot().failsafe, ship.snapshot().mode) == ("", "RTL")
+    ship.move({2: 0.5})
+    assert ship.snapshot().mode == "ALTHOLD"
+
+
+def test_a_ground_that_takes_over_does_not_get_a_mode_without_a_pilot() -> None:
+    ship = Radio(mode_names=("STABILIZE", "ALTHOLD"))
+    ship.flying(-1.0)
+    ship.silence(2.0)
+    assert ship.snapshot().mode == "HOLD"
+    assert ship.tell("arm").state is OutcomeState.DONE, "it is, and that moves nothing"
+    ship.run(0.5)
+    assert (ship.snapshot().failsafe, ship.snapshot().mode) == ("", "HOLD")
+
+
+def test_a_deaf_ship_arms_while_a_stop_switch_is_heard_that_has_stopped_it() -> None:
+    """A channel that no switch moves would stop nothing."""
     ship = Radio()
     ship.inbox.why_deaf = "no worker hears"
+    ship.run(0.1)
+    assert ship.snapshot().deaf == "no worker hears"
+    assert "try the transmitter's stop switch: put it on, then off" in ship.tell("arm").reason
+    ship.move({7: 1.0})
+    assert ship.snapshot().killed
+    assert ship.said("killed: emergency stop by the transmitter")
+    ship.move({7: -1.0})
+    assert ship.snapshot().deaf == "no worker hears; the transmitter's switch stops it"
     ship.move({5: 1.0})
     assert ship.snapshot().armed
     ship.move({5: -1.0})
     ship.silence(1.0)
     assert "no worker hears" in ship.tell("arm").reason
+    assert ship.snapshot().deaf == "no worker hears"
