@@ -27,6 +27,7 @@ class Failure(msgspec.Struct, frozen=True, kw_only=True):
 
     load: mass taken on, a share of the displaced air's; negative for ballast lost.
     at_start: before the ship is armed, else in the middle of the mode that is flown.
+    transmitter: the pilot is at a radio transmitter, and nobody on the ground acts.
     """
 
     name: str
@@ -35,6 +36,7 @@ class Failure(msgspec.Struct, frozen=True, kw_only=True):
     load: float = 0.0
     at_start: bool = False
     link_lost: bool = False
+    transmitter: bool = False
     dead_s: float = 0.0  # the flight process dies, and another starts after so long
 
     def fits(self, airframe: Airframe) -> bool:
@@ -163,6 +165,19 @@ FAILURES: tuple[Failure, ...] = (
     Failure(name="rudder-hard", text="rudder stuck hard over", faults=_stuck(0.6, "rudder")),
     # --- the rest
     Failure(name="link-lost", text="ground link lost", link_lost=True),
+    Failure(
+        name="transmitter-lost",
+        text="transmitter lost, its receiver repeats the last frame",
+        faults=(Fault("frozen", device="transmitter"),),
+        transmitter=True,
+    ),
+    Failure(
+        name="both-lost",
+        text="transmitter and ground link lost",
+        faults=(Fault("unlinked", device="transmitter"),),
+        link_lost=True,
+        transmitter=True,
+    ),
     Failure(name="crash", text="flight process dies, restarts after 1.5 s", dead_s=1.5),
     Failure(name="ballast-lost", text="ballast lost: light by 1.5 %", load=-0.015),
     Failure(name="wet", text="wet hull: heavy by 1.5 %", load=0.015),

@@ -4,7 +4,8 @@ A flight is flown once up to the moment of the failure, and from there once for 
 in a fork of the process: the way there is most of a flight. The operator watches for a
 while, then sends `land` until the ship is down. As soon as the outcome of a flight is clear nobody
 touches the ship any more, and five minutes later it must still lie there. The seed sets wind
-direction, gusts and noise, and by `conditions` wind and heaviness.
+direction, gusts and noise, and by `conditions` wind and heaviness. Where a transmitter fails, its
+pilot has taken control in the mode's middle, of a ship with a receiver, and nobody sends `land`.
 """
 
 import os
@@ -14,7 +15,7 @@ from multiprocessing import Pool
 
 import msgspec
 
-from blimp.airframe import Airframe, Thruster
+from blimp.airframe import Airframe, Device, Thruster, Transmitter
 from blimp.sim.atmosphere import GRAVITY_MPS2
 from blimp.sim.failures import Failure
 from blimp.sim.lockstep import Lockstep
@@ -141,6 +142,50 @@ MODES: dict[str, Callable[[Lockstep], None]] = {
 }
 
 
+# What the pilot at the transmitter flies there: the mode of his switch, and the sticks he pushes.
+BY_TRANSMITTER: dict[str, tuple[str, dict[str, float]]] = {
+    "pad": ("ALTHOLD", {}),
+    "takeoff": ("ALTHOLD", {"up": 1.0}),
+    "hold": ("HOLD", {}),
+    "loiter": ("LOITER", {}),
+    "velocity": ("VELOCITY", {"forward": 0.5}),
+    "rtl": ("RTL", {}),
+    "land": ("LAND", {}),
+    "manual": ("MANUAL", {"forward": 0.3}),
+}
+
+
+def with_receiver(airframe: Airframe, mode: str) -> Airframe:
+    """Return this ship with a CRSF receiver in place of its own, if any.
+
+    The mode switch is low for STABILIZE and high for what `BY_TRANSMITTER` has for `mode`.
+    """
+    row = Device(
+        name="transmitter", chip="crsf", bus="serial", port="/dev/ttyAMA3", baud=420_000,
+        rate_hz=100.0, required=False,
+    )  # fmt: skip
+    others = [
+        device
+        for device in airframe.device
+        if device.chip not in ("crsf", "sbus") and device.port != row.port
+    ]
+    table = Transmitter(
+        mode_names=("STABILIZE", BY_TRANSMITTER[mode][0]),
+        manual={name: {"forward": 1.0} for name in airframe.thruster_names},
+    )
+    return msgspec.structs.replace(airframe, device=(*others, row), transmitter=table)
+
+
+def take_control(ship: Lockstep, mode: str) -> None:
+    """Let the pilot at the transmitter fly. Raises RuntimeError if he gets no control."""
+    table, (_, sticks) = ship.airframe.transmitter, BY_TRANSMITTER[mode]
+    for use, value in ((table.modes, 1.0), *((getattr(table, s), v) for s, v in sticks.items())):
+        ship.fault("transmitter", "stuck", channel=f"ch{use.channel}", value=value)
+    ship.step(1.0)
+    if "the transmitter has control" not in ship.messages:
+        raise RuntimeError(f"{mode}: the transmitter got no control: {' | '.join(ship.messages)}")
+
+
 def conditions(seed: int) -> tuple[float, float]:
     """Return wind (m/s) and load (a share of the displaced mass) for a seed.
 
@@ -162,8 +207,12 @@ def fly(
 
     jobs: how many processes fly at once, each a mode of a seed with all its failures.
     """
-    fitting = [failure for failure in failures if failure.fits(airframe)]
-    rows = [(airframe, mode, fitting, seed, rest_s) for seed in seeds for mode in modes]
+    rows = [
+        (ship, mode, fitting, seed, rest_s)
+        for seed in seeds
+        for mode in modes
+        for ship, fitting in _fitting(airframe, mode, failures)
+    ]
     if jobs == 1:
         for row in rows:
             yield from _row(*row)
@@ -171,6 +220,17 @@ def fly(
     with Pool(jobs) as pool:
         for cells in pool.imap(_whole_row, rows):
             yield from cells
+
+
+def _fitting(
+    airframe: Airframe, mode: str, failures: Sequence[Failure]
+) -> Iterator[tuple[Airframe, list[Failure]]]:
+    """Yield the ship with what fails on it, and then with a receiver what fails of that."""
+    for by_transmitter in (False, True):
+        ship = with_receiver(airframe, mode) if by_transmitter else airframe
+        found = [f for f in failures if f.transmitter == by_transmitter and f.fits(ship)]
+        if found:
+            yield ship, found
 
 
 def _whole_row(row: tuple[Airframe, str, Sequence[Failure], int, float]) -> list[Cell]:
@@ -189,6 +249,8 @@ def _row(
         def begin() -> None:
             ship.command("arm", check=False)
             MODES[mode](ship)
+            if failures[0].transmitter:
+                take_control(ship, mode)
 
         early = [failure for failure in failures if failure.at_start]
         for failure in early:
@@ -372,7 +434,8 @@ class _Flight:
         while not outcome:
             ship.step(LOOK_S)
             self._look()
-            if ship.now_s >= next_s and ship.link_up:
+            attended = ship.link_up and not self._failure.transmitter
+            if ship.now_s >= next_s and attended:
                 next_s += AGAIN_S
                 sent = ship.snapshot()
                 if sent.armed and sent.mode != "LAND":

@@ -9,7 +9,18 @@ from blimp import airframe as airframes
 from blimp.cli import app
 from blimp.sim.failures import BY_NAME, FAILURES
 from blimp.sim.lockstep import Lockstep
-from blimp.sim.matrix import AT_REST, LOADS, REST_S, WINDS_MPS, Rest, conditions, fly
+from blimp.sim.matrix import (
+    AT_REST,
+    BY_TRANSMITTER,
+    LOADS,
+    MODES,
+    REST_S,
+    WINDS_MPS,
+    Rest,
+    conditions,
+    fly,
+    with_receiver,
+)
 
 FIELDS = (
     "mode", "failure", "seed", "safe", "outcome", "max_distance_m", "max_altitude_m",
@@ -123,7 +134,9 @@ def test_what_is_not_in_the_table_is_named(option: str) -> None:
 def test_every_failure_is_there_once_and_fits_the_twin() -> None:
     twin, gtmab = airframes.load("twin"), airframes.load("gtmab")
     assert len(BY_NAME) == len(FAILURES)
-    assert all(failure.fits(twin) for failure in FAILURES)
+    equipped = with_receiver(twin, "hold")
+    assert all(f.fits(equipped if f.transmitter else twin) for f in FAILURES)
+    assert set(BY_TRANSMITTER) == set(MODES)
     assert not BY_NAME["tilt-up"].fits(gtmab)
 
 
