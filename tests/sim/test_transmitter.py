@@ -2,15 +2,18 @@
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any
+from math import hypot
+from typing import Any, ClassVar
 
 import msgspec
 import pytest
 
-from blimp.airframe import Airframe, Transmitter
+from blimp.airframe import Airframe, Transmitter, load
 from blimp.hardware.registers import CRSF
 from blimp.sim.chips.crsf import Crsf
+from blimp.sim.failures import BY_NAME
 from blimp.sim.lockstep import Lockstep
+from blimp.sim.matrix import fly
 from tests.contracts import rows
 
 MANUAL: Any = {
@@ -23,108 +26,98 @@ MANUAL: Any = {
 CHANNELS = {"right": 1, "forward": 2, "up": 3, "turn": 4, "arm": 5, "modes": 6, "stop": 7}
 
 
-def ship(mode: str = "ALTHOLD", chip: str = "crsf") -> Airframe:
-    """The twin with a receiver; the mode switch is low for ALTHOLD and high for `mode`."""
-    table = Transmitter(mode_names=("ALTHOLD", mode), manual=MANUAL)
+def ship(*modes: str, chip: str = "crsf") -> Airframe:
+    """The twin with a receiver; the mode switch is low for ALTHOLD, and then for `modes`."""
+    table = Transmitter(mode_names=("ALTHOLD", *modes), manual=MANUAL)
     return msgspec.structs.replace(rows.ship(chip), transmitter=table)
 
 
 class Radio(Lockstep):
+    moved: ClassVar[dict[str, float]] = {}
+
     def move(self, seconds: float = 0.1, /, **shares: float) -> None:
+        self.moved = {**self.moved, **shares}
         for name, value in shares.items():
             self.fault("transmitter", "stuck", channel=f"ch{CHANNELS[name]}", value=value)
         self.step(seconds)
 
+    def back(self) -> None:
+        """Let the receiver hear the transmitter again, as it was."""
+        self.fault("transmitter", "clear")
+        self.move(0.3, **self.moved)
+
 
 @contextmanager
-def flying(mode: str, *, up_s: float = 8.0) -> Iterator[Radio]:
-    """Armed and lifted by its stick in ALTHOLD, 2 to 3 m up, then in `mode`."""
-    with Radio(ship(mode), seed=1, wind_mps=0.1) as made:
+def flying(*modes: str) -> Iterator[Radio]:
+    """Armed and lifted by its stick in ALTHOLD, 1 to 2 m up."""
+    with Radio(ship(*modes), seed=1, wind_mps=0.1) as made:
         made.step(0.5)
         made.move(arm=1.0)
-        made.move(up_s, up=1.0)
-        made.move(4.0, up=0.0)
-        made.move(0.5, modes=1.0, forward=0.3)
+        made.move(6.0, up=1.0)
+        made.move(2.0, up=0.0)
+        assert made.truth.altitude_m > 0.5
         yield made
 
 
-MODES = ("MANUAL", "STABILIZE", "ALTHOLD", "VELOCITY", "LOITER", "HOLD", "RTL", "LAND")
+@pytest.mark.parametrize(
+    "modes", [("STABILIZE", "MANUAL"), ("LOITER", "VELOCITY"), ("HOLD", "RTL")]
+)
+def test_lost_it_holds_and_heard_again_it_goes_on(modes: tuple[str, str]) -> None:
+    """By a dead receiver, one that repeats its last frame, and one that says so."""
+    with flying(*modes) as made:
+        losses = ("frozen", "no_answer", "unlinked")
+        for mode, place, loss in zip(("ALTHOLD", *modes), (-1.0, 0.0, 1.0), losses, strict=True):
+            made.move(0.5, modes=place, forward=0.3)
+            assert made.snapshot().mode == mode
+            made.fault("transmitter", loss)
+            made.step(1.7)
+            lost = made.snapshot()
+            assert lost.failsafe == "transmitter lost: holding"
+            assert lost.mode == (mode if mode == "RTL" else "HOLD")
+            made.step(3.0)
+            assert 0.2 <= made.truth.altitude_m < 6.0
+            assert hypot(*made.truth.velocity_ned_mps) < 0.5
+            made.back()
+            assert (made.snapshot().failsafe, made.snapshot().mode) == ("", mode)
 
 
-@pytest.mark.parametrize("mode", MODES)
-def test_transmitter_lost_it_holds_or_goes_on_with_what_is_safer(mode: str) -> None:
-    """Row "transmitter": the ground is there, so the ship waits for it, under control."""
-    with flying(mode) as made:
-        assert made.snapshot().mode == mode
-        made.fault("transmitter", "no_answer")
-        made.step(0.7)
-        after = made.snapshot()
-        assert after.failsafe == "transmitter lost: holding"
-        assert after.mode == (mode if mode in ("RTL", "LAND") else "HOLD")
-        made.step(15.0)
-        assert made.snapshot().failsafe in ("transmitter lost: holding", "")
-        assert 0.0 <= made.truth.altitude_m < 6.0
-        made.complete("land", within_s=90.0, check=False)
-        made.step(5.0)
-        assert made.truth.altitude_m < 0.3
-        assert made.world.physics.touchdown_speed_mps <= 0.5
+@pytest.mark.parametrize("mode", ["manual", "land"])
+def test_lost_for_good_it_comes_home_and_down(mode: str) -> None:
+    """As `blimp sim matrix` flies it, in all modes: the others give way to HOLD as MANUAL does."""
+    both = [BY_NAME["transmitter-lost"], BY_NAME["both-lost"]]
+    for cell in fly(load("twin"), modes=[mode], failures=both, seeds=[1], rest_s=1.0):
+        assert cell.safe
+        assert cell.outcome == "landed"
+        assert cell.motors_stopped
+        assert cell.max_altitude_m < 6.0
 
 
-@pytest.mark.parametrize("mode", MODES)
-def test_both_lost_it_comes_home_and_down(mode: str) -> None:
-    with flying(mode) as made:
-        made.fault("transmitter", "unlinked")
-        made.link_up = False
-        seen = set()
-        for _ in range(100):
-            made.step(1.0)
-            seen.add(made.snapshot().failsafe)
-        assert "transmitter lost: holding" in seen
-        if mode not in ("RTL", "LAND"):
-            assert "link lost: returning" in seen
-        made.step(30.0)
-        assert made.truth.altitude_m < 0.3
-        assert made.world.physics.touchdown_speed_mps <= 0.5
-        assert not any(made.world.electronics.throttles())
-
-
-@pytest.mark.parametrize("link_up", [True, False])
-def test_lost_on_the_pad_no_motor_starts(link_up: bool) -> None:
-    with Radio(ship(), seed=1) as made:
+def test_lost_on_the_pad_no_motor_starts() -> None:
+    with Radio(ship("LAND"), seed=1) as made:
         made.step(0.5)
         made.move(arm=1.0)
         made.fault("transmitter", "no_answer")
-        made.link_up = link_up
-        for _ in range(70):
+        for _ in range(65):  # the last row comes after 60 s
             made.step(1.0)
             assert not any(made.world.electronics.throttles())
 
 
-def test_the_broker_lost_with_the_transmitter_alive_is_no_link_loss() -> None:
-    with flying("ALTHOLD") as made:
-        made.link_up = False
-        for _ in range(40):
-            made.step(1.0)
-            assert made.snapshot().failsafe == ""
-        assert made.snapshot().mode == "ALTHOLD"
-
-
-@pytest.mark.parametrize("kind", ["garbage", "frozen"])
-def test_garbage_moves_nothing_and_is_said(kind: str) -> None:
-    """Frozen sticks are sticks that are held still: nothing to see, nothing that jumps."""
-    with Radio(ship(), seed=1) as made:
+@pytest.mark.parametrize(
+    ("kind", "error"), [("garbage", "cannot be read"), ("frozen", "no link statistics for 1 s")]
+)
+def test_garbage_and_repeated_frames_move_nothing_and_are_said(kind: str, error: str) -> None:
+    with Radio(ship("LAND"), seed=1) as made:
         made.step(0.5)
         made.fault("transmitter", kind)
         made.step(3.0)
-        status = made.snapshot().sensors["transmitter"]
         assert not made.armed
-        assert status.healthy == (kind == "frozen")
-        assert ("cannot be read" in status.error) == (kind == "garbage")
+        assert error in made.snapshot().sensors["transmitter"].error
 
 
 def test_a_stick_reaches_the_motor_within_30_ms_at_p99() -> None:
     """From the stick to the throttle on the chip's pins, at many places between two frames."""
     with flying("MANUAL") as made:
+        made.move(0.5, modes=1.0, forward=0.3)
         took = []
         share = 0.3
         for k in range(120):
@@ -142,8 +135,11 @@ def test_a_stick_reaches_the_motor_within_30_ms_at_p99() -> None:
         assert took[int(0.99 * len(took))] <= 0.030
 
 
-def test_battery_attitude_and_mode_go_back() -> None:
-    with flying("ALTHOLD") as made:
+def test_telemetry_goes_back_and_the_broker_lost_meanwhile_is_no_link_loss() -> None:
+    with flying("LAND") as made:
+        made.link_up = False
+        made.step(5.0)
+        assert (made.snapshot().failsafe, made.snapshot().mode) == ("", "ALTHOLD")
         chip = made.world.electronics.chip("transmitter")
         assert isinstance(chip, Crsf)
         snapshot = made.snapshot()
@@ -155,7 +151,7 @@ def test_battery_attitude_and_mode_go_back() -> None:
 
 
 def test_an_sbus_receiver_flies_it_too() -> None:
-    with Radio(ship(chip="sbus"), seed=1) as made:
+    with Radio(ship("LAND", chip="sbus"), seed=1) as made:
         made.step(0.5)
         made.move(arm=1.0)
         made.move(8.0, up=1.0)

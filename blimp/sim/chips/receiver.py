@@ -1,5 +1,6 @@
 """A receiver and the transmitter that it hears, with a person at its sticks."""
 
+from functools import lru_cache
 from typing import ClassVar
 
 from blimp.sim.chips.chip import SENSOR_KINDS, Fitting, SerialChip
@@ -65,6 +66,11 @@ class Receiver(SerialChip):
 
 def packed(values: list[int]) -> bytes:
     """Return 16 values of 11 bits as 22 bytes, the lowest bit of the first one first."""
+    return _packed(tuple(values))
+
+
+@lru_cache(maxsize=8)  # a person moves a stick in few of the frames
+def _packed(values: tuple[int, ...]) -> bytes:
     out = bytearray(22)
     for i, value in enumerate(values):
         for bit in range(11):
