@@ -22,7 +22,7 @@ SILENT_S = 0.5  # receivers send 70 to 500 frames a second
 # A stick takes control once it has been out of the middle for so long, in so many frames: one that
 # is broken, or a stick that is brushed, takes none.
 _TAKES_S = 0.1
-_TAKES_FRAMES = 5
+_TAKES_FRAMES = 5  # of 7 to 50 in that time
 _ON = 0.4  # a switch is at -1, 0 or 1; one bit that is wrong moves a channel by 0.31
 _HYSTERESIS = 0.1  # beyond the edge of a position of the mode switch, before it counts as left
 _STICKS = ("forward", "right", "up", "turn")

@@ -25,6 +25,11 @@ def fitted() -> tuple[Sbus, Port]:
     return made, buses.ports["/dev/ttyAMA4"]
 
 
+def shares(made: Sbus) -> tuple[float, ...]:
+    assert made.sample is not None
+    return made.sample.channels
+
+
 def with_flags(frame: bytes, flags: int) -> bytes:
     return frame[:23] + bytes([flags]) + frame[24:]
 
@@ -68,14 +73,13 @@ def test_twenty_lost_frames_in_a_row_are_a_lost_transmitter() -> None:
     port.arrive(REST * 2)
     made.poll(0.1)
     for count in range(1, 21):
-        assert made.sample is not None
-        assert made.sample.channels != ()
+        assert len(shares(made)) == 16
         port.arrive(with_flags(REST, 0x04))
         made.poll(0.1 + 0.009 * count)
-    assert made.sample.channels == ()
+    assert shares(made) == ()
     port.arrive(REST * 2)
     made.poll(0.4)
-    assert made.sample.channels == (0.0,) * 16
+    assert shares(made) == (0.0,) * 16
 
 
 @given(data=st.lists(st.one_of(st.binary(max_size=60), st.sampled_from([REST, UNPACKING]))))

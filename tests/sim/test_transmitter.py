@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from contextlib import contextmanager
 from math import hypot
-from typing import Any, ClassVar
+from typing import Any
 
 import msgspec
 import pytest
@@ -33,10 +33,10 @@ def ship(*modes: str, chip: str = "crsf") -> Airframe:
 
 
 class Radio(Lockstep):
-    moved: ClassVar[dict[str, float]] = {}
+    moved: dict[str, float] | None = None
 
     def move(self, seconds: float = 0.1, /, **shares: float) -> None:
-        self.moved = {**self.moved, **shares}
+        self.moved = {**(self.moved or {}), **shares}
         for name, value in shares.items():
             self.fault("transmitter", "stuck", channel=f"ch{CHANNELS[name]}", value=value)
         self.step(seconds)
@@ -44,7 +44,7 @@ class Radio(Lockstep):
     def back(self) -> None:
         """Let the receiver hear the transmitter again, as it was."""
         self.fault("transmitter", "clear")
-        self.move(0.3, **self.moved)
+        self.move(0.3, **(self.moved or {}))
 
 
 @contextmanager
