@@ -52,7 +52,7 @@ class FrameReader:
 class Sbus(Receiver[bytes]):
     """Its own flags are in each frame: failsafe, and a frame that repeats the one before.
 
-    A receiver that repeats its last frame and sets neither cannot be told from sticks held still.
+    A receiver that repeats its last frame and sets neither looks like sticks held still.
     """
 
     def __init__(self, *, row: Row, buses: Buses) -> None:
