@@ -7,6 +7,8 @@ typed on N laptops at once. The last one is refused with the names of those who 
 import subprocess
 import sys
 import threading
+import time
+from collections.abc import Sequence
 from typing import Any
 
 from blimp.clock import SystemClock
@@ -25,12 +27,15 @@ from blimp.service.demo import (
     starting_stack,
 )
 from blimp.service.demo_page import demo_page
+from blimp.service.stack import StackError
 from blimp.service.up import crowded, vehicle_names
 from ground_station.report import NOT_AUTHORISED
 
 PILOTS = ("alice", "bob", "carol", "dave", "erin", "frank", "grace", "heidi", "ivan")
 END_S = 30.0  # time for a pilot's ship to hold, and to be released
 FREE_WAIT_S = "20"  # until every ship has entered the pool
+# Chosen: three times that, as the interpreters of nine pilots start at once on two cores.
+TAKEN_WITHIN_S = 60.0
 
 
 class Pilot:
@@ -42,7 +47,8 @@ class Pilot:
         self.name = name
         self._say = say
         self.lines: list[str] = []
-        self.taken = threading.Event()
+        self.has_ship = False
+        self.answered = threading.Event()  # it has a ship, or its program has ended
         waiting = () if wait_s is None else ("--wait", wait_s)
         self._child = Child(
             name=name,
@@ -71,22 +77,24 @@ class Pilot:
 
     def _read(self) -> None:
         assert self._child.stdout is not None
-        for raw in self._child.stdout:
-            line = raw.decode("utf-8", "replace").rstrip()
-            if not line:
-                continue
-            self.lines.append(line)
-            self._say(f"{self.name:>6}: {_short(line)}")
-            if " is taken by " in line:
-                self.taken.set()
-        self.taken.set()
+        with self._child.stdout as output:
+            for raw in output:
+                line = raw.decode("utf-8", "replace").rstrip()
+                if not line:
+                    continue
+                self.lines.append(line)
+                self._say(f"{self.name:>6}: {_short(line)}")
+                if " is taken by " in line:
+                    self.has_ship = True
+                    self.answered.set()
+        self.answered.set()
 
 
 def run_demo_ships(options: DemoOptions, *, ships: int, say: Say, tell: Tell) -> dict[str, Any]:
     """Fly the mission on every ship at once and return the report. All are on one page.
 
-    tell: gets the events for programs. Raises StackError if the stack does not start. After
-    Ctrl-C every ship holds its place.
+    tell: gets the events for programs. Raises StackError if the stack does not start, or if a
+    pilot gets no ship within TAKEN_WITHIN_S. After Ctrl-C every ship holds its place.
     """
     _, airframe = flyable(options)
     names = vehicle_names(airframe.name, ships=ships)
@@ -137,6 +145,17 @@ def run_demo_ships(options: DemoOptions, *, ships: int, say: Say, tell: Tell) ->
     return report
 
 
+def wait_for_ships(pilots: Sequence[Pilot], *, within_s: float) -> None:
+    """Return once every pilot has a ship. Raises StackError, which names one that has none."""
+    until_s = time.monotonic() + within_s
+    for pilot in pilots:
+        ended = pilot.answered.wait(max(0.0, until_s - time.monotonic()))
+        if not pilot.has_ship:
+            when = "has ended without a ship" if ended else f"has no ship after {within_s:g} s"
+            said = pilot.lines[-1] if pilot.lines else "nothing"
+            raise StackError(f"the pilot {pilot.name} {when}; the last that it said: {said}")
+
+
 def _fly(
     options: DemoOptions, *, broker: str, ships: int, say: Say
 ) -> tuple[list[dict[str, Any]], dict[str, Any] | None]:
@@ -151,8 +170,7 @@ def _fly(
     try:
         for name in PILOTS[:ships]:
             enter(name, wait_s=FREE_WAIT_S)
-        for pilot in pilots:
-            pilot.taken.wait()
+        wait_for_ships(pilots, within_s=TAKEN_WITHIN_S)
         enter(PILOTS[ships], wait_s=None).finish()
         for pilot in pilots:
             pilot.finish()
