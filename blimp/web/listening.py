@@ -69,16 +69,23 @@ def reachable_addresses() -> list[str]:
     return sorted(found, key=lambda address: address != first)
 
 
-def room_words(url: str) -> list[str]:
-    """Return what to say of an address for everybody in the room: of others, or that it has none.
+UNREACHABLE = (
+    "no phone can reach it: this machine is in no network; join one, or open a hotspot, "
+    "and start again"
+)
 
-    url: as shown, with the address that is likeliest.
+
+def room_urls(url: str) -> list[str]:
+    """Return an address for everybody in the room, as seen from each network of this machine.
+
+    url: as shown, with the address that is likeliest. None without a network.
     """
     addresses = reachable_addresses()
-    if not addresses:
-        return [
-            "no phone can reach it: this machine is in no network; join one, or open a hotspot, "
-            "and start again"
-        ]
-    others = [url.replace(f"//{addresses[0]}:", f"//{one}:") for one in addresses[1:]]
-    return [f"from another network of this machine: {one}" for one in others]
+    return [url.replace(f"//{addresses[0]}:", f"//{one}:") for one in addresses]
+
+
+def room_words(url: str) -> list[str]:
+    """Return what to say of an address for everybody in the room: of others, or that it has none."""
+    if not (urls := room_urls(url)):
+        return [UNREACHABLE]
+    return [f"from another network of this machine: {one}" for one in urls[1:]]

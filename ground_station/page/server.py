@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 import msgspec
+import segno
 from starlette.applications import Starlette
 from starlette.middleware import Middleware
 from starlette.requests import Request
@@ -36,7 +37,7 @@ from blimp.web.answers import (
     json_answer,
     refused_command,
 )
-from blimp.web.listening import listening_socket, shown_address
+from blimp.web.listening import UNREACHABLE, listening_socket, room_urls, shown_address
 from blimp.web.serving import Server
 from ground_station import report
 from ground_station.page.actions import NAMES, no_action
@@ -55,6 +56,9 @@ COMMAND_THREADS = 8
 QUESTION_THREADS = 4
 MOST_PRESSES = 8  # of one socket at once
 START_S = 20.0
+NO_ROOM = "this page has no address for the room: start it again with --read-only"
+# Of a QR code: ISO/IEC 18004 asks for four modules of light around it; a camera wants dark on light.
+CODE: dict[str, Any] = {"border": 4, "dark": "#000", "light": "#fff", "scale": 8}
 FIRST_S = 2.0  # for the first snapshot of a ship that is asked for
 
 
@@ -251,6 +255,7 @@ class Page(Closing):
                 Route("/api/estop", self._estop, methods=["POST"]),
                 Route("/api/command/{name}", self._command, methods=["POST"]),
                 Route("/api/openapi.json", _openapi),
+                Route("/api/room", self._codes),
                 WebSocketRoute("/api/socket", self._socket),
                 WebSocketRoute("/api/stop", self._stop_socket),
                 *(route for part in self._parts for route in part.routes()),
@@ -365,6 +370,15 @@ class Page(Closing):
         )
         return json_answer(document, status=400 if status == report.USAGE else 200)
 
+    async def _codes(self, request: Request) -> Response:
+        """Answer with the room's address as QR codes, one for each network of this machine."""
+        if refused := refused_command(request, "room"):
+            return refused
+        urls = [] if self.view_url is None else room_urls(self.view_url)
+        reason = NO_ROOM if self.view_url is None else "" if urls else UNREACHABLE
+        codes = [{"url": one, "code": segno.make(one, error="l").svg_data_uri(**CODE)} for one in urls]
+        return json_answer({"codes": codes, "reason": reason})
+
     # --- viewers ----------------------------------------------------------------------------
 
     async def _socket(self, socket: WebSocket) -> None:
@@ -441,7 +455,6 @@ class Page(Closing):
             "may_command": may_command,
             "is_live": room.source.is_live,
             "title": self._title,
-            "view_url": self.view_url,
             "about": about,
         }
 

@@ -11,7 +11,8 @@ import { PANELS, VIEWS } from "./panels/index.js";
 
 await signIn();
 const options = new URLSearchParams(location.search);
-const DRAW_EVERY_S = 0.033;
+const DRAW_EVERY_S = 1 / 30;
+const EARLY_S = 0.004; // a picture comes with the screen's next one, up to this before its time
 const SHIPS_MS = 3000;
 const CAPTION_MS = 1500; // for which a line of the story stands at least, to be read
 const STORY_MS = 60_000; // after which a line of the story is the past,
@@ -122,8 +123,10 @@ class Page {
   /** Let each panel draw, as often as it wants: a picture must not cost the ship its processor. */
   drawAll(nowS) {
     for (const one of this.mounted) {
-      if (one.draw && nowS - (one.drewS ?? 0) >= (one.drawEveryS ?? DRAW_EVERY_S) - 0.004) {
-        one.drewS = nowS;
+      const everyS = one.drawEveryS ?? DRAW_EVERY_S;
+      if (one.draw && nowS - (one.drewS ?? 0) >= everyS - EARLY_S) {
+        // The rate holds in the mean on a screen whose own rate is no multiple of it.
+        one.drewS = Math.max((one.drewS ?? 0) + everyS, nowS - everyS / 2);
         one.draw(nowS);
       }
     }

@@ -10,6 +10,10 @@ from pathlib import Path
 import pytest
 from websockets.sync.client import connect
 
+from blimp.airframe import load
+from blimp.clock import SystemClock
+from blimp.service.demo_page import demo_page
+from blimp.web import listening
 from tests.ground_station.page.client import WITHIN_S, Served, stopped, token_of
 from tests.ground_station.ship import FlyingShip
 from tests.queue.conftest import wait_until
@@ -47,6 +51,32 @@ def test_viewers_see_what_the_page_tells_and_ask_what_panels_ask(served: Served)
     assert served.ask("/api/log", token="viewer", address=view_url)[0] in (403, 404)
     for path in ("/api/queue/drop", "/api/control/take", "/api/chaos/gust", "/api/setup/check"):
         assert served.ask(path, {}, token="viewer", address=view_url)[0] == 403
+
+
+def test_the_operator_gets_the_rooms_address_as_a_code_for_each_network_or_why_there_is_none(
+    served: Served, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    view_url = served.page.view_url or ""
+    other = view_url.replace("127.0.0.1", "192.0.2.7")
+    monkeypatch.setattr(listening, "reachable_addresses", lambda: ["127.0.0.1", "192.0.2.7"])
+    codes = served.ask("/api/room")[1]["codes"]
+    assert [one["url"] for one in codes] == [view_url, other]
+    assert all(one["code"].startswith("data:image/svg+xml") for one in codes)
+    assert codes[0]["code"] != codes[1]["code"]
+    for token, expected in (("viewer", 403), (None, 401)):
+        assert served.ask("/api/room", token=token)[0] == expected
+    monkeypatch.setattr(listening, "reachable_addresses", list)
+    assert served.ask("/api/room")[1] == {"codes": [], "reason": listening.UNREACHABLE}
+    monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path))
+    with demo_page(
+        wanted=True, read_only=False, broker="redis://127.0.0.1:1", vehicle="twin",
+        airframe=load("twin"), clock=SystemClock(), say=lambda _: None, tell=lambda _: None,
+    ) as page:  # fmt: skip
+        assert page is not None
+        address = page.url
+        answer = served.ask("/api/room", token=page.tokens.operator, address=address)[1]
+    assert answer["codes"] == []
+    assert "start it again with --read-only" in answer["reason"]
 
 
 @pytest.mark.parametrize("death", [signal.SIGKILL, signal.SIGTERM])

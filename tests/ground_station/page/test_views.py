@@ -3,7 +3,7 @@
 import pytest
 from playwright.sync_api import Browser, Page, ViewportSize, expect
 
-from tests.browser import WITHIN_MS, errors_of, serious_findings
+from tests.browser import WITHIN_MS, errors_of, serious_findings, too_wide_px
 from tests.ground_station.page.client import Served
 
 VIEWS = ("present", "pilot", "engineer", "queue", "fleet", "setup")
@@ -18,6 +18,11 @@ BELOW_PX = """() => {
   const ends = panels.map((one) => one.getBoundingClientRect().bottom - innerHeight);
   return Math.max(...below, ...ends);
 }"""
+PLOTS_BELOW_PX = """(() => {
+  const body = document.querySelector(".plots > .body");
+  const plots = document.querySelectorAll(".uplot");
+  return plots.length ? body.scrollHeight - body.clientHeight : 1;
+})()"""
 SMALL = """(least_px) => {
   const found = new Set();
   const texts = document.createTreeWalker(document.body, NodeFilter.SHOW_TEXT);
@@ -28,6 +33,21 @@ SMALL = """(least_px) => {
   }
   return [...found];
 }"""
+
+
+SCENE = "page.mounted.find((one) => one.renderer)"
+# Where the picture has the top of a ship that is found 20 m up, as by who opens the page: 1 is the
+# upper edge.
+HIGH_SHIP = f"""() => {{
+  const scene = {SCENE};
+  Object.assign(scene, {{ at: null, isFramed: false }});
+  scene.draw(scene.drawnS + 0.03);
+  scene.take({{ ...page.state, position_ned_m: [4, 3, -20], target_ned_m: [4, 3, -20] }});
+  scene.draw(scene.drawnS + 0.03);
+  const top = scene.at.here.clone();
+  top.y += scene.standing_m;
+  return top.project(scene.camera).y;
+}}"""
 
 
 def opened(page: Page, served: Served, view: str, query: str = "") -> Page:
@@ -70,7 +90,55 @@ def test_a_stage_has_no_text_below_a_45th_of_its_height(served: Served, chromium
             opened(page, served, view, "&stage=1")
             assert page.evaluate(SMALL, size["height"] / 45) == [], view
             assert page.evaluate(BELOW_PX) <= 0, view
+            if view == "engineer":
+                page.wait_for_function(f"() => {PLOTS_BELOW_PX} <= 0")
         context.close()
+
+
+def test_the_present_view_shows_the_rooms_address_as_a_large_code_while_it_is_switched_on(
+    served: Served, chromium: Browser
+) -> None:
+    context = chromium.new_context(viewport=LAPTOP)
+    context.set_default_timeout(WITHIN_MS)
+    page = context.new_page()
+    wrong = errors_of(page)
+    opened(page, served, "present")
+    switch, room = page.get_by_test_id("room-switch"), page.get_by_test_id("room")
+    expect(room).to_be_hidden()
+    switch.click()
+    code = room.get_by_role("img").first
+    expect(code).to_be_in_viewport(ratio=1)
+    assert code.evaluate("(one) => one.naturalWidth") > 0, "the browser draws no code"
+    assert code.evaluate("(one) => one.clientHeight") > LAPTOP["height"] / 2
+    for name in ("estop", "caption"):
+        expect(page.get_by_test_id(name)).to_be_in_viewport(ratio=1)
+    assert serious_findings(page) == []
+    page.get_by_role("button", name="Pilot").click()
+    expect(room).to_be_hidden()
+    expect(switch).to_be_hidden()
+    page.get_by_role("button", name="Present").click()
+    switch.click()
+    expect(room).to_be_hidden()
+    context.close()
+    context = chromium.new_context(viewport=LAPTOP)  # who only looks has the address already
+    page = context.new_page()
+    page.goto(f"{served.page.view_url}#present")
+    expect(page.get_by_test_id("simulated")).to_be_visible(timeout=WITHIN_MS)
+    expect(page.get_by_test_id("room-switch")).to_be_hidden()
+    context.close()
+    assert wrong == []
+
+
+def test_a_camera_has_the_ship_in_its_picture_from_the_first_one(
+    served: Served, chromium: Browser
+) -> None:
+    context = chromium.new_context(viewport=LAPTOP)
+    context.set_default_timeout(WITHIN_MS)
+    page = context.new_page()
+    opened(page, served, "present")
+    page.wait_for_function(f"() => {SCENE}?.at")
+    assert page.evaluate(HIGH_SHIP) < 1.0, "the top of the hull is above the picture"
+    context.close()
 
 
 def test_a_phone_has_what_a_pilot_needs_and_no_more(served: Served, chromium: Browser) -> None:
@@ -85,5 +153,8 @@ def test_a_phone_has_what_a_pilot_needs_and_no_more(served: Served, chromium: Br
     for view in VIEWS:
         opened(page, served, view)
         assert page.evaluate(BELOW_PX) <= 0, view
-    assert serious_findings(page) == []
+        assert too_wide_px(page) <= 0, view
+        for button in page.locator("#views button").all():
+            expect(button).to_be_in_viewport(ratio=1)
+        assert serious_findings(page) == [], view
     context.close()

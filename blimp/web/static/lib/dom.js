@@ -1,6 +1,8 @@
 // Elements are made here and nowhere else. Text only ever becomes text: what a ship, a pilot or a
 // mission is called may contain markup.
 
+const LEAST_PX = 12; // --least of base.css
+
 /** Make an element. `properties` are attributes; `on` has listeners; children are nodes or text. */
 export function element(name, properties = {}, ...children) {
   const made = document.createElement(name);
@@ -42,5 +44,5 @@ export function canvasOf(canvas) {
 export function textPx() {
   const style = getComputedStyle(document.documentElement);
   const least = document.body.classList.contains("stage") ? 1 : 0.75;
-  return least * parseFloat(style.fontSize);
+  return Math.max(LEAST_PX, least * parseFloat(style.fontSize));
 }

@@ -13,6 +13,7 @@ import { panel as numbers } from "./numbers.js";
 import { panel as plots } from "./plots.js";
 import { panel as queue } from "./queue.js";
 import { panel as replay } from "./replay.js";
+import { panel as room } from "./room.js";
 import { panel as scene } from "./scene.js";
 import { panel as setup } from "./setup.js";
 
@@ -40,5 +41,6 @@ export const PANELS = [
   fleet,
   setup,
   end,
+  room,
   replay,
 ];

@@ -8,6 +8,7 @@ const TRAIL = 1500;
 const STEP_M = 0.1;
 const CALM_MPS = 0.02; // less has no direction worth an arrow
 const LOWEST_M = 1; // a goto from the ground goes up so far
+const TEXT_PX = 12; // at which lines and symbols have the sizes below; on a stage they grow with the text
 
 export const panel = {
   name: "map",
@@ -64,9 +65,11 @@ class Map {
     const style = getComputedStyle(this.canvas);
     const colour = (name) => style.getPropertyValue(`--${name}`).trim();
     context.clearRect(0, 0, width, height);
-    const half = this.zoom ?? this.needed(state);
+    const half = this.zoom ?? this.needed(state, width, height);
     this.scale = Math.min(width, height) / 2 / half;
     this.middle = [width / 2, height / 2];
+    this.unit = textPx() / TEXT_PX;
+    context.lineCap = "round";
     this.grid(context, width, height, colour("grid"), colour("quiet"));
     this.fence(context, colour("bad"));
     this.pad(context, colour("text"));
@@ -82,10 +85,13 @@ class Map {
     context.globalAlpha = 1;
   }
 
-  needed(state) {
+  /** Half of the shorter side, in metres, so that all of the flight is in the picture. */
+  needed(state, width, height) {
+    const shorter = Math.min(width, height);
     const points = [...this.trail.slice(-300), ...(this.track ?? [])];
     if (state) points.push(state.position_ned_m, state.target_ned_m.map((one) => one ?? 0));
-    const farthest = points.reduce((most, [n, e]) => Math.max(most, Math.abs(n), Math.abs(e)), 0);
+    const shares = points.map(([n, e]) => Math.max((Math.abs(n) * shorter) / height, (Math.abs(e) * shorter) / width));
+    const farthest = Math.max(0, ...shares);
     return Math.max(LEAST_M, 1.2 * farthest + 1.5);
   }
 
@@ -94,9 +100,9 @@ class Map {
   }
 
   grid(context, width, height, colour, text) {
-    const step = [1, 2, 5, 10, 20, 50, 100, 200, 500].find((one) => one * this.scale > 45) ?? 1000;
+    const step = [1, 2, 5, 10, 20, 50, 100, 200, 500].find((one) => one * this.scale > 45 * this.unit) ?? 1000;
     context.strokeStyle = colour;
-    context.lineWidth = 1;
+    context.lineWidth = this.unit;
     context.beginPath();
     for (let x = this.middle[0] % (step * this.scale); x < width; x += step * this.scale) {
       context.moveTo(x, 0);
@@ -108,22 +114,23 @@ class Map {
     }
     context.stroke();
     context.strokeStyle = context.fillStyle = text;
-    context.lineWidth = 2;
+    const edge = 10 * this.unit;
+    context.lineWidth = 2 * this.unit;
     context.beginPath();
-    context.moveTo(10, height - 10);
-    context.lineTo(10 + step * this.scale, height - 10);
+    context.moveTo(edge, height - edge);
+    context.lineTo(edge + step * this.scale, height - edge);
     context.stroke();
     context.font = `${textPx()}px system-ui, sans-serif`;
-    context.fillText(`${step} m`, 12, height - 15);
-    context.fillText("N ↑", 10, 18);
+    context.fillText(`${step} m`, edge, height - 1.6 * edge);
+    context.fillText("N ↑", edge, 1.6 * edge);
   }
 
   fence(context, colour) {
     const radius = this.page.about.airframe?.limits.max_distance_m;
     if (!radius) return;
     context.strokeStyle = colour;
-    context.lineWidth = 1.5;
-    context.setLineDash([10, 6]);
+    context.lineWidth = 1.5 * this.unit;
+    context.setLineDash([10 * this.unit, 6 * this.unit]);
     context.beginPath();
     context.arc(...this.at([0, 0]), radius * this.scale, 0, 2 * Math.PI);
     context.stroke();
@@ -133,12 +140,16 @@ class Map {
   pad(context, colour) {
     const [x, y] = this.at([0, 0]);
     context.strokeStyle = context.fillStyle = colour;
-    context.lineWidth = 1.5;
+    context.lineWidth = 1.5 * this.unit;
     context.beginPath();
-    context.arc(x, y, 10, 0, 2 * Math.PI);
+    context.arc(x, y, 10 * this.unit, 0, 2 * Math.PI);
     context.stroke();
+    context.save();
     context.font = `bold ${textPx()}px system-ui, sans-serif`;
-    context.fillText("H", x - 4.5, y + 4.5);
+    context.textAlign = "center";
+    context.textBaseline = "middle";
+    context.fillText("H", x, y + this.unit);
+    context.restore();
   }
 
   /** Where the wind blows to, in the corner, and how strong it is; an old one is faint. */
@@ -153,10 +164,11 @@ class Map {
     context.fillStyle = context.strokeStyle = colour;
     context.font = `${textPx()}px system-ui, sans-serif`;
     context.textAlign = "right";
-    context.fillText(`wind ${number(speed, 2)} m/s${isOld ? `, ${age(ageS)} old` : ""}`, width - 10, 18);
+    context.fillText(`wind ${number(speed, 2)} m/s${isOld ? `, ${age(ageS)} old` : ""}`, width - 10 * this.unit, 16 * this.unit);
     if (speed > CALM_MPS) {
-      context.translate(width - 34, 48);
+      context.translate(width - 34 * this.unit, 46 * this.unit);
       context.rotate(Math.atan2(east, north));
+      context.scale(this.unit, this.unit);
       context.lineWidth = 3;
       context.beginPath();
       context.moveTo(0, 18);
@@ -174,8 +186,8 @@ class Map {
   line(context, points, colour, dash) {
     if (points.length < 2) return;
     context.strokeStyle = colour;
-    context.lineWidth = 2;
-    context.setLineDash(dash);
+    context.lineWidth = 2 * this.unit;
+    context.setLineDash(dash.map((one) => one * this.unit));
     context.beginPath();
     points.forEach((one, index) => context[index ? "lineTo" : "moveTo"](...this.at(one)));
     context.stroke();
@@ -185,19 +197,21 @@ class Map {
   target(context, place, colour) {
     const [x, y] = this.at(place);
     context.strokeStyle = colour;
-    context.lineWidth = 2.5;
+    const arm = 7 * this.unit;
+    context.lineWidth = 2.5 * this.unit;
     context.beginPath();
-    context.moveTo(x - 7, y - 7);
-    context.lineTo(x + 7, y + 7);
-    context.moveTo(x + 7, y - 7);
-    context.lineTo(x - 7, y + 7);
+    context.moveTo(x - arm, y - arm);
+    context.lineTo(x + arm, y + arm);
+    context.moveTo(x + arm, y - arm);
+    context.lineTo(x - arm, y + arm);
     context.stroke();
   }
 
   ship(context, state, colour) {
     const hull = this.page.about.airframe?.hull;
-    const length = Math.max(24, (hull?.length_m ?? 1.5) * this.scale);
-    const width = Math.max(11, (hull?.diameter_m ?? 0.7) * this.scale);
+    const { unit } = this;
+    const length = Math.max(24 * unit, (hull?.length_m ?? 1.5) * this.scale);
+    const width = Math.max(11 * unit, (hull?.diameter_m ?? 0.7) * this.scale);
     const [x, y] = this.at(state.position_ned_m);
     context.save();
     context.translate(x, y);
@@ -207,9 +221,9 @@ class Map {
     context.ellipse(0, 0, width / 2, length / 2, 0, 0, 2 * Math.PI);
     context.fill();
     context.beginPath(); // the nose, so that its heading needs no colour
-    context.moveTo(0, -length / 2 - 9);
-    context.lineTo(6, -length / 2 + 4);
-    context.lineTo(-6, -length / 2 + 4);
+    context.moveTo(0, -length / 2 - 9 * unit);
+    context.lineTo(6 * unit, -length / 2 + 4 * unit);
+    context.lineTo(-6 * unit, -length / 2 + 4 * unit);
     context.fill();
     context.restore();
   }
@@ -248,7 +262,8 @@ class Map {
 
   wheel(event) {
     event.preventDefault();
-    const half = this.zoom ?? this.needed(this.page.state);
+    const { clientWidth, clientHeight } = this.canvas;
+    const half = this.zoom ?? this.needed(this.page.state, clientWidth, clientHeight);
     this.zoom = Math.min(2000, Math.max(2, half * (event.deltaY > 0 ? 1.15 : 1 / 1.15)));
   }
 }

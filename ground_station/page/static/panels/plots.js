@@ -6,7 +6,10 @@ import uPlot from "../vendor/uplot.js";
 
 const REDRAW_S = 0.25;
 const SIZE = { width: 600, height: 170 }; // until it is fitted
-const LEAST_REM = { width: 16, height: 6, beside: 4.2 }; // beside: title and legend
+const LEAST_REM = { width: 16, height: 6 };
+const GAP_REM = 0.5; // of page.css
+const SPACE = { across: 4.5, down: 2.5 }; // between two numbers of an axis at least, in heights of the text
+const TEXT_PX = 12; // at which lines have the widths below
 const LEAST_SPAN = 0.2; // of a vertical axis: less is noise, of which the numbers would read 0 and −0
 // Okabe and Ito's colours, which people with any colour vision can tell apart, and dashes.
 const COLOURS = ["queue", "worker", "good", "trail", "set", "bad", "ship", "text"]; // of base.css
@@ -55,12 +58,13 @@ class Plots {
       ["one cycle, ms", ["mean", "p99"]],
       ["queue to flight loop, ms", ["latency"]],
     ];
+    const unit = textPx() / TEXT_PX;
     for (const [title, names] of charts) {
       const series = names.map((label, index) => ({
         label,
         stroke: colour(COLOURS[index % COLOURS.length]),
-        dash: DASHES[index % DASHES.length],
-        width: 2,
+        dash: DASHES[index % DASHES.length].map((one) => one * unit),
+        width: 2 * unit,
         spanGaps: title.startsWith("queue"),
         points: { show: title.startsWith("queue") },
         ...(label === "heading" ? DOTS : {}),
@@ -68,15 +72,16 @@ class Plots {
       }));
       const lines = { stroke: colour("grid") };
       const font = `${textPx()}px system-ui, sans-serif`;
-      const axis = { stroke: colour("quiet"), grid: lines, ticks: lines, font, size: 2.2 * textPx() };
+      const axis = { stroke: colour("quiet"), grid: lines, ticks: lines, font, size: 2.2 * textPx(), space: SPACE.across * textPx() };
       const plot = new uPlot(
         {
           title,
           ...SIZE,
+          padding: [0.6 * textPx(), 1.5 * textPx(), null, null], // half of an axis's last number
           cursor: { sync: { key: "flight" } },
           series: [{ label: "time, s", value: (_, value) => value?.toFixed(1) ?? "–" }, ...series],
           scales: { x: { time: false }, y: { range: (_, low, high) => span(low, high) } },
-          axes: [axis, { ...axis, size: 4.2 * textPx() }],
+          axes: [axis, { ...axis, size: 4.2 * textPx(), space: SPACE.down * textPx() }],
           hooks: { drawAxes: [(one) => this.marks(one)] },
         },
         [[0], ...names.map(() => [null])],
@@ -104,7 +109,14 @@ class Plots {
     const columns = across > 60 * rem ? 3 : across > 38 * rem ? 2 : 1;
     const rows = Math.ceil(this.plots.length / columns);
     const width = Math.floor(Math.max(LEAST_REM.width * rem, across / columns - 0.7 * rem));
-    const height = Math.floor(Math.max(LEAST_REM.height * rem, down / rows - LEAST_REM.beside * rem));
+    // Title and legend take what they take: a legend of many names has several lines.
+    const beside = Array(rows).fill(0);
+    this.plots.forEach(({ plot }, index) => {
+      const row = Math.floor(index / columns);
+      beside[row] = Math.max(beside[row], plot.root.offsetHeight - plot.height);
+    });
+    const left = down - beside.reduce((sum, one) => sum + one, 0) - (rows - 1) * GAP_REM * rem;
+    const height = Math.floor(Math.max(LEAST_REM.height * rem, left / rows));
     for (const { plot } of this.plots) {
       if (plot.width !== width || plot.height !== height) plot.setSize({ width, height });
     }

@@ -12,7 +12,8 @@ import * as three from "../vendor/three.js";
 const TRAIL = 900;
 const STEP_M = 0.1;
 const SMOOTH_S = 0.12; // pictures between two states
-const EVERY_S = 0.033;
+const EVERY_S = 1 / 30;
+const MOST_STEP_S = 1; // after a longer pause nothing is smoothed over the whole of it
 const SOFTWARE_EVERY_S = 0.2; // without a graphics card the picture takes the ship's own processor
 const HALL_M = { least: 8, margin: 4, height: 6 }; // half its width; its height at least
 const MAST_M = 3;
@@ -353,7 +354,7 @@ class Scene {
   // --- each picture -------------------------------------------------------------------------
 
   draw(nowS) {
-    const stepS = Math.min(0.1, nowS - (this.drawnS ?? nowS));
+    const stepS = Math.min(MOST_STEP_S, nowS - (this.drawnS ?? nowS));
     this.drawnS = nowS;
     if (!this.fit()) return;
     const state = this.page.state;
@@ -388,7 +389,8 @@ class Scene {
     const center = here.clone().lerp(goal, 0.5);
     center.y = 0.65 * Math.max(here.y, goal.y); // the hull is above its place, the pad may touch the edge
     const radius = FRAME.margin * Math.max(FRAME.least_m, center.distanceTo(here) + this.reach_m, center.distanceTo(goal));
-    this.frame ??= { center: center.clone(), radius };
+    if (!this.isFramed) this.frame = { center: center.clone(), radius };
+    this.isFramed = this.at !== null; // the camera is not seen to move to where the ship is found
     const share = 1 - Math.exp(-stepS / FRAME.smooth_s);
     this.frame.center.lerp(center, share);
     this.frame.radius += share * (radius - this.frame.radius);
