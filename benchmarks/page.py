@@ -12,11 +12,15 @@ A simulated ship on a full stack, `ground page` in a process of its own, and vie
   0.15 s, or if the page writes more than 20 kB to its standard error.
 - readers: a thousand connections that ask for the socket and never read, opened again when the page
   drops them; emergency stops meanwhile. Exit status 1 if one is not confirmed.
+- frames: the ship's picture in Chromium, which is asked for 30 a second: how many come, and how
+  long each takes. Without a graphics card it is drawn in software, for which the page asks for 5 a
+  second. Exit status 1 if a picture takes longer than a 30th of a second.
 """
 
 import argparse
 import contextlib
 import http.client
+import itertools
 import json
 import os
 import resource
@@ -30,6 +34,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
+from playwright.sync_api import sync_playwright
 from websockets.sync.client import connect
 
 from benchmarks.estop import VEHICLE, Ship, running
@@ -37,6 +42,7 @@ from benchmarks.figures import print_figures
 from benchmarks.page_strangers import KINDS
 from blimp.link.telemetry import TelemetryReader
 from blimp.sim.remote import RemoteWorld
+from tests.browser import CHROMIUM, OPTIONS
 
 STOP_LIMIT_S = 0.15
 FILES = 1024  # of a normal login
@@ -46,6 +52,27 @@ SHARE_LIMIT = 0.10
 SETTLE_S = 2.0
 VIEWERS = 3
 DRIVEN = 0.01
+FRAMES_HZ = 30
+# The picture is finished before its time is taken: a pixel is read back.
+FRAMES = """async ([hz, seconds]) => {
+  const scene = page.mounted.find((one) => one.renderer);
+  const gl = scene.renderer.getContext();
+  const draw = scene.draw.bind(scene);
+  const [began, took] = [[], []];
+  scene.drawEveryS = 1 / hz;
+  scene.draw = (nowS) => {
+    began.push(performance.now());
+    draw(nowS);
+    gl.readPixels(0, 0, 1, 1, gl.RGBA, gl.UNSIGNED_BYTE, new Uint8Array(4));
+    took.push(performance.now() - began.at(-1));
+  };
+  await new Promise((done) => setTimeout(done, 1000 * seconds));
+  const { calls, triangles } = scene.renderer.info.render;
+  const known = gl.getExtension("WEBGL_debug_renderer_info");
+  const { width, height } = scene.canvas;
+  const by = gl.getParameter(known.UNMASKED_RENDERER_WEBGL);
+  return { began, took, calls, triangles, size: [width, height], by };
+}"""
 VIEW = """
 import sys, threading
 from websockets.sync.client import connect
@@ -359,6 +386,32 @@ def measure_readers(*, readers: int, seconds: float) -> dict[str, Any]:
     }
 
 
+def measure_frames(*, seconds: float) -> dict[str, Any]:
+    with running() as ship, served(ship.broker) as page, sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=CHROMIUM, args=OPTIONS)
+        window = browser.new_page(viewport={"width": 1920, "height": 1080})
+        window.goto(f"http://{page.address}/?token={page.token}#present")
+        window.wait_for_function("() => window.page?.mounted.find((one) => one.renderer)?.at")
+        found = window.evaluate(FRAMES, [FRAMES_HZ, seconds])
+        browser.close()
+    took_ms, began_ms = sorted(found["took"]), found["began"]
+    gaps_ms = sorted(b - a for a, b in itertools.pairwise(began_ms))
+    return {
+        "ok": took_ms[len(took_ms) // 2] <= 1e3 / FRAMES_HZ,
+        "simulated": True,
+        "drawn_by": found["by"],
+        "picture_px": found["size"],
+        "frames_hz": round(1e3 * len(gaps_ms) / sum(gaps_ms), 1),
+        "between_frames_p50_ms": round(gaps_ms[len(gaps_ms) // 2], 1),
+        "between_frames_p95_ms": round(gaps_ms[int(0.95 * len(gaps_ms))], 1),
+        "frame_p50_ms": round(took_ms[len(took_ms) // 2], 1),
+        "frame_p95_ms": round(took_ms[int(0.95 * len(took_ms))], 1),
+        "draw_calls": found["calls"],
+        "triangles": found["triangles"],
+        "load": os.getloadavg()[0],
+    }
+
+
 @contextlib.contextmanager
 def slow_readers(page: ServedPage, count: int) -> Iterator[list[int]]:
     """Yield how many connections stand, and how many were opened, as it is by then."""
@@ -426,7 +479,7 @@ def main() -> int:
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument(
-        "--only", choices=("stop", "viewers", "strangers", "readers"), help="else all"
+        "--only", choices=("stop", "viewers", "strangers", "readers", "frames"), help="else all"
     )
     parser.add_argument("--times", type=int, default=200, help="emergency stops")
     parser.add_argument("--seconds", type=float, default=10.0, help="of each look")
@@ -448,6 +501,7 @@ def main() -> int:
             places=options.at or list(PLACES),
         ),
         "readers": lambda: measure_readers(readers=options.readers, seconds=options.reading),
+        "frames": lambda: measure_frames(seconds=options.seconds),
     }
     is_ok = True
     for name in [options.only] if options.only else list(measures):
