@@ -12,7 +12,7 @@ import sys
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Any
+from typing import IO, TYPE_CHECKING, Any, NamedTuple
 
 import msgspec
 
@@ -45,6 +45,7 @@ from ground_station.mission_check import judge
 if TYPE_CHECKING:
     from ground_station.page.server import Page
 
+PING = "blimp.ping"
 STOPPED = "INTERRUPTED"  # the state of a MissionResult after Ctrl-C
 
 Say = Callable[[str], None]
@@ -109,10 +110,7 @@ def run_demo(options: DemoOptions, *, say: Say, tell: Tell = lambda _: None) -> 
                 hear=show.hear if options.mission == SHOW else story.hear,
             )  # fmt: skip
             show.close()
-            story.end(
-                flight.mission(), tasks=_ends(flight.tasks()), lost=flight.lost(),
-                faults=chaos.survived,
-            )  # fmt: skip
+            story.end(flight.mission(), tasks=_ends(flight.tasks()), faults=chaos.survived)
         finally:
             left_behind = stack.end()
         log_path = recorded_since(before, vehicle=vehicle)
@@ -232,6 +230,7 @@ class _Flight:
         states = [reply.state for reply in replies]
         return {
             "sent": len(replies) + self._link.unsent,
+            "pings": self._link.unsent + sum(reply.task == PING for reply in replies),
             "succeeded": states.count("SUCCESS"),
             "failed": len(replies) - states.count("SUCCESS") - states.count("REFUSED"),
             "refused": states.count("REFUSED"),
@@ -246,10 +245,6 @@ class _Flight:
                 "p99": _rounded(percentile(self._link.accepted_ms, 0.99)),
             },
         }
-
-    def lost(self) -> int:
-        """Return how many legs' tasks have an end that nobody knows."""
-        return sum(report.state in ("TIMEOUT", "EXPIRED") for report in self.result.reports)
 
     def loop(self) -> dict[str, Any]:
         return {} if self._last is None else msgspec.to_builtins(self._last.loop)
@@ -310,25 +305,45 @@ def _view(
         yield screen.hear
 
 
-def _ends(tasks: dict[str, Any]) -> str:
-    """Return how they ended, as "195 of 198 succeeded, blimp.ping EXPIRED: ..., 2 not sent"."""
-    named = [f"{one['task']} {one['state']}: {one['reason']}" for one in tasks["unsuccessful"]]
-    words = [f"{count} {one}" if count > 1 else one for one, count in Counter(named).items()]
-    unsent = tasks["sent"] - tasks["succeeded"] - len(named)
-    words += [f"{unsent} not sent"] if unsent else []
-    return ", ".join([f"{tasks['succeeded']} of {tasks['sent']} succeeded", *words])
+class Ends(NamedTuple):
+    """How the flight's tasks ended, in words: the mission's commands, and the pings beside them."""
+
+    commands: str
+    pings: str
+
+
+def _ends(tasks: dict[str, Any]) -> Ends:
+    """Return as "8 of 8 succeeded", and "195 of 198 answered, 3 EXPIRED: 2.1 s old, ..."."""
+    bad = tasks["unsuccessful"]
+    commands = [one for one in bad if one["task"] != PING]
+    pings = [one | {"task": ""} for one in bad if one["task"] == PING]
+    unsent = tasks["sent"] - tasks["succeeded"] - len(bad)  # a client without a broker sends none
+    of_commands, of_pings = tasks["sent"] - tasks["pings"], tasks["pings"]
+    answered = of_pings - len(pings) - unsent
+    ends = [f"{answered} of {of_pings} answered", *_named(pings)]
+    ends += [f"{unsent} not sent"] if unsent else []
+    succeeded = f"{of_commands - len(commands)} of {of_commands} succeeded"
+    return Ends(commands=", ".join([succeeded, *_named(commands)]), pings=", ".join(ends))
+
+
+def _named(tasks: Sequence[dict[str, Any]]) -> list[str]:
+    """Return each way in which tasks ended without success, and how often."""
+    words = [f"{one['task']} {one['state']}: {one['reason']}".lstrip() for one in tasks]
+    return [f"{count} {one}" for one, count in Counter(words).items()]
 
 
 def _summary(report: dict[str, Any]) -> str:
     mission, tasks, loop = report["mission"], report["tasks"], report["loop"]
     outcome = "flown" if report["ok"] else "NOT flown"
+    ends = _ends(tasks)
     return (
         f"mission {mission['name']!r} {outcome} (simulated): "
         f"{mission['completed']} of {mission['legs']} legs in {mission['duration_s']:.1f} s, "
         f"at most {_words(mission['max_cross_track_m'], 2)} m off its track, "
         f"{_words(mission['final_error_m'], 2)} m from its end\n"
-        f"tasks, pings included: {_ends(tasks)}; "
-        f"ping to flight process p50 {_words(tasks['latency_ms']['p50'], 1)} ms, "
+        f"commands of the mission: {ends.commands}\n"
+        f"pings, two a second: {ends.pings}; to the flight process "
+        f"p50 {_words(tasks['latency_ms']['p50'], 1)} ms, "
         f"p99 {_words(tasks['latency_ms']['p99'], 1)} ms\n"
         f"flight loop: {loop.get('rate_hz', 0):.0f} Hz, {loop.get('overruns', 0)} overruns in "
         f"{loop.get('cycles', 0)} cycles\n"

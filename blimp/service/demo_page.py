@@ -144,15 +144,11 @@ class Story:
             self._page.tell("down", stages)
 
     def end(
-        self,
-        mission: dict[str, Any],
-        *,
-        tasks: str,
-        lost: int,
-        faults: Sequence[ChaosReport],
+        self, mission: dict[str, Any], *, tasks: tuple[str, str], faults: Sequence[ChaosReport]
     ) -> None:
-        """Show the card. tasks: how they ended, in the words of the demo's report."""
+        """Show the card. tasks: how commands and pings ended, in the words of the report."""
         if self._page is not None:
             survived = [{"action": one.action, "down_s": one.down_s} for one in faults]
-            found = {"mission": mission, "tasks": tasks, "lost": lost, "faults": survived}
+            commands, pings = tasks
+            found = {"mission": mission, "faults": survived, "commands": commands, "pings": pings}
             self._page.tell("end", found)

@@ -40,12 +40,12 @@ SCENES = (
         after="The worker died; the ship kept flying; the worker was back in {down_s:.1f} s.",
     ),
     Scene(
-        leg=4, fraction=0.0, wait_s=1.0, action="blind-position",
+        leg=4, fraction=0.0, wait_s=0.7, action="blind-position",
         before="Now both position sensors go blind.",
         after="Blind for {down_s:.0f} s: the ship held height and heading, and flies on.",
     ),
     Scene(
-        leg=6, fraction=0.0, wait_s=1.0, action="stop-broker",
+        leg=6, fraction=0.0, wait_s=0.7, action="stop-broker",
         before="Now the broker stops: no command reaches the ship.",
         after="No broker for {down_s:.0f} s: the ship held its place. Nothing was lost.",
     ),

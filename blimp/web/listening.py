@@ -85,7 +85,7 @@ def room_urls(url: str) -> list[str]:
 
 
 def room_words(url: str) -> list[str]:
-    """Return what to say of an address for everybody in the room: of others, or that it has none."""
+    """Return what to say of a room's address: of those in other networks, or that it has none."""
     if not (urls := room_urls(url)):
         return [UNREACHABLE]
     return [f"from another network of this machine: {one}" for one in urls[1:]]

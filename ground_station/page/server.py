@@ -57,7 +57,7 @@ QUESTION_THREADS = 4
 MOST_PRESSES = 8  # of one socket at once
 START_S = 20.0
 NO_ROOM = "this page has no address for the room: start it again with --read-only"
-# Of a QR code: ISO/IEC 18004 asks for four modules of light around it; a camera wants dark on light.
+# Of a QR code. ISO/IEC 18004 asks for dark on light, and four modules of light around it.
 CODE: dict[str, Any] = {"border": 4, "dark": "#000", "light": "#fff", "scale": 8}
 FIRST_S = 2.0  # for the first snapshot of a ship that is asked for
 
@@ -376,7 +376,9 @@ class Page(Closing):
             return refused
         urls = [] if self.view_url is None else room_urls(self.view_url)
         reason = NO_ROOM if self.view_url is None else "" if urls else UNREACHABLE
-        codes = [{"url": one, "code": segno.make(one, error="l").svg_data_uri(**CODE)} for one in urls]
+        codes = [
+            {"url": one, "code": segno.make(one, error="l").svg_data_uri(**CODE)} for one in urls
+        ]
         return json_answer({"codes": codes, "reason": reason})
 
     # --- viewers ----------------------------------------------------------------------------

@@ -25,13 +25,13 @@ def pilot(broker: str) -> Iterator[Pilot]:
 def test_a_pilot_whose_broker_says_nothing_is_waited_for_no_longer_than_the_limit() -> None:
     with socket.create_server(("127.0.0.1", 0)) as silent:
         port = silent.getsockname()[1]
-        with pilot(f"redis://127.0.0.1:{port}") as one:
-            with pytest.raises(StackError, match=r"alice has no ship after 0\.1 s"):
-                wait_for_ships([one], within_s=0.1)
+        reason = r"alice has no ship after 0\.1 s"
+        with pilot(f"redis://127.0.0.1:{port}") as one, pytest.raises(StackError, match=reason):
+            wait_for_ships([one], within_s=0.1)
 
 
 @pytest.mark.process
 def test_a_pilot_that_has_ended_without_a_ship_is_named_with_its_last_words() -> None:
-    with pilot("redis://127.0.0.1:1") as one:
-        with pytest.raises(StackError, match=r"alice has ended without a ship; .*127\.0\.0\.1:1"):
-            wait_for_ships([one], within_s=WITHIN_S)
+    reason = r"alice has ended without a ship; .*127\.0\.0\.1:1"
+    with pilot("redis://127.0.0.1:1") as one, pytest.raises(StackError, match=reason):
+        wait_for_ships([one], within_s=WITHIN_S)

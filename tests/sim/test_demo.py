@@ -60,7 +60,11 @@ def test_a_killed_demo_leaves_no_file() -> None:
 
 def test_its_summary_names_the_ends_of_tasks_that_did_not_succeed() -> None:
     late = {"task": "blimp.ping", "state": "EXPIRED", "reason": "older than 2 s"}
-    tasks = {"sent": 206, "succeeded": 203, "unsuccessful": [late, late]}
-    words = "203 of 206 succeeded, 2 blimp.ping EXPIRED: older than 2 s, 1 not sent"
-    assert _ends(tasks) == words
-    assert _ends({"sent": 2, "succeeded": 2, "unsuccessful": []}) == "2 of 2 succeeded"
+    hold = {"task": "blimp.hold", "state": "REFUSED", "reason": "not armed"}
+    tasks = {"sent": 206, "pings": 198, "succeeded": 202, "unsuccessful": [late, hold, late]}
+    assert _ends(tasks) == (
+        "7 of 8 succeeded, 1 blimp.hold REFUSED: not armed",
+        "195 of 198 answered, 2 EXPIRED: older than 2 s, 1 not sent",
+    )
+    tasks = {"sent": 10, "pings": 2, "succeeded": 10, "unsuccessful": []}
+    assert _ends(tasks) == ("8 of 8 succeeded", "2 of 2 answered")

@@ -30,6 +30,7 @@ PAST_NORTH = """async () => {
   };
   return [green(340, 360) > 50, green(0, 20) > 50, green(60, 300)];
 }"""
+ENDS = {"commands": "3 of 3 succeeded", "pings": "59 of 60 answered, 1 EXPIRED: 2.9 s old"}
 FAULT = {"action": "kill-worker", "down_s": 0.7}
 
 
@@ -129,10 +130,13 @@ def test_the_room_looks_from_a_phone_and_cannot_command(served: Served, chromium
     page.get_by_role("button", name="Engineer").click()
     expect(page.locator(".uplot").first).to_be_visible(timeout=WITHIN_MS)
     assert page.evaluate(PAST_NORTH) == [True, True, 0], "a stroke from 360 to 0"
-    served.page.tell("end", {"mission": MISSION, "lost": 0, "faults": [FAULT]})
+    served.page.tell("end", {"mission": MISSION, "faults": [FAULT], **ENDS})
     card = page.get_by_test_id("end-card")
     expect(card).to_contain_text("3 of 3", timeout=WITHIN_MS)
     expect(card).to_contain_text("worker killed")
+    for name, words in ENDS.items():
+        expect(card).to_contain_text(f"{name} of the mission" if name == "commands" else name)
+        expect(card).to_contain_text(words)
     assert serious_findings(page) == []
     context.close()
     assert wrong == []

@@ -63,15 +63,15 @@ async function replay(page, note) {
   if (!opened) note.replaceChildren(element("a", { href: outcome.result.url, target: "_blank" }, "Open the recording"));
 }
 
-function show(dialog, { mission, tasks, lost, faults }, page) {
+function show(dialog, { mission, commands, pings, faults }, page) {
   const all = mission.completed === mission.legs;
   const rows = [
     ["legs flown", `${mission.completed} of ${mission.legs}`],
     ["time", `${number(mission.duration_s, 0)} s`],
     ["farthest off its track", `${number(mission.max_cross_track_m, 2)} m`],
     ["off the pad at the end", `${number(mission.final_error_m, 2)} m`],
-    ...(tasks ? [["commands, pings included", tasks]] : []),
-    ["legs whose end nobody knows", String(lost)],
+    ["commands of the mission", commands],
+    ["pings, two a second", pings],
     ["faults survived", String(faults.length)],
     ...faults.map((one) => [`· ${FAULTS[one.action] ?? one.action}`, `worked again after ${number(one.down_s, 1)} s`]),
   ];
