@@ -130,10 +130,11 @@ def test_the_room_looks_from_a_phone_and_cannot_command(served: Served, chromium
     page.get_by_role("button", name="Engineer").click()
     expect(page.locator(".uplot").first).to_be_visible(timeout=WITHIN_MS)
     assert page.evaluate(PAST_NORTH) == [True, True, 0], "a stroke from 360 to 0"
-    served.page.tell("end", {"mission": MISSION, "faults": [FAULT], **ENDS})
+    served.page.tell("end", {"mission": MISSION, "faults": 8 * [FAULT], **ENDS})
     card = page.get_by_test_id("end-card")
     expect(card).to_contain_text("3 of 3", timeout=WITHIN_MS)
     expect(card).to_contain_text("worker killed")
+    expect(page.locator("#end-title")).to_be_in_viewport(ratio=1)
     for name, words in ENDS.items():
         expect(card).to_contain_text(f"{name} of the mission" if name == "commands" else name)
         expect(card).to_contain_text(words)

@@ -98,4 +98,5 @@ function show(dialog, { mission, commands, pings, faults }, page) {
   }
   // Not modal: the emergency stop stays within reach.
   dialog.show();
+  dialog.scrollTop = 0; // its first button has the focus, which on a phone is below the title
 }
