@@ -46,6 +46,14 @@ class WorkerOptions(msgspec.Struct, frozen=True, kw_only=True):
     watching: Watching = Watching()
 
 
+def check(options: WorkerOptions) -> None:
+    """Raise ConfigError for a name, a broker's URL, a key or a variable that no restart cures."""
+    _, broker = _reached(options)
+    check_broker_is_closed(broker, _keys(options))
+    remote_control_from_environment()
+    trace_settings_from_environment()
+
+
 def work(options: WorkerOptions, *, on_stop: OnStop) -> None:
     """Run the task worker: commands to the mailbox, snapshots to the ground."""
     from blimp.link.downlink import Downlink

@@ -1,18 +1,24 @@
 """The on-board configuration: read, checked, and taken by the command line."""
 
+import os
 import subprocess
 import sys
+from importlib import resources
 from pathlib import Path
 
 import pytest
 
 from blimp.errors import BlimpError, ConfigError
+from blimp.service import systemd
+from blimp.service.commands.terminal import WRONG_CONFIGURATION
 from blimp.service.configuration import (
     LOCAL_BROKER,
     Configuration,
     parse_configuration,
     read_configuration,
 )
+
+ROOT = Path(__file__).parents[2]
 
 
 def test_an_empty_one_is_the_default_ship_with_a_broker_of_its_own() -> None:
@@ -103,3 +109,51 @@ def test_what_no_restart_cures_has_the_status_of_a_wrong_command_line(
     )  # fmt: skip
     assert (ended.returncode, ended.stdout) == (status, "")
     assert len(ended.stderr.splitlines()) == 1, ended.stderr
+
+
+RIGHT = 'broker = "unix:///nonexistent/broker.sock"\n'
+STRANGERS = 'broker = "redis://192.0.2.1"\n'  # RFC 5737: nobody's
+
+
+@pytest.mark.parametrize(
+    ("command", "text", "environment", "status"),
+    [
+        (("worker",), STRANGERS, {}, 2),
+        (("relay",), STRANGERS, {}, 2),
+        (("worker",), RIGHT, {"BLIMP_SIGNING_KEY": " "}, 2),
+        (("relay",), RIGHT, {"BLIMP_SIGNING_KEY_FILE": "open.key"}, 2),
+        (("worker",), RIGHT, {"BLIMP_SIGNING_KEY_FILE": "missing.key"}, 1),
+        (("log", "record"), "", {"BLIMP_LOG_MB": "many"}, 2),
+        (("log", "record"), "", {"BLIMP_LOG_MB": "3"}, 2),
+        (("mavlink",), RIGHT, {}, 2),
+    ],
+)
+def test_a_wrong_key_broker_or_variable_is_not_started_again_and_again(
+    command: tuple[str, ...],
+    text: str,
+    environment: dict[str, str],
+    status: int,
+    tmp_path: Path,
+) -> None:
+    """What is found out only after the configuration is read has its status, too."""
+    (tmp_path / "ship.toml").write_text(text)
+    (tmp_path / "open.key").write_text("x" * 43)
+    (tmp_path / "open.key").chmod(0o644)
+    where = () if command == ("mavlink",) else ("--runtime-dir", tmp_path)
+    inherited = {name: v for name, v in os.environ.items() if not name.startswith("BLIMP_")}
+    ended = subprocess.run(
+        [sys.executable, "-m", "blimp", *command, "--config", tmp_path / "ship.toml", *where],
+        capture_output=True, text=True, check=False, timeout=60, cwd=tmp_path,
+        env={**inherited, "PYTHONPATH": str(ROOT), **environment},
+    )  # fmt: skip
+    assert (ended.returncode, ended.stdout) == (status, "")
+    assert len(ended.stderr.splitlines()) == 1, ended.stderr
+    assert ended.stderr.startswith("blimp: ")
+
+
+@pytest.mark.parametrize("unit", [systemd.WORKER, systemd.RELAY, systemd.RECORDER, systemd.MAVLINK])
+def test_a_unit_that_starts_for_ever_knows_the_status_that_ends_it(unit: str) -> None:
+    text = (resources.files("blimp.service") / "units" / unit).read_text("utf-8")
+    lines = text.splitlines()
+    assert "Restart=always" in lines
+    assert f"RestartPreventExitStatus={WRONG_CONFIGURATION}" in lines

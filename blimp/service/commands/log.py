@@ -9,7 +9,14 @@ import typer
 
 from blimp.errors import LogError
 from blimp.service.commands.options import Config, Json, RuntimeDir, Wind
-from blimp.service.commands.terminal import builtins, on_signals, print_json, progress, say
+from blimp.service.commands.terminal import (
+    builtins,
+    no_restart_cures,
+    on_signals,
+    print_json,
+    progress,
+    say,
+)
 from blimp.usage import number
 
 if TYPE_CHECKING:
@@ -92,7 +99,8 @@ def record(
     from blimp.service.recorder import record as run
 
     where = "BLIMP_LOG_MB" if log_mb is None else "--log-mb"
-    max_bytes = check_bound(log_bound_mb() if log_mb is None else log_mb, where=where)
+    with no_restart_cures():
+        max_bytes = check_bound(log_bound_mb() if log_mb is None else log_mb, where=where)
     if not max_bytes:
         say(f"blimp: {where} is 0: nothing is recorded")
         return

@@ -9,7 +9,7 @@ import typer
 
 from blimp.errors import ConfigError
 from blimp.service.commands.options import Broker, Config, KeyFile
-from blimp.service.commands.terminal import say
+from blimp.service.commands.terminal import no_restart_cures, say
 
 app = typer.Typer(rich_markup_mode=None)
 
@@ -72,7 +72,7 @@ def mavlink(
     from ground_station.mavlink.gateway import GatewayOptions, run
     from ground_station.mavlink.link import network_place, serial_place
 
-    try:
+    with no_restart_cures():
         options = GatewayOptions(
             vehicles=tuple(vehicle.split(",")) if vehicle else None,
             broker=broker,
@@ -85,9 +85,6 @@ def mavlink(
         )
         if not (options.listen or options.connect or options.serial):
             raise ConfigError("no link: give --listen, --connect or --serial")
-    except ConfigError as error:
-        say(f"blimp: {error}")
-        raise typer.Exit(2) from None
 
     def ready(ports: list[int]) -> None:
         where = f", on port {', '.join(map(str, ports))}" if ports else ""

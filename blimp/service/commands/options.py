@@ -5,8 +5,7 @@ from typing import Annotated, Literal
 
 import typer
 
-from blimp.errors import ConfigError
-from blimp.service.commands.terminal import say
+from blimp.service.commands.terminal import no_restart_cures
 from blimp.usage import number
 
 
@@ -45,21 +44,12 @@ Airframe = Annotated[
 
 
 def _from_file(context: typer.Context, path: Path | None) -> Path | None:
-    """Take what the command line does not say from a configuration file.
-
-    What is wrong in it ends with status 2, as what is wrong on the command line does: systemd does
-    not restart that for ever. A file that cannot be read may be there the next time.
-    """
+    """Take what the command line does not say from a configuration file."""
     if path is not None:
         from blimp.service.configuration import read_configuration
 
-        try:
+        with no_restart_cures():
             context.default_map = read_configuration(path).options()
-        except ConfigError as error:
-            if isinstance(error.__cause__, OSError):
-                raise
-            say(f"blimp: {error}")
-            raise typer.Exit(2) from None
     return path
 
 

@@ -24,7 +24,13 @@ from blimp.service.commands.options import (
     complete_scenes,
     read_log_format,
 )
-from blimp.service.commands.terminal import interrupt, on_signals, print_json, say
+from blimp.service.commands.terminal import (
+    interrupt,
+    no_restart_cures,
+    on_signals,
+    print_json,
+    say,
+)
 from blimp.usage import number
 
 app = typer.Typer(rich_markup_mode=None)
@@ -165,7 +171,7 @@ def worker(
       blimp worker --vehicle twin --metrics-port 9464
     """
     from blimp.queue.observability.settings import Watching
-    from blimp.service.work import WorkerOptions, work
+    from blimp.service.work import WorkerOptions, check, work
 
     watching = Watching(
         metrics_port=metrics_port,
@@ -177,6 +183,8 @@ def worker(
         vehicle=vehicle, broker=broker, runtime_dir=runtime_dir,
         signing_key_file=signing_key_file, watching=watching,
     )  # fmt: skip
+    with no_restart_cures():
+        check(options)
     work(options, on_stop=on_signals)
 
 
@@ -197,13 +205,15 @@ def relay(
     Example: blimp relay --vehicle twin --broker redis://localhost
     """
     from blimp.queue.observability.settings import Watching
-    from blimp.service.work import WorkerOptions, relay
+    from blimp.service.work import WorkerOptions, check, relay
 
     watching = Watching(log_format=read_log_format(log_format), vehicle=vehicle)
     options = WorkerOptions(
         vehicle=vehicle, broker=broker, runtime_dir=runtime_dir,
         signing_key_file=signing_key_file, watching=watching,
     )  # fmt: skip
+    with no_restart_cures():
+        check(options)
     relay(options, on_stop=on_signals)
 
 

@@ -9,6 +9,9 @@ from typing import Any
 
 import typer
 
+from blimp.errors import ConfigError
+
+WRONG_CONFIGURATION = 2  # RestartPreventExitStatus= of the units; a wrong command line, too
 SILENT_S = 1.0  # what takes less than this needs no bar
 
 
@@ -72,6 +75,21 @@ def _bar(words: str) -> Iterator[Callable[[float], object]]:
     with Progress(console=Console(stderr=True), transient=True) as bar:
         task = bar.add_task(words, total=1.0)
         yield lambda share: bar.update(task, completed=share)
+
+
+@contextmanager
+def no_restart_cures() -> Iterator[None]:
+    """End with WRONG_CONFIGURATION for a ConfigError, so that systemd does not restart it for ever.
+
+    A file that cannot be read may be there the next time: that error is raised.
+    """
+    try:
+        yield
+    except ConfigError as error:
+        if isinstance(error.__cause__ or error.__context__, OSError):
+            raise
+        say(f"blimp: {error}")
+        raise typer.Exit(WRONG_CONFIGURATION) from None
 
 
 def on_signals(stop: Callable[[], None]) -> None:
