@@ -207,3 +207,21 @@ def test_no_message_names_another_distribution() -> None:
         if wrong.search(line)
     ]
     assert found == []
+
+
+@pytest.mark.process
+def test_a_users_program_beside_an_editable_install_sees_the_types(tmp_path: Path) -> None:
+    """Of an install whose packages are found by an import hook, mypy finds none."""
+    program = tmp_path / "program.py"
+    program.write_text(
+        "from ground_station.ship import Ship\n\n\n"
+        'async def fly(ship: Ship) -> None:\n    await ship.takeoff("3")\n'
+    )
+    paths = ("PYTHONPATH", "MYPYPATH")
+    ended = subprocess.run(
+        [sys.executable, "-m", "mypy", "--strict", "--cache-dir", tmp_path / "cache", program],
+        cwd=tmp_path, env={name: v for name, v in os.environ.items() if name not in paths},
+        capture_output=True, text=True, timeout=300, check=False,
+    )  # fmt: skip
+    assert "Found 1 error in 1 file" in ended.stdout, ended
+    assert 'to "takeoff" of "Ship" has incompatible type "str"; expected "float"' in ended.stdout
