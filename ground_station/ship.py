@@ -376,7 +376,8 @@ class Ship:
 
         pilot: the name that others see; None for user@host. ttl_s: a program that dies blocks the
         others for so long. wait_s: for how long to wait for them. Control that this user took by
-        `ground control take` is used, and kept at the end. Raises NotAuthorised naming who has it.
+        `ground control take` is used, and kept at the end. A block inside another one changes
+        nothing: the outer one ends control. Raises NotAuthorised naming who has it.
         """
         return self._transport.control(pilot=pilot, ttl_s=ttl_s, wait_s=wait_s)
 

@@ -59,6 +59,15 @@ class _Stopped(Exception):
     """An emergency stop came between the call of a command and its turn to be sent."""
 
 
+class _Control:
+    """Control that is taken, or asked for, and how many blocks rely on it: the last one ends it."""
+
+    def __init__(self, taking: Future[bool], given_up: threading.Event) -> None:
+        self.taking = taking
+        self.given_up = given_up
+        self.blocks = 0
+
+
 class BrokerTransport:
     """See `ground_station.ship.Transport`. Made by `open`."""
 
@@ -84,6 +93,7 @@ class BrokerTransport:
         self._next_stop: tuple[Future[Reply], asyncio.Future[Reply]] | None = None
         self._setpoints = Setpoints(client)
         self._pilot: ExitStack | None = None  # heartbeat and control, from the first command on
+        self._control: _Control | None = None  # used from the event loop alone
         self._telemetry = Telemetry(session)
 
     @classmethod
@@ -289,25 +299,32 @@ class BrokerTransport:
     async def control(
         self, *, pilot: str | None, ttl_s: float, wait_s: float
     ) -> AsyncIterator[None]:
+        if self._control is None:  # else this program is the pilot already
+            self._control = self._take_control(pilot or user_name(), ttl_s, wait_s)
+        control = self._control
+        control.blocks += 1
+        try:
+            await asyncio.shield(_wrapped(control.taking))
+            yield
+        finally:
+            control.blocks -= 1
+            if not control.blocks:
+                self._control = None
+                control.given_up.set()
+                await _through(_wrapped(self._waiting.submit(self._release, control.taking)))
+
+    def _take_control(self, pilot: str, ttl_s: float, wait_s: float) -> _Control:
         given_up = threading.Event()
 
         def take() -> bool:
             with ExitStack() as own:
-                grant = own.enter_context(
-                    self._taken(pilot or user_name(), ttl_s, wait_s, given_up)
-                )
+                grant = own.enter_context(self._taken(pilot, ttl_s, wait_s, given_up))
                 if not given_up.is_set():
                     self._sending.submit(self._become, grant, own).result()
                     return True
             return False
 
-        taking = self._started(self._waiting, take)
-        try:
-            await asyncio.shield(_wrapped(taking))
-            yield
-        finally:
-            given_up.set()
-            await _through(_wrapped(self._waiting.submit(self._release, taking)))
+        return _Control(self._started(self._waiting, take), given_up)
 
     def _release(self, taking: Future[bool]) -> None:
         with suppress(BlimpError):  # it was raised where control was asked for

@@ -24,6 +24,7 @@ from blimp.tasks.authority import pilots
 from blimp.tasks.client import VehicleClient
 from blimp.tasks.pilot_link import heartbeat_key
 from blimp.types import Command, Outcome, Snapshot
+from ground_station.cli import run
 from ground_station.ship import Ship
 from ground_station.ship_on_broker import PRESSES, WAITING, BrokerTransport
 from tests.ground_station.ship import FlyingShip, LockstepMailbox
@@ -368,6 +369,35 @@ def test_of_two_programs_one_has_control_and_the_other_hears_who(twin: FlyingShi
             async with theirs.control(pilot="bob"):  # an error gives it back, too
                 await theirs.land()
 
+    asyncio.run(fly())
+
+
+@pytest.mark.parametrize("is_kept", [False, True], ids=["taken here", "by ground control take"])
+def test_a_block_of_control_inside_another_one_does_not_end_it(
+    twin: FlyingShip, is_kept: bool
+) -> None:
+    def heartbeat() -> dict[str, object]:
+        with closing(RedisServer(twin.broker.url)) as server:
+            found: Any = server.ask(lambda client: client.xrevrange(heartbeat_key(twin.vehicle)))
+        payload: dict[str, object] = json.loads(found[0][1][b"heartbeat"])["payload"]
+        return payload
+
+    async def fly() -> None:
+        async with connect(twin) as ours:
+            async with ours.control(pilot="alice"):
+                await ours.arm()
+                async with ours.control():
+                    await ours.takeoff(2.0)
+                    token = heartbeat()["token"]
+                assert token
+                assert heartbeat() | {"token": token, "ends": False} == heartbeat()
+                with VehicleClient(twin.broker.url, twin.vehicle) as anybody:
+                    assert anybody.send("hold").wait(DEADLINE_S).kind == "NotInControl"
+            assert heartbeat() | {"token": token, "ends": True} == heartbeat()
+
+    if is_kept:
+        where = ["--broker", twin.broker.url, "--vehicle", twin.vehicle]
+        assert run([*where, "control", "take"]) == 0
     asyncio.run(fly())
 
 
