@@ -14,6 +14,7 @@ from ground_station.options import session
 
 MORE_THAN_A_ROW = ("param", "trajectory", "estop")  # see ground_station/commands.py
 _LISTED = ("sensor", "motor", "servo")  # without a name, the ship's are listed
+_BY_KEYS = "stick"  # without an option, on a terminal: see ground_station/stick_command.py
 _METAVARS = {"s": "S", "m": "M", "m/s": "MPS", "degrees": "DEG"}
 _COMPLETE = {
     "mode": names.modes, "sensor": names.sensors, "motor": names.motors, "servo": names.servos,
@@ -32,6 +33,10 @@ def help_of(action: Action) -> str:
     parts = [action.about + (" Asks on a terminal." if action.asks else ""), action.more]
     if _listed(action):
         parts.append(f"Without a name it lists the {action.name}s.")
+    if action.name == _BY_KEYS:
+        parts.append(
+            "Without options, on a terminal, its keys fly the ship; they are printed there."
+        )
     lines = [f"ground {example}" for example in action.examples]
     if len(lines) == 1:
         parts.append(f"Example: {lines[0]}")
@@ -52,15 +57,20 @@ def _command(action: Action) -> Callable[..., int]:
         }
         if listed and "name" not in asked:
             return names.list_names(session(context), action.name)
+        if action.name == _BY_KEYS and not asked and session(context).has_person:
+            from ground_station.stick_command import fly
+
+            return fly(session(context))
         missing = [_word(one) for one in arguments if one.is_required and one.name not in asked]
         if missing:
-            raise typer.BadParameter(f"say {' and '.join(missing)}, too", param_hint="NAME")
+            raise typer.BadParameter(f"say {' and '.join(missing)}, too", param_hint=missing[0])
         try:
             return session(context).act(action, checked(action, asked))
         except ValueError as error:
             raise typer.BadParameter(str(error)) from None
 
-    parameters = [_parameter(one, optional=listed) for one in arguments]
+    is_optional = listed or action.name == _BY_KEYS
+    parameters = [_parameter(one, optional=is_optional) for one in arguments]
     context = inspect.Parameter(
         "context", inspect.Parameter.POSITIONAL_OR_KEYWORD, annotation=typer.Context
     )

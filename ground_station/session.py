@@ -256,6 +256,11 @@ class Session:
     def timeout_s(self, default_s: float) -> float:
         return default_s if self.options.timeout_s is None else self.options.timeout_s
 
+    @property
+    def has_person(self) -> bool:
+        """Whether a person at a terminal may be asked, and reads what is printed."""
+        return sys.stdin.isatty() and sys.stderr.isatty() and not self.options.as_json
+
     def confirm(self, question: str, *, programs_too: bool = False) -> None:
         """Ask before something dangerous; raise NotConfirmed unless the answer is yes.
 
@@ -263,8 +268,7 @@ class Session:
         """
         if self.options.yes or self.options.dry_run:
             return
-        person = sys.stdin.isatty() and sys.stderr.isatty() and not self.options.as_json
-        if not person:
+        if not self.has_person:
             if programs_too:
                 raise NotConfirmed(f"{question} Nobody is here to ask: say --yes")
             return

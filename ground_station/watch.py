@@ -60,15 +60,18 @@ class StopKey:
     """Stops the ship when STOP_KEY is pressed in a terminal. `words` says what became of it.
 
     stop: sends the stop and waits for its reply. It has a connection of its own, which is there
-    before the press.
+    before the press. other: called with what else is typed, and with "" at the terminal's end.
     """
 
-    def __init__(self, stop: Callable[[], Reply]) -> None:
+    def __init__(
+        self, stop: Callable[[], Reply], *, other: Callable[[str], object] = lambda _: None
+    ) -> None:
         self._stop = stop
+        self._other = other
         self.words = ""
-        self._pressed = (
-            threading.Lock()
-        )  # while a stop is under way, a key that is held does nothing
+        self.was_pressed = False
+        # While a stop is under way, a key that is held does nothing.
+        self._pressed = threading.Lock()
 
     @contextmanager
     def listening(self) -> Iterator[None]:
@@ -88,16 +91,19 @@ class StopKey:
             yield
         finally:
             termios.tcsetattr(terminal, termios.TCSADRAIN, before)
+            with self._pressed:  # a stop that is under way goes on before its connection ends
+                pass
 
     def _listen(self, terminal: int) -> None:
         with suppress(OSError):  # the terminal is gone
-            while key := os.read(terminal, 1):
-                if key == STOP_KEY.encode():
+            while typed := os.read(terminal, 64).decode("utf-8", "replace"):
+                if STOP_KEY in typed and self._pressed.acquire(blocking=False):
                     threading.Thread(target=self._press, daemon=True).start()
+                self._other(typed)
+        self._other("")
 
     def _press(self) -> None:
-        if not self._pressed.acquire(blocking=False):
-            return
+        self.was_pressed = True
         self.words = "emergency stop: on its way"
         try:
             reply = self._stop()

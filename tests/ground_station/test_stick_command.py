@@ -1,0 +1,175 @@
+"""The keys of a terminal fly the ship: what they ask for, and what reaches the ship by a pty."""
+
+import os
+import pty
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+import msgspec
+import pytest
+
+from blimp.clock import ManualClock
+from blimp.tasks.client import VehicleClient
+from blimp.types import Command, Outcome
+from ground_station.stick_command import DEMAND_S, HELD_S, Keys
+from tests.ground_station.ship import FlyingShip, LockstepMailbox
+from tests.ground_station.test_cli import DEADLINE_S, Ground, ground, operator  # noqa: F401
+from tests.ground_station.test_watch import read_until
+from tests.queue.conftest import wait_until
+
+Pushes = list[tuple[str, dict[str, float]]]
+
+
+def pushed(keys: Keys) -> dict[str, float]:
+    return {name: value for name, value in keys.sticks().items() if value}
+
+
+def test_a_key_counts_while_it_repeats_and_is_let_go_within_half_a_second() -> None:
+    clock = ManualClock()
+    keys = Keys(clock=clock)
+    assert set(keys.sticks()) == {"forward_percent", "right_percent", "up_percent", "turn_percent"}
+    for _ in range(20):
+        keys.take("w")
+        clock.advance(0.05)
+        assert pushed(keys) == {"forward_percent": 50.0}
+    clock.advance(HELD_S)
+    assert pushed(keys) == {}
+    assert HELD_S + DEMAND_S <= 0.5
+
+
+@pytest.mark.parametrize(
+    ("typed", "wanted"),
+    [
+        ("W", {"forward_percent": 50.0}),
+        ("s", {"forward_percent": -50.0}),
+        ("wd", {"forward_percent": 50.0, "turn_percent": 50.0}),
+        ("\x1b[A", {"up_percent": 50.0}),
+        ("\x1bOB", {"up_percent": -50.0}),
+        ("\x1b[C\x1b[A", {"turn_percent": 50.0, "up_percent": 50.0}),
+        ("a\x1b[C", {"turn_percent": 50.0}),
+        (",", {"right_percent": -50.0}),
+        ("++w", {"forward_percent": 70.0}),
+        ("-" * 20 + "w", {"forward_percent": 10.0}),
+        ("w ", {}),
+        ("x!\x1b[5~é", {}),
+    ],
+)
+def test_what_a_key_asks_for(typed: str, wanted: dict[str, float]) -> None:
+    keys = Keys(clock=ManualClock())
+    keys.take(typed)
+    assert pushed(keys) == wanted
+    assert not keys.has_ended
+
+
+def test_escape_ends_it_and_the_begin_of_an_arrow_does_not() -> None:
+    clock = ManualClock()
+    keys = Keys(clock=clock)
+    keys.take("\x1b")
+    assert not keys.has_ended  # the rest of an arrow's sequence may be on its way
+    keys.take("[A")
+    clock.advance(0.2)
+    assert (keys.has_ended, pushed(keys)) == (False, {"up_percent": 50.0})
+    for typed in ("\x1b", "q", "Q", "\x1bx", ""):  # the last one: the terminal is gone
+        other = Keys(clock=clock)
+        other.take(typed)
+        clock.advance(0.2)
+        assert other.has_ended, typed
+
+
+@pytest.fixture
+def pushes(monkeypatch: pytest.MonkeyPatch) -> Pushes:
+    """The commands that reach the ship, with their arguments."""
+    found: Pushes = []
+    call = LockstepMailbox.call
+
+    def note(self: LockstepMailbox, command: Command, *, timeout_s: float) -> Outcome | None:
+        found.append((command.name, msgspec.to_builtins(command.arguments)))
+        return call(self, command, timeout_s=timeout_s)
+
+    monkeypatch.setattr(LockstepMailbox, "call", note)
+    return found
+
+
+@contextmanager
+def at_the_keys(twin: FlyingShip) -> Iterator[tuple[int, Callable[[], int]]]:
+    """Yield a terminal in which `ground stick` runs, and what waits for its exit status."""
+    command = [sys.executable, "-m", "ground_station"]
+    command += ["--broker", twin.broker.url, "--vehicle", twin.vehicle, "stick"]
+    ours, theirs = pty.openpty()
+    with subprocess.Popen(
+        command, stdin=theirs, stdout=theirs, stderr=subprocess.STDOUT, start_new_session=True
+    ) as process:
+        os.close(theirs)
+        try:
+            yield ours, lambda: process.wait(DEADLINE_S)
+        finally:
+            process.kill()
+            os.close(ours)
+
+
+def send(twin: FlyingShip, *commands: tuple[str, dict[str, object]]) -> None:
+    with VehicleClient(twin.broker.url, twin.vehicle) as client:
+        for name, arguments in commands:
+            assert client.send(name, arguments).wait(DEADLINE_S).state == "SUCCESS"
+
+
+def is_level(arguments: dict[str, float]) -> bool:
+    return not any(value for name, value in arguments.items() if name != "seconds")
+
+
+@pytest.mark.flight
+def test_the_keys_of_a_terminal_push_the_ship_and_it_holds_at_the_end(
+    twin: FlyingShip, pushes: Pushes
+) -> None:
+    send(twin, ("arm", {}), ("takeoff", {"altitude_m": 2.0}), ("mode", {"name": "ALTHOLD"}))
+    with at_the_keys(twin) as (terminal, status):
+        shown = read_until(terminal, b"Esc or Q: end")
+        for typed, push in (
+            (b"w", ("forward_percent", 50.0)),
+            (b"\x1b[D", ("turn_percent", -50.0)),
+        ):
+
+            def is_pushed(typed: bytes = typed, push: tuple[str, float] = push) -> bool:
+                os.write(terminal, typed)  # a key that is held repeats
+                return any(push in arguments.items() for _, arguments in pushes)
+
+            pushes.clear()
+            wait_until(is_pushed, typed.decode())
+            assert pushes[-1][1]["seconds"] == DEMAND_S
+            pushes.clear()
+            wait_until(lambda: pushes and is_level(pushes[-1][1]), "it is not let go")
+        shown = read_until(terminal, b"forward", before=shown)
+        os.write(terminal, b"q")
+        read_until(terminal, b"the ship holds", before=shown)
+        assert status() == 0
+    assert pushes[-1][0] == "hold"
+    assert twin.ship.snapshot().mode == "HOLD"
+
+
+@pytest.mark.flight
+def test_a_ship_in_another_mode_says_what_to_do(twin: FlyingShip) -> None:
+    send(twin, ("arm", {}), ("takeoff", {"altitude_m": 2.0}))
+    with at_the_keys(twin) as (terminal, status):
+        shown = read_until(terminal, b"works only in STABILIZE and ALTHOLD")
+        read_until(terminal, b"ground mode ALTHOLD", before=shown)
+        assert status() == 5
+    assert twin.ship.snapshot().mode == "LOITER"
+
+
+@pytest.mark.flight
+def test_the_key_that_stops_every_motor_works_here_too(twin: FlyingShip) -> None:
+    send(twin, ("arm", {}), ("takeoff", {"altitude_m": 2.0}), ("mode", {"name": "ALTHOLD"}))
+    with at_the_keys(twin) as (terminal, status):
+        shown = read_until(terminal, b"Esc or Q: end")
+        os.write(terminal, b"!")
+        read_until(terminal, b"emergency stop: SUCCESS", before=shown)
+        status()
+    twin.ship.step(0.1)
+    assert twin.ship.snapshot().killed
+
+
+def test_without_a_terminal_a_program_says_what_it_wants(operator: Ground) -> None:  # noqa: F811
+    assert operator("stick") == 2
+    assert "say --seconds, too" in operator.err
