@@ -35,12 +35,13 @@ def place_error(flight: FlightData) -> Values:
 def speed_error(flight: FlightData) -> Values:
     """Return the distance from the wanted velocity, m/s, along the axes that want no place."""
     c = flight.cycles
-    parts = [
-        np.where(np.isnan(c[f"set_{axis}"]), c[f"set_v_{axis}"] - c[f"v_{axis}"], np.nan)
-        for axis in AXES
-    ]
-    square = np.nansum([part**2 for part in parts], axis=0)
-    found: Values = np.where(np.isnan(parts).all(axis=0), np.nan, np.sqrt(square))
+    square, is_known = np.zeros(len(c.t_s)), np.zeros(len(c.t_s), dtype=bool)
+    for axis in AXES:  # one at a time: a flight of hours is long
+        apart = c[f"set_v_{axis}"] - c[f"v_{axis}"]
+        is_wanted = np.isnan(c[f"set_{axis}"]) & ~np.isnan(apart)
+        square[is_wanted] += apart[is_wanted] ** 2
+        is_known |= is_wanted
+    found: Values = np.where(is_known, np.sqrt(square), np.nan)
     return found
 
 

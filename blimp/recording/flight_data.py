@@ -35,13 +35,16 @@ _WITHIN_S = 0.15  # a message of the ship that repeats an event: both are of one
 
 @dataclass(frozen=True)
 class Table:
-    """Columns of one topic over its times. A value that is not known is NaN."""
+    """Columns of one topic over its times. A value that is not known is NaN.
+
+    What there is much of is kept to 7 digits; given as what is computed with.
+    """
 
     t_s: Values
-    columns: dict[str, Values]
+    columns: dict[str, NDArray[np.floating[Any]]]
 
     def __getitem__(self, name: str) -> Values:
-        return self.columns[name]
+        return self.columns[name].astype(np.float64, copy=False)
 
     def at(self, name: str, t_s: Values) -> Values:
         """Return a column at other times, linear between its own; NaN outside of them."""
@@ -115,7 +118,7 @@ def read_flight(log: Recording) -> FlightData:
     reader = _Reader(log.session)
     for entry in log.entries(TOPICS):
         reader.take(entry)
-    if not reader.cycles.values:
+    if not reader.cycles.times:
         raise LogError(
             f"log {log.path}: no cycle is in it, so there is nothing to draw; "
             "blimp log info says what is"
@@ -140,20 +143,24 @@ def read_flight(log: Recording) -> FlightData:
 
 
 class _Rows:
-    """Rows of numbers, their time first: 8 bytes a value, two hours of cycles in some 200 MB."""
+    """Rows of numbers and their times. short: to 7 digits; two hours of cycles in some 90 MB."""
 
-    def __init__(self, *names: str) -> None:
+    def __init__(self, *names: str, short: bool = False) -> None:
         self.names = names
-        self.values = array("d")
+        self.times = array("d")
+        self.values = array("f" if short else "d")
 
     def add(self, t_s: float, *values: float) -> None:
-        self.values.append(t_s)
+        self.times.append(t_s)
         self.values.extend(values)
 
     def table(self) -> Table:
-        rows = np.frombuffer(self.values, dtype=np.float64) if self.values else np.empty(0)
-        rows = rows.reshape(-1, 1 + len(self.names))
-        return Table(rows[:, 0], {name: rows[:, i] for i, name in enumerate(self.names, start=1)})
+        if not self.times:
+            return Table(np.empty(0), {name: np.empty(0) for name in self.names})
+        kind = np.float32 if self.values.typecode == "f" else np.float64
+        rows = np.frombuffer(self.values, dtype=kind).reshape(-1, len(self.names))
+        columns = {name: rows[:, i] for i, name in enumerate(self.names)}
+        return Table(np.frombuffer(self.times, dtype=np.float64), columns)
 
 
 class _Reader:
@@ -162,21 +169,24 @@ class _Reader:
     def __init__(self, session: Session) -> None:
         self._session = session
         self.cycles = _Rows(
-            *AXES, *(f"v_{axis}" for axis in AXES), *ANGLES, *(f"{angle}_rate" for angle in ANGLES),
+            *AXES, *(f"v_{axis}" for axis in AXES), *ANGLES, "yaw_rate",
             *(f"set_{axis}" for axis in AXES), *(f"set_v_{axis}" for axis in AXES), "set_yaw",
-            "step_ms", "number", "armed", "on_ground", "idle", *session.actuators,
+            "step_ms", "number", "armed", "on_ground", "idle", *session.actuators, short=True,
         )  # fmt: skip
         self.status = _Rows(
             "battery_v", "current_a", "wind_north", "wind_east", "heaviness_kg", "link_age_s",
             *(f"sigma_{name}" for name in QUANTITIES),
         )  # fmt: skip
         self.truth = _Rows(*AXES, *(f"v_{axis}" for axis in AXES), *ANGLES)
-        self.votes: defaultdict[str, _Rows] = defaultdict(lambda: _Rows("innovation", "agrees"))
+        self.votes: defaultdict[str, _Rows] = defaultdict(
+            lambda: _Rows("innovation", "agrees", short=True)
+        )
         self.modes: list[tuple[float, str]] = []
         self.failsafes: list[tuple[float, str]] = []
         self.overruns: int | None = None
         self._overruns_before: int | None = None
         self.latency_s: list[float] = []
+        self._first_cycle = 0
         self._happened: list[tuple[float, str, str]] = []
         self._commands: dict[str, dict[str, Any]] = {}
         self._accepted: set[str] = set()
@@ -196,12 +206,15 @@ class _Reader:
 
     def _cycle(self, t_s: float, data: dict[str, Any]) -> None:
         setpoint, attitude, actuators = data["setpoint"], data["attitude_rad"], data["actuators"]
+        if not self.cycles.times:
+            self._first_cycle = data["cycle"]
         place = [setpoint.get(f"{axis}_m", _NAN) for axis in AXES]
         speeds = setpoint.get("velocity_ned_mps", (_NAN,) * 3)
         self.cycles.add(
             t_s, *data["position_ned_m"], *data["velocity_ned_mps"],
-            attitude["roll"], attitude["pitch"], attitude["yaw"], *data["rates_body_radps"],
-            *place, *speeds, setpoint.get("yaw_rad", _NAN), data["step_ms"], data["cycle"],
+            attitude["roll"], attitude["pitch"], attitude["yaw"],
+            data["rates_body_radps"][2], *place, *speeds, setpoint.get("yaw_rad", _NAN),
+            data["step_ms"], data["cycle"] - self._first_cycle,  # 7 digits are 46 hours
             data["armed"], data["on_ground"], data["idle"],
             *(actuators.get(name, _NAN) for name in self._session.actuators),
         )  # fmt: skip

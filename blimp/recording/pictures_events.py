@@ -111,28 +111,30 @@ def track(flight: FlightData) -> Figure:
         _way(plan, truth["east"], truth["north"], TRUE, TRUTH, ":")
     near = np.interp([one.t_s for one in flight.happenings], cycles.t_s, range(len(cycles.t_s)))
     places = list(zip(flight.happenings, near.astype(int), strict=True))
-    for one, index in places:
+    east, north = cycles["east"], cycles["north"]  # once: a column is converted each time
+    for kind in dict.fromkeys(one.kind for one, _ in places):
+        at = [index for one, index in places if one.kind == kind]
         plan.plot(
-            cycles["east"][index], cycles["north"][index], "o", markersize=4.5,
-            color=KIND_COLOURS[one.kind], label=one.kind,
+            east[at], north[at], "o", markersize=4.5,
+            color=KIND_COLOURS[kind], label=kind,
         )  # fmt: skip
     legend(plan)
     figure.draw_without_rendering()  # equal scales decide the limits only now
-    _number_places(plan, [(one.number, cycles["east"][i], cycles["north"][i]) for one, i in places])
+    _number_places(plan, [(one.number, east[i], north[i]) for one, i in places])
     return figure
 
 
 def _number_places(plan: Axes, places: list[tuple[int, float, float]]) -> None:
     """Write the events' numbers where they happened; near ones share a label."""
     groups: list[tuple[Values, list[int]]] = []
-    for number, east_m, north_m in places:
-        at_in = plan.transData.transform((east_m, north_m)) / plan.figure.dpi
-        near = (group for at, group in groups if (np.abs(at - at_in) < _LABEL_IN).all())
-        group = next(near, None)
-        if group is None:
-            groups.append((at_in, [number]))
+    all_in = plan.transData.transform([place[1:] for place in places] or np.empty((0, 2)))
+    for (number, *_), at_in in zip(places, all_in / plan.figure.dpi, strict=True):
+        begun = np.array([at for at, _ in groups]).reshape(-1, 2)
+        near = np.flatnonzero((np.abs(begun - at_in) < _LABEL_IN).all(axis=1))
+        if len(near):
+            groups[near[0]][1].append(number)
         else:
-            group.append(number)
+            groups.append((at_in, [number]))
     for at_in, group in groups:
         east_m, north_m = plan.transData.inverted().transform(at_in * plan.figure.dpi)
         plan.annotate(

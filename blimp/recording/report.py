@@ -158,6 +158,8 @@ def svg(drawn: Figure) -> str:
     # A page has one of each id: those that nothing refers to go.
     body = sub(r' id="(figure|axes|patch|line2d|text|legend|matplotlib|xtick|ytick|\w*Collection)'
                r'[\w.]*"', "", body)  # fmt: skip
+    # Places to a hundredth of a point: more cannot be seen, and is half of a page.
+    body = sub(r' (?:d|x|y)="[^"]*"', lambda found: sub(r"(\.\d\d)\d+", r"\1", found[0]), body)
     return f"{head}>{body}".replace(INK, "currentColor")
 
 
