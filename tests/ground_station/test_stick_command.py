@@ -119,7 +119,7 @@ def is_level(arguments: dict[str, float]) -> bool:
     return not any(value for name, value in arguments.items() if name != "seconds")
 
 
-@pytest.mark.flight
+@pytest.mark.long
 def test_the_keys_of_a_terminal_push_the_ship_and_it_holds_at_the_end(
     twin: FlyingShip, pushes: Pushes
 ) -> None:
@@ -148,7 +148,7 @@ def test_the_keys_of_a_terminal_push_the_ship_and_it_holds_at_the_end(
     assert twin.ship.snapshot().mode == "HOLD"
 
 
-@pytest.mark.flight
+@pytest.mark.long
 def test_a_ship_in_another_mode_says_what_to_do(twin: FlyingShip) -> None:
     send(twin, ("arm", {}), ("takeoff", {"altitude_m": 2.0}))
     with at_the_keys(twin) as (terminal, status):
@@ -158,7 +158,7 @@ def test_a_ship_in_another_mode_says_what_to_do(twin: FlyingShip) -> None:
     assert twin.ship.snapshot().mode == "LOITER"
 
 
-@pytest.mark.flight
+@pytest.mark.long
 def test_the_key_that_stops_every_motor_works_here_too(twin: FlyingShip) -> None:
     send(twin, ("arm", {}), ("takeoff", {"altitude_m": 2.0}), ("mode", {"name": "ALTHOLD"}))
     with at_the_keys(twin) as (terminal, status):

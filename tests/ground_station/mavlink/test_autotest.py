@@ -18,7 +18,7 @@ from tests.ground_station.mavlink.test_gateway import NAN, Station
 from tests.ground_station.mavlink.test_mavsdk import port_of
 from tests.sim.running import RunningStack
 
-pytestmark = [pytest.mark.flight, pytest.mark.timeout(400)]
+pytestmark = [pytest.mark.long, pytest.mark.timeout(400)]
 CORNER_M = 0.5
 # Four turns in lockstep drift 0.17 to 0.31 m, of which holding alone is up to 0.23 m: the estimate
 # wanders that far with its fixes. The goal is 0.15 m.

@@ -38,7 +38,7 @@ from ground_station.mavlink.ftp import (
 from tests.ground_station.mavlink.test_gateway import Station, gateway, opened
 from tests.ground_station.ship import FlyingShip
 
-pytestmark = pytest.mark.flight
+pytestmark = pytest.mark.long
 FLOWN = random.Random(1).randbytes(40_001)
 
 

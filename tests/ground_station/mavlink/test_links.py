@@ -14,7 +14,7 @@ from tests.ground_station.mavlink.test_gateway import Station, opened
 from tests.ground_station.mavlink.test_mavsdk import port_of
 from tests.sim.running import RunningStack
 
-pytestmark = [pytest.mark.flight, pytest.mark.timeout(400)]
+pytestmark = [pytest.mark.long, pytest.mark.timeout(400)]
 NAMES = ("twin-1", "twin-2")
 ONE, TWO = 10, 11  # their systems
 

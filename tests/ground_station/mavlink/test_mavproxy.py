@@ -24,7 +24,7 @@ if not (
 ):
     raise not_run("no MAVProxy here; make .venv-mavproxy/installed", module=True)
 
-pytestmark = [pytest.mark.flight, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.long, pytest.mark.timeout(600)]
 DEADLINE_S = 60.0
 HOME = (36.0143, -75.6679)
 Row = tuple[int, int, int, float, float, float, float]  # seq, frame, command, param 1, place

@@ -16,7 +16,7 @@ from tests.ground_station.mavlink.test_ftp import Files
 from tests.ground_station.mavlink.test_gateway import Station, gateway, opened
 from tests.ground_station.ship import FlyingShip
 
-pytestmark = pytest.mark.flight
+pytestmark = pytest.mark.long
 ACCEPTED, UNSUPPORTED = 0, 3
 REQUEST_MESSAGE, SET_MESSAGE_INTERVAL = 512, 511
 FENCE, RALLY, COMMAND_INT, MAVLINK_2 = 1 << 14, 1 << 15, 8, 1 << 13
