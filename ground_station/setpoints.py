@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from blimp.tasks.client import VehicleClient
     from blimp.tasks.reply import Pending, Reply
 
-KEPT_RESULTS = 20  # a second's: an older setpoint has ended
+KEPT_RESULTS = 20  # a second's: an older setpoint has ended. As many are forgotten at once
 
 
 class Setpoints:
@@ -28,8 +28,8 @@ class Setpoints:
 
     def send(self, key: str, task: str, arguments: dict[str, Any], *, ttl_s: float) -> Pending:
         """Send one. ttl_s: for how long it may wait in the queue. Raises LinkError."""
-        while len(self._sent) >= KEPT_RESULTS:
-            self._client.forget(self._sent.popleft())
+        if len(self._sent) >= 2 * KEPT_RESULTS:
+            self._client.forget(*(self._sent.popleft() for _ in range(KEPT_RESULTS)))
         id = str(uuid.uuid4())
         self._sent.append(id)
         return self._client.send(task, arguments, ttl_s=ttl_s, priority=HIGH, id=id, coalesce=key)

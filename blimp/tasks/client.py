@@ -11,6 +11,9 @@ import socket
 import threading
 import uuid
 from collections.abc import Callable, Sequence
+from contextlib import ExitStack, suppress
+from functools import partial
+from math import inf
 from typing import TYPE_CHECKING, Any
 from weakref import WeakSet
 
@@ -27,7 +30,7 @@ from blimp.tasks.reply import Pending, Progress, Reply, reply_of
 if TYPE_CHECKING:
     from blimp.queue.observability.tracing import Tracer
     from blimp.queue.protocol.signing import Key
-    from blimp.queue.results.redis_backend import RedisResults
+    from blimp.queue.results.redis_backend import PublishedWatch, RedisResults
     from blimp.tasks.stop import LocalRoad, StopSender
 
 
@@ -43,6 +46,8 @@ STOP_S = 5.0  # in which a stop is confirmed, if it can be
 SILENT_S = 1.0  # a ship that says nothing for so long may not be there
 LOCAL_S = 0.5  # in which a flight process on this machine answers, whatever the broker says
 STEP_S = 0.1  # between two looks at what has become of the roads
+KEPT_WATCHES = 4  # open connections for reports that no command uses now
+RECENT_S = 1.0  # for how long a stream's commands are for the boot that was heard last
 _UNKNOWN = (
     "no command of this id is known: it has not begun, it is no longer kept, or the id is wrong"
 )
@@ -85,7 +90,9 @@ class VehicleClient(Closing):
         self.clock: Clock = clock or SystemClock()
         self._lock = threading.Lock()
         self._results: RedisResults | None = None
-        self._open: WeakSet[Pending] = WeakSet()
+        self._watches: WeakSet[PublishedWatch] = WeakSet()  # of commands under way, and kept
+        self._kept: list[PublishedWatch] = []
+        self._heard = ("", -inf)  # the newest boot, and when it was asked for
 
     def send(
         self,
@@ -106,7 +113,8 @@ class VehicleClient(Closing):
         issued then: a stop that came meanwhile is newer, however long the broker is blocked.
         Raises MessageError for arguments that JSON cannot hold.
         It is for the flight process that the ship's telemetry names: what moves a ship does
-        nothing if it is restarted meanwhile.
+        nothing if it is restarted meanwhile. One that coalesces is one of a stream: it asks for
+        that name, and the broker's time, once a second. If either has changed since, it is refused.
         """
         from blimp.queue.publish.taken_back import Coalescing
 
@@ -116,9 +124,13 @@ class VehicleClient(Closing):
         headers: dict[str, Any] = {"blimp_vehicle": self.vehicle, "blimp_source": self._source}
         if self.authority is not None:
             headers[HEADER] = self.authority
-        now_s = self._broker_clock.now_s()
+        is_stream = coalesce is not None
+        clock_s = self.clock.now_s()
+        now_s = self._broker_clock.recent_s() if is_stream else self._broker_clock.now_s()
         issued_s = now_s if asked_s is None else now_s - (self.clock.now_s() - asked_s)
-        if boot_id := self._boot_id(now_s):
+        if not (is_stream and self._heard[0] and clock_s - self._heard[1] < RECENT_S):
+            self._heard = self._boot_id(now_s), clock_s
+        if boot_id := self._heard[0]:
             headers[BOOT] = boot_id
         message = TaskMessage(
             id=id,
@@ -131,26 +143,57 @@ class VehicleClient(Closing):
             origin=self._source,
             headers=headers,
         )
+        watch = self._watch(results, id)  # subscribe before sending: no report may be missed
         coalescing = None if coalesce is None else Coalescing(link=results.server)
-        if coalescing is not None and coalesce is not None:
-            number = coalescing.number(message.queue, coalesce)
-            message = msgspec.structs.replace(message, coalesce=coalesce, coalesce_number=number)
-        watch = results.watch(id)  # subscribe before sending: no report may be missed
-        sent_s = self.clock.now_s()
         try:
+            if coalescing is not None and coalesce is not None:
+                number = coalescing.number(message.queue, coalesce)
+                message = msgspec.structs.replace(
+                    message, coalesce=coalesce, coalesce_number=number
+                )
+            with suppress(LinkError):  # it subscribes again, where the message goes
+                watch.settle()
+            sent_s = self.clock.now_s()
             if self.tracer is None:
                 self._publisher.publish(message)
             else:
                 with self.tracer.sending(message) as traced:
                     self._publisher.publish(traced)
         except BaseException:
-            watch.close()
+            self._end(watch)
             raise
         if coalescing is not None:
             coalescing.remember(message)
-        pending = Pending(id=id, task=name, watch=watch, sent_s=sent_s, clock=self.clock)
-        self._open.add(pending)
-        return pending
+        return Pending(
+            id=id, task=name, watch=watch, sent_s=sent_s, clock=self.clock,
+            on_close=partial(self._give_back, watch, id),
+        )  # fmt: skip
+
+    def _watch(self, results: RedisResults, id: str) -> PublishedWatch:
+        """Return a watch of the reports of `id`: one that is kept, or a new one."""
+        while self._kept:
+            with suppress(IndexError, LinkError), ExitStack() as own:
+                watch = self._kept.pop()
+                own.callback(self._end, watch)
+                if watch.is_usable:
+                    watch.add(id)
+                    own.pop_all()
+                    return watch
+        watch = results.watch(id)
+        self._watches.add(watch)
+        return watch
+
+    def _give_back(self, watch: PublishedWatch, id: str) -> None:
+        """Keep a watch for the next command, or close it."""
+        if len(self._kept) < KEPT_WATCHES and watch.is_usable:
+            watch.discard(id)
+            self._kept.append(watch)
+        else:
+            self._end(watch)
+
+    def _end(self, watch: PublishedWatch) -> None:
+        self._watches.discard(watch)
+        watch.close()
 
     def ping(self, *, timeout_s: float = 2.0) -> Reply:
         """Ask the vehicle for a sign of life."""
@@ -180,9 +223,8 @@ class VehicleClient(Closing):
         stop = stops.fire()
         pending = Pending(
             id=stop.id, task=TASK_PREFIX + "estop", watch=stop, sent_s=stop.pressed_s,
-            clock=self.clock,
+            clock=self.clock, on_close=stop.close,
         )  # fmt: skip
-        self._open.add(pending)
         try:
             is_silent = False
             while pending.reply is None:
@@ -252,14 +294,15 @@ class VehicleClient(Closing):
             return ""  # no snapshot, or none that this user may read
         return named_boot(newest) if now_s - sent_s < HEARD_S else ""
 
-    def forget(self, id: str) -> None:
-        """Delete what is kept of a command that has ended: nobody will ask for it."""
-        self._link().forget(id)
+    def forget(self, id: str, *others: str) -> None:
+        """Delete what is kept of commands that have ended: nobody will ask for it."""
+        self._link().forget(id, *others)
 
     def close(self) -> None:
         """Close the connections, also those of commands under way. Idempotent."""
-        for pending in list(self._open):
-            pending.close()
+        for watch in list(self._watches):
+            self._end(watch)
+        self._kept.clear()
         if self._stopper is not None:
             self._stopper.close()
             self._stopper = None

@@ -55,12 +55,20 @@ class Progress(msgspec.Struct, frozen=True, kw_only=True):
 class Pending(Closing):
     """One command under way, for use by one thread. A context manager; close is idempotent.
 
+    watch: of its reports; it is `on_close` that gives it back or closes it.
     `reply` is None until the command has ended. Waiting may be repeated after a TIMEOUT or a
     LinkError; it continues with the next step.
     """
 
     def __init__(
-        self, *, id: str, task: str, watch: ResultWatch, sent_s: float, clock: Clock
+        self,
+        *,
+        id: str,
+        task: str,
+        watch: ResultWatch,
+        sent_s: float,
+        clock: Clock,
+        on_close: Callable[[], None],
     ) -> None:
         self.id = id
         self.task = task
@@ -68,6 +76,7 @@ class Pending(Closing):
         self._watch = watch
         self._sent_s = sent_s
         self._clock = clock
+        self._on_close: Callable[[], None] | None = on_close
         self._latency_ms: float | None = None
         self._last: Record | None = None
         self._has_queued = self._has_received = False  # steps that were yielded
@@ -89,7 +98,7 @@ class Pending(Closing):
         if not self._has_queued:
             self._has_queued = True
             yield Progress(stage="queued")
-        while self.reply is None:
+        while self.reply is None and self._on_close is not None:
             left_s = max(0.0, deadline_s - self._clock.now_s())
             record = self._watch.next(timeout_s=left_s)
             if record is None:
@@ -109,7 +118,9 @@ class Pending(Closing):
         return self._last is not None
 
     def close(self) -> None:
-        self._watch.close()
+        on_close, self._on_close = self._on_close, None
+        if on_close is not None:
+            on_close()
 
     def timed_out(self, timeout_s: float) -> Reply:
         """Return the reply of a command whose outcome is unknown, with its last known step."""

@@ -11,12 +11,13 @@ from typing import Any
 
 import pytest
 
+from blimp.clock import ManualClock
 from blimp.errors import LinkError, MessageError, Refused
 from blimp.queue import TaskApp, TaskContext
 from blimp.queue.extensions import Broadcast
 from blimp.queue.protocol.record import Record, State, encode
 from blimp.queue.redis.keys import result_key
-from blimp.tasks.client import VehicleClient, vehicle_queue
+from blimp.tasks.client import BOOT, RECENT_S, VehicleClient, telemetry_key, vehicle_queue
 from tests.broker import EmbeddedBroker
 from tests.queue.conftest import DEADLINE_S, wait_until, working
 from tests.signals import stop_process
@@ -156,6 +157,80 @@ def test_of_waiting_commands_that_coalesce_only_the_newest_begins(
     assert begun == [2]
     client.forget(sent[2].id)
     assert client.result(sent[2].id).reason == UNKNOWN
+
+
+def test_one_command_after_the_other_has_the_same_connection_and_hears_its_own_reports(
+    vehicle: TaskApp, client: VehicleClient
+) -> None:
+    server = vehicle.broker_link.client
+
+    def report(id: str, result: object) -> None:
+        data = encode(Record(id=id, state=State.SUCCESS, result=result), limit_bytes=10_000)
+        server.publish(result_key(id), data)
+
+    connections = set[tuple[str, ...]]()
+    for n in range(4):
+        before = client.send("stick", {"up_percent": n}, coalesce="joystick")
+        report(before.id, "of another")
+        before.close()
+        with client.send("stick", {"up_percent": n}, coalesce="joystick") as pending:
+            subscribed = [one for one in server.client_list() if one["sub"] != "0"]
+            connections.add(tuple(one["id"] for one in subscribed))
+            report(pending.id, n)
+            assert before.wait(DEADLINE_S).state == "TIMEOUT"  # closed: it hears nothing more
+            reply = pending.wait(DEADLINE_S)
+        assert (reply.id, reply.result) == (pending.id, n)
+    assert len(connections) == 1
+
+
+def test_a_connection_that_is_kept_for_reports_outlives_its_server(
+    own_broker: EmbeddedBroker,
+) -> None:
+    url = own_broker.url
+    with (
+        TaskApp(vehicle_queue("twin"), broker=url, result_backend=url) as app,
+        VehicleClient(url, "twin") as client,
+    ):
+
+        @app.task(name="blimp.stick")
+        def stick(up_percent: int) -> int:
+            return up_percent
+
+        for n in range(2):
+            with (
+                working(app),
+                client.send("stick", {"up_percent": n}, coalesce="joystick") as pending,
+            ):
+                assert pending.wait(DEADLINE_S).result == n
+            own_broker.stop()
+            own_broker.start()
+
+
+def test_a_stream_asks_once_a_second_which_boot_it_is_for(vehicle: TaskApp, url: str) -> None:
+    clock, server = ManualClock(), vehicle.broker_link.client
+
+    @vehicle.task(name="blimp.stick", bind=True)
+    def stick(context: TaskContext) -> Any:
+        return context.message.headers.get(BOOT)
+
+    with working(vehicle), VehicleClient(url, "twin", clock=clock) as client:
+
+        def heard(boot: str) -> None:
+            server.xadd(telemetry_key("twin"), {"snapshot": f'{{"boot_id":"{boot}"}}'})
+
+        def sent(**options: Any) -> Any:
+            with client.send("stick", ttl_s=60.0, **options) as pending:
+                return pending.wait(DEADLINE_S).result
+
+        assert sent(coalesce="joystick") is None  # nothing is heard
+        heard("first")
+        assert sent(coalesce="joystick") == "first"
+        heard("second")
+        assert sent(coalesce="joystick") == "first"  # which the second refuses
+        assert sent() == "second"
+        heard("third")
+        clock.advance(RECENT_S)
+        assert sent(coalesce="joystick") == "third"
 
 
 def test_what_is_heard_late_does_not_turn_progress_back(

@@ -276,13 +276,13 @@ class Coalescing:
         """Return the next message's number. Raises MessageError for a key that is none."""
         check_name(key, "coalescing key")
         place = number_key(queue)
-        return int(self._link.ask(lambda client: NUMBER.run(client, [place], [NEWEST_KEEP_S])))
+        return int(self._link.run(NUMBER, [place], [NEWEST_KEEP_S]))
 
     def remember(self, message: TaskMessage) -> None:
         """Have older messages superseded by `message`, which is published."""
         arguments = (message.coalesce_number, message.id, NEWEST_KEEP_S)
         with contextlib.suppress(LinkError):  # older ones run as well
-            self._link.ask(lambda client: REMEMBER.run(client, [_place(message)], arguments))
+            self._link.run(REMEMBER, [_place(message)], arguments)
 
     def newer(self, message: TaskMessage) -> str | None:
         """Return the id of the message that supersedes `message`, None if it is the newest."""

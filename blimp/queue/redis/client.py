@@ -6,9 +6,12 @@ import contextlib
 import os
 import threading
 import weakref
-from collections.abc import Callable, Iterator, Mapping
+from collections import deque
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cache
 from typing import TYPE_CHECKING, Any, TypeVar, cast
+
+from hiredis import pack_command
 
 from blimp.errors import ConfigError, LinkError, ResultError
 from blimp.queue.redis.address import SEVERAL
@@ -26,6 +29,8 @@ from blimp.queue.redis.urls import (
 
 if TYPE_CHECKING:
     from redis import Redis
+
+    from blimp.queue.redis.scripts import Script
 
 T = TypeVar("T")
 
@@ -129,6 +134,53 @@ def streams_options(*, timeout_s: float) -> dict[str, Any]:
     return {"socket_timeout": timeout_s, "socket_connect_timeout": timeout_s, **waits}
 
 
+class DirectCalls:
+    """Commands over connections of its own: redis-py's pool costs as much as the command.
+
+    Thread-safe. is_plain: the server is no cluster, and no replica is waited for. An error is
+    redis-py's; the command may have run then.
+    """
+
+    def __init__(self, client: Redis, *, is_plain: bool) -> None:
+        self._client = client
+        self._is_plain = is_plain
+        self._idle: deque[Any] = deque()  # connections that no thread uses now
+        reset_after_fork(self)
+
+    def call(self, *command: Any) -> Any:
+        import redis
+
+        try:
+            connection = self._idle.pop()
+        except IndexError:
+            connection = self._client.connection_pool.get_connection()
+        try:
+            if self._is_plain:  # a fifth of the time that redis-py's connection takes
+                connection._sock.sendall(pack_command(command))
+            else:
+                connection.send_command(*command)
+            answer = connection.read_response()
+        except redis.ResponseError:
+            self._idle.append(connection)
+            raise
+        except BaseException:
+            self._give_up(connection)
+            raise
+        self._idle.append(connection)
+        return answer
+
+    def _give_up(self, connection: Any) -> None:
+        connection.disconnect()
+        self._client.connection_pool.release(connection)
+
+    def after_fork(self) -> None:
+        self._idle = deque()
+
+    def close(self) -> None:
+        while self._idle:
+            self._give_up(self._idle.pop())
+
+
 class Link:
     """A client of one server, and connections of its pool. Thread-safe; close is idempotent.
 
@@ -206,6 +258,7 @@ class RedisServer:
         self._timeout_s = timeout_s
         self._lock = threading.Lock()
         self._clients: dict[str, Redis] = {}
+        self._calls: dict[Redis, DirectCalls] = {}
 
     @property
     def client(self) -> Redis:
@@ -215,8 +268,25 @@ class RedisServer:
     def client_of(self, url: str) -> Redis:
         with self._lock:
             if url not in self._clients:
-                self._clients[url] = open_redis(url, timeout_s=self._timeout_s)
+                client = open_redis(url, timeout_s=self._timeout_s)
+                address = address_of(url, schemes=SCHEMES)
+                is_plain = not address.tag and "wait_replicas" not in address.options
+                self._clients[url] = client
+                self._calls[client] = DirectCalls(client, is_plain=is_plain)
             return self._clients[url]
+
+    def run(self, script: Script, keys: Sequence[str], args: Sequence[Any]) -> Any:
+        """Run a script that may run twice, as `ask` does, at a third of the price."""
+        return self.ask(lambda client: self._run(client, script, keys, args))
+
+    def _run(self, client: Redis, script: Script, keys: Sequence[str], args: Sequence[Any]) -> Any:
+        import redis
+
+        with contextlib.suppress(
+            redis.ConnectionError, ConnectionError, redis.exceptions.NoScriptError, KeyError
+        ):  # the idle connection had died, the server is new, or this is being closed
+            return self._calls[client].call("EVALSHA", script.digest, len(keys), *keys, *args)
+        return script.run(client, keys, args)
 
     def ask(self, function: Callable[[Redis], T]) -> T:
         """Call `function` with a client; of several brokers, until one answers.
@@ -244,6 +314,8 @@ class RedisServer:
 
     def close(self) -> None:
         with self._lock:
+            while self._calls:
+                self._calls.popitem()[1].close()
             while self._clients:
                 self._clients.popitem()[1].close()
 

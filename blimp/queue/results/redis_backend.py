@@ -157,11 +157,11 @@ class RedisResults(ResultBackend):
 
         return self.server.ask(lambda client: type_checked(partial(ask, client)))
 
-    def forget(self, id: str) -> None:
+    def forget(self, id: str, *others: str) -> None:
         def delete(client: Any) -> None:
             with client.pipeline(transaction=False) as pipe:
-                pipe.delete(result_key(id))
-                pipe.zrem(FAILED_RESULTS, id)
+                pipe.delete(*map(result_key, (id, *others)))
+                pipe.zrem(FAILED_RESULTS, id, *others)
                 pipe.execute()
 
         self.server.ask(delete)
@@ -230,6 +230,7 @@ class PublishedWatch(GrowingWatch):
         self._pubsub: Any = None
         self._looked_s: float | None = None
         self._stored: dict[str, bytes] = {}  # what was read, and not returned yet, by key
+        self._unconfirmed: set[str] = set()  # keys that the server has not confirmed since `add`
         self._closed = False
         self._subscribing = threading.Lock()
         self._subscribe()
@@ -247,8 +248,7 @@ class PublishedWatch(GrowingWatch):
             record = None
             # What was published before something was read is here already: reports stay in order.
             received = self._receive(0.0 if self._stored else max(0.0, left_s))
-            if received is not None and received["type"] == "message":
-                key = received["channel"].decode()
+            if (key := self._message_key(received)) is not None:
                 self._stored.pop(key, None)
                 with contextlib.suppress(ResultError):
                     record = self._take(key, received["data"])
@@ -260,6 +260,27 @@ class PublishedWatch(GrowingWatch):
             if self._clock.now_s() >= deadline_s and not self._stored:
                 break  # also in a flood of what is not genuine
         return None
+
+    def settle(self) -> None:
+        """Take in what the server has confirmed already. Does not wait; by the thread of `next`.
+
+        To be called between `add` of new ids and sending their tasks: if all is confirmed, nothing
+        can be missed, and `next` need not begin with what is stored. Raises LinkError.
+        """
+        self._looked_s = None
+        while self._unconfirmed and (received := self._receive(0.0)) is not None:
+            self._message_key(received)
+        if not self._unconfirmed:
+            self._looked_s = self._clock.now_s()
+
+    def _message_key(self, received: Any) -> str | None:
+        """Return the key of a record that is watched, None for what is none."""
+        if received is None:
+            return None
+        key: str = received["channel"].decode()
+        if received["type"] == "subscribe":
+            self._unconfirmed.discard(key)
+        return key if received["type"] == "message" and key in self._ids else None
 
     def _receive(self, timeout_s: float) -> Any:
         try:
@@ -291,6 +312,7 @@ class PublishedWatch(GrowingWatch):
             if self._closed:
                 raise LinkError("closed while waiting for results")
             self._ids |= keys
+            self._unconfirmed |= keys.keys()
             self._pubsub.subscribe(*keys)
 
     def discard(self, *ids: str) -> None:
@@ -299,6 +321,8 @@ class PublishedWatch(GrowingWatch):
             for key in keys:
                 self._ids.pop(key, None)
                 self._newest.pop(key, None)
+                self._stored.pop(key, None)
+                self._unconfirmed.discard(key)
             if not self._closed:
                 with contextlib.suppress(LinkError), self._server.link(self._url):
                     self._pubsub.unsubscribe(*keys)
@@ -313,6 +337,7 @@ class PublishedWatch(GrowingWatch):
                 self._pubsub.close()
             client = self._server.client_of(self._url)
             self._pubsub = client.pubsub()
+            self._unconfirmed = set(self._ids)
             for keys in self._parts():
                 self._pubsub.subscribe(*keys)
 
@@ -323,6 +348,11 @@ class PublishedWatch(GrowingWatch):
         except NotGenuine:
             self.forged += 1
             return None
+
+    @property
+    def is_usable(self) -> bool:
+        """Whether it is open, and at the server that is in use now."""
+        return not self._closed and self._url == self._server.brokers.current
 
     def close(self) -> None:
         with self._subscribing:

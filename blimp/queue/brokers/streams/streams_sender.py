@@ -10,13 +10,12 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import redis
-from hiredis import pack_command
 
 from blimp.queue.brokers.streams.envelope import Stamp, pack_broadcast, pack_task
 from blimp.queue.brokers.streams.exchanges import Exchanges
 from blimp.queue.brokers.streams.store import SCRIPTS
 from blimp.queue.brokers.streams.visibility import StreamsSession
-from blimp.queue.redis.client import reset_after_fork, streams_options
+from blimp.queue.redis.client import DirectCalls, reset_after_fork, streams_options
 from blimp.queue.redis.urls import is_lost, link_error, redis_url
 
 if TYPE_CHECKING:
@@ -45,7 +44,7 @@ class StreamsSender:
         )
         self._exchanges = Exchanges(self._session.store)
         link = self._session.link
-        self._is_plain = not link.tag and not link.waits
+        self._calls = DirectCalls(link.client, is_plain=not link.tag and not link.waits)
         self.after_fork()
         reset_after_fork(self)
 
@@ -55,7 +54,6 @@ class StreamsSender:
         self._own = uuid.uuid4().hex  # in the keys of its stamps
         self._keys_made = itertools.count()
         self._stamps: deque[Stamp] = deque()  # of publishes that have ended
-        self._idle: deque[Any] = deque()  # connections that no thread uses now
 
     def connect(self) -> None:
         self._run(self._check)
@@ -104,30 +102,11 @@ class StreamsSender:
         stream = self._session.keys.queue(queue).levels[one.level]
         words = (stamp.key, stream, stamp.number, stamp.remember_ms, one.head, one.body)
         try:
-            self._call("EVALSHA", SCRIPTS["put"].digest, 2, *words)
+            self._calls.call("EVALSHA", SCRIPTS["put"].digest, 2, *words)
             return
         except (redis.ConnectionError, ConnectionError, redis.exceptions.NoScriptError):
             pass  # the idle connection had died, or the server is new
         self._session.store.run("put", list(words[:2]), list(words[2:]))  # once more, with all care
-
-    def _call(self, *command: Any) -> None:
-        try:
-            connection = self._idle.pop()
-        except IndexError:
-            connection = self._session.link.connection()
-        try:
-            if self._is_plain:  # a fifth of the time that redis-py's connection takes
-                connection._sock.sendall(pack_command(command))
-            else:
-                connection.send_command(*command)
-            connection.read_response()
-        except redis.ResponseError:
-            self._idle.append(connection)
-            raise
-        except BaseException:
-            self._session.link.give_up(connection)
-            raise
-        self._idle.append(connection)
 
     def broadcast(self, exchange: str, body: bytes) -> None:
         one = pack_broadcast(body, exchange=exchange)
@@ -170,6 +149,5 @@ class StreamsSender:
         return link_error(self._url, error)
 
     def close(self) -> None:
-        while self._idle:
-            self._session.link.give_up(self._idle.pop())
+        self._calls.close()
         self._session.close()
