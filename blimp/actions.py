@@ -477,9 +477,11 @@ class Argument(msgspec.Struct, frozen=True, kw_only=True):
         if self.kind is bool:
             return "" if isinstance(value, bool) else f"{self.name}: must be true or false"
         if self.kind is str:
-            if isinstance(value, str) and len(value) <= MAX_TEXT:
-                return self._name_problem(value)
-            return f"{self.name}: must be a text of up to {MAX_TEXT} letters"
+            if not isinstance(value, str) or len(value) > MAX_TEXT:
+                return f"{self.name}: must be a text of up to {MAX_TEXT} letters"
+            if any("\ud800" <= letter <= "\udfff" for letter in value):
+                return f"{self.name}: {value[:40]!r} is no text: half of a surrogate pair"
+            return self._name_problem(value)
         if self.kind in (int, float):
             return self._number_problem(value)
         return ""

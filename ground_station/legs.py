@@ -13,25 +13,30 @@ from typing import Annotated, Any
 import msgspec
 from msgspec import Meta
 
+from blimp.actions import ACTIONS, MIN_ALTITUDE_M, arguments_of
 from blimp.errors import MissionError
 from blimp.geofence import Geofence, Rally, Zone
 from blimp.suggest import suggestion, with_suggestion
 from ground_station.track import Place
 
 MAX_LEGS = 200
-MAX_DISTANCE_M = 1000.0
-MIN_ALTITUDE_M = 0.3
-MAX_ALTITUDE_M = 120.0  # the usual legal ceiling for small unmanned craft
-MAX_SPEED_MPS = 10.0
-MIN_SPEED_MPS = 0.05
-MAX_SECONDS = 600.0
+CEILING_M = 120.0  # of a mission: the usual legal ceiling for small unmanned craft
+MAX_WAIT_S = 600.0  # at one place; the ship does not know of it
 
-Horizontal = Annotated[float, Meta(ge=-MAX_DISTANCE_M, le=MAX_DISTANCE_M)]
-Altitude = Annotated[float, Meta(ge=MIN_ALTITUDE_M, le=MAX_ALTITUDE_M)]
-Speed = Annotated[float, Meta(ge=-MAX_SPEED_MPS, le=MAX_SPEED_MPS)]
-LegSpeed = Annotated[float, Meta(ge=MIN_SPEED_MPS, le=MAX_SPEED_MPS)]
-Seconds = Annotated[float, Meta(gt=0.0, le=MAX_SECONDS)]
-YawDeg = Annotated[float, Meta(ge=-360.0, le=360.0)]
+
+def _limits(action: str, name: str, *, most: float = math.inf) -> Meta:
+    """Return the limits that the table of actions has for an argument, of any ship."""
+    (one,) = (one for one in arguments_of(ACTIONS[action].arguments) if one.name == name)
+    return Meta(ge=one.low, le=min(one.high, most))
+
+
+Horizontal = Annotated[float, _limits("goto", "north_m")]
+Altitude = Annotated[float, _limits("goto", "altitude_m", most=CEILING_M)]
+Speed = Annotated[float, _limits("velocity", "north_mps")]
+LegSpeed = Annotated[float, _limits("goto", "speed_mps")]
+Seconds = Annotated[float, _limits("velocity", "seconds")]
+Wait = Annotated[float, Meta(gt=0.0, le=MAX_WAIT_S)]
+YawDeg = Annotated[float, _limits("goto", "yaw_deg")]
 
 
 class _Leg(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, tag_field="do"):
@@ -80,7 +85,7 @@ class Goto(_Leg, frozen=True, kw_only=True, tag="goto"):
     altitude_m: Altitude
     yaw_deg: YawDeg | None = None
     speed_mps: LegSpeed | None = None
-    loiter_s: Seconds | None = None
+    loiter_s: Wait | None = None
 
     @property
     def wait_s(self) -> float | None:
@@ -108,7 +113,7 @@ class Velocity(_Leg, frozen=True, kw_only=True, tag="velocity"):
 class Hold(_Leg, frozen=True, kw_only=True, tag="hold"):
     """Hold the place for `seconds`."""
 
-    seconds: Seconds | None = None
+    seconds: Wait | None = None
 
     @property
     def wait_s(self) -> float | None:

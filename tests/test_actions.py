@@ -59,6 +59,12 @@ def test_how_long_an_end_is_waited_for_has_its_seconds() -> None:
         ("arm", {"force": 1}, "force: must be true or false"),
         ("motor", {"name": 3, "percent": 1, "seconds": 1}, "name: must be a text"),
         ("motor", {"name": "a" * 201, "percent": 1, "seconds": 1}, "up to 200 letters"),
+        *(
+            (action.name, {one.name: "\ud800"}, f"{one.name}: '\\ud800' is no text")
+            for action in ACTIONS.values()
+            for one in arguments_of(action.arguments)
+            if one.kind is str
+        ),
         ("mode", {"name": "loitre"}, "no mode 'loitre' (did you mean 'loiter'?); modes are LAND,"),
         ("payload", {"channel": 1.5, "deg": 1}, "channel must be a whole number"),
         ("param", {"name": "a.b", "value": float("inf")}, "value must be a finite number, not inf"),

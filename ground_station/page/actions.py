@@ -31,6 +31,8 @@ def run_action(
 
 def _run(session: Session, name: str, arguments: dict[str, Any]) -> tuple[int, Any]:
     if name == "status":
+        if arguments:
+            raise ValueError(f"status has no argument {next(iter(arguments))[:40]!r}; it has none")
         return DONE, _status(session)
     if name == "result":
         return _result(session, arguments)

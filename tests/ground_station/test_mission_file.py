@@ -3,13 +3,16 @@
 import os
 from math import inf
 from pathlib import Path
+from typing import get_args
 
+import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from blimp.actions import ACTIONS, arguments_of
 from blimp.errors import MissionError
-from ground_station.legs import MAX_LEGS, Goto, Hold, Takeoff
+from ground_station.legs import CEILING_M, MAX_LEGS, Goto, Hold, Leg, Takeoff
 from ground_station.mission_file import (
     MAX_BYTES,
     builtin_missions,
@@ -83,14 +86,14 @@ def test_what_is_not_given_is_not_sent() -> None:
         (UP + '[[leg]]\ndo = "goto"\nnorth_m = 1\neast_m = 2', ["leg 3", "goto", "altitude_m"]),
         (UP.replace("3.0", "nan"), ["leg 2", "altitude_m = nan", "finite"]),
         (UP.replace("3.0", "-inf"), ["leg 2", "altitude_m = -inf", "finite"]),
-        (UP.replace("3.0", "0.1"), ["leg 2", "altitude_m = 0.1", "0.3"]),
+        (UP.replace("3.0", "0.1"), ["leg 2", "altitude_m = 0.1", "0.5"]),
         (UP.replace("3.0", "120.5"), ["leg 2", "altitude_m = 120.5", "120"]),
         (UP.replace("3.0", '"3"'), ["leg 2", "altitude_m = 3", "float", "str"]),
         (UP.replace("3.0", "true"), ["leg 2", "altitude_m", "bool"]),
         (UP + '[[leg]]\ndo = "land"\nfast = true', ["leg 3", "land", "fast"]),
         (
-            UP + '[[leg]]\ndo = "goto"\nnorth_m = 1001\neast_m = 0\naltitude_m = 3',
-            ["leg 3", "north_m = 1001", "1000"],
+            UP + '[[leg]]\ndo = "goto"\nnorth_m = 10001\neast_m = 0\naltitude_m = 3',
+            ["leg 3", "north_m = 10001", "10000"],
         ),
         (UP + '[[leg]]\ndo = "hold"\nseconds = 0', ["leg 3", "seconds = 0", "> 0"]),
         (UP + '[[leg]]\ndo = "arm"', ["leg 3", "arm", "in the air"]),
@@ -166,6 +169,24 @@ def test_cross_track(
     leg: TrackLeg, position_ned_m: tuple[float, float, float], off_m: float
 ) -> None:
     assert cross_track_m(leg, position_ned_m) == pytest.approx(off_m)
+
+
+def test_the_limits_of_a_leg_are_those_of_its_action() -> None:
+    _, schemas = msgspec.json.schema_components([Leg])
+    compared = 0
+    for action in ACTIONS.values():
+        form = next(
+            (one for one in get_args(Leg) if one.__struct_config__.tag == action.name), None
+        )
+        properties = {} if form is None else schemas[form.__name__]["properties"]
+        for argument in arguments_of(action.arguments):
+            if argument.is_bounded and argument.name in properties:
+                found = properties[argument.name]
+                found = {**found, **found.get("anyOf", [{}])[0]}
+                high = argument.high if argument.name != "altitude_m" else CEILING_M
+                assert (found["minimum"], found["maximum"]) == (argument.low, high), argument.name
+                compared += 1
+    assert compared >= 10
 
 
 coordinate = st.floats(min_value=-1000, max_value=1000)

@@ -181,7 +181,7 @@ def test_waypoints_of_mission_planner(tmp_path: Path) -> None:
         ([ITEMS[0], item(16, -3, 0, 0, None, *place(5, 0, 3))], "its seconds, is -3"),
         ([ITEMS[0], item(178, 2, 1)], "DO_CHANGE_SPEED: param 1 is 2: only air and ground speed"),
         ([ITEMS[0], item(178, 1, 99), ITEMS[2]], "speed_mps = 99.0"),
-        ([ITEMS[0], item(16, 0, 0, 0, None, *place(2000, 0, 3))], "north_m = 2000"),
+        ([ITEMS[0], item(16, 0, 0, 0, None, *place(20000, 0, 3))], "north_m = 20000"),
         ([ITEMS[0], item(16, 0, 0, 0, None, *place(15.5, 0, 3))], "ends 0.5 m outside (fence 1)"),
         (
             [ITEMS[0], item(16, 0, 0, 0, None, *place(1, 12, 3)),
