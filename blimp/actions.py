@@ -31,6 +31,8 @@ MAX_SPEED_MPS = 10.0  # of any ship: each has its own, lower one
 MAX_SECONDS = 60.0  # of one velocity: a forgotten one ends
 MAX_ACTUATOR_SECONDS = 30.0  # of one push on an output by hand
 MAX_TEXT = 200
+# Of the arrows of a number's field in a form, by unit: what a person notices in flight.
+STEPS = {"m": 0.5, "m/s": 0.1, "degrees": 5.0, "s": 0.5, "%": 5.0, "us": 10.0}
 MAX_FLOAT = sys.float_info.max
 MAX_WHOLE = 2**63 - 1  # of a message
 
@@ -64,14 +66,18 @@ def quantity(
     option: str = "",
     metavar: str = "",
     names: str = "",
+    example: float | None = None,
 ) -> msgspec.Meta:
     """Describe one argument of a form.
 
     low, high: in `unit`, for any ship. ship: the limits of the airframe that are narrower, by
     their names; "-speed_mps" is the negative. option, metavar: on a command line; by default an
-    argument with a default is an option. names: the kind of thing that it names.
+    argument with a default is an option. names: the kind of thing that it names. example: what a
+    form begins with.
     """
     schema: dict[str, Any] = {"x-unit": unit} if unit else {}
+    schema |= {"x-step": STEPS[unit]} if unit in STEPS else {}
+    schema |= {} if example is None else {"examples": [example]}
     schema |= {k: v for k, v in (("minimum", low), ("maximum", high)) if isfinite(v)}
     schema |= {"x-ship-limits": list(ship)} if any(ship) else {}
     extra = {
@@ -103,7 +109,13 @@ class SetMode(Arguments, frozen=True, kw_only=True):
 
 
 _altitude = quantity(
-    "Above the pad.", "m", MIN_ALTITUDE_M, MAX_M, ship=("", "max_altitude_m"), metavar="ALT_M"
+    "Above the pad.",
+    "m",
+    MIN_ALTITUDE_M,
+    MAX_M,
+    ship=("", "max_altitude_m"),
+    metavar="ALT_M",
+    example=3.0,
 )
 
 
@@ -114,8 +126,8 @@ class Takeoff(Arguments, frozen=True, kw_only=True):
 class Goto(Arguments, frozen=True, kw_only=True):
     """The distance from the pad has a limit of the airframe, too: `max_distance_m`."""
 
-    north_m: Annotated[float, quantity("North of the pad.", "m", -MAX_M, MAX_M)]
-    east_m: Annotated[float, quantity("East of the pad.", "m", -MAX_M, MAX_M)]
+    north_m: Annotated[float, quantity("North of the pad.", "m", -MAX_M, MAX_M, example=0.0)]
+    east_m: Annotated[float, quantity("East of the pad.", "m", -MAX_M, MAX_M, example=0.0)]
     altitude_m: Annotated[float, _altitude]
     yaw_deg: Annotated[
         float | None,

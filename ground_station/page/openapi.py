@@ -30,6 +30,7 @@ def _request(action: Action) -> dict[str, Any]:
         "operationId": action.name,
         "summary": action.about,
         "x-needs": list(action.needs),
+        "x-asks": action.asks,
         "parameters": [{"name": "vehicle", "in": "query", "schema": {"type": "string"}}],
         "requestBody": {"content": _json(action.arguments)},
         "responses": {

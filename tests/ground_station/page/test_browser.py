@@ -4,6 +4,7 @@ import re
 
 from playwright.sync_api import Browser, Locator, expect
 
+from blimp.actions import ACTIONS, STEPS, arguments_of
 from tests.browser import WITHIN_MS, errors_of, serious_findings, too_wide_px
 from tests.ground_station.page.client import Served
 
@@ -34,6 +35,52 @@ ENDS = {"commands": "3 of 3 succeeded", "pings": "59 of 60 answered, 1 EXPIRED: 
 FAULT = {"action": "kill-worker", "down_s": 0.7}
 
 
+def test_every_form_has_the_fields_of_the_table_of_actions(
+    served: Served, chromium: Browser
+) -> None:
+    page = chromium.new_page()
+    page.goto(served.page.url)
+    expect(page.get_by_test_id("command-send")).to_be_enabled(timeout=WITHIN_MS)
+    page.get_by_text("All commands").click()
+    choice = page.get_by_test_id("command-name")
+    offered = set(choice.locator("option").all_text_contents())
+    assert offered == {
+        name
+        for name, row in ACTIONS.items()
+        if name not in ("trajectory", "geofence", "estop") and not row.asks
+    }
+    for name in sorted(offered):
+        choice.select_option(name)
+        inputs = page.get_by_test_id("command-fields").locator("input")
+        assert choice.get_attribute("title") == ACTIONS[name].about
+        fields = {one.get_attribute("name"): one for one in inputs.all()}
+        table = {one.name: one for one in arguments_of(ACTIONS[name].arguments)}
+        assert list(fields) == list(table)
+        for argument in table.values():
+            field = fields[argument.name]
+            assert field.get_attribute("title") == argument.about
+            assert (field.get_attribute("data-unit") or "") == argument.unit
+            assert field.get_attribute("type") == ("text" if argument.kind is str else "number")
+            given = [field.get_attribute(word) for word in ("min", "max")]
+            limits = [argument.low, argument.high] if argument.is_bounded else [None, None]
+            assert [None if one is None else float(one) for one in given] == limits
+            if argument.unit:
+                step = STEPS.get(argument.unit, "any")
+                assert field.get_attribute("step") == (step if step == "any" else f"{step:g}")
+            if isinstance(argument.default, int | float):
+                assert float(field.input_value()) == argument.default
+    said = page.locator("#said")
+    choice.select_option("goto")
+    speed = page.get_by_test_id("command-fields").locator("[name=speed_mps]")
+    speed.fill("11")
+    page.get_by_test_id("command-send").click()
+    expect(said).to_have_text("goto: not sent: speed, m/s: 11, must be 0.05 to 10")
+    choice.select_option("ping")
+    page.get_by_test_id("command-send").click()
+    expect(said).to_have_text("ping: done", timeout=WITHIN_MS)
+    page.close()
+
+
 def test_a_flight_is_seen_and_commanded_and_a_lost_link_is_shown(
     served: Served, chromium: Browser
 ) -> None:
@@ -53,11 +100,11 @@ def test_a_flight_is_seen_and_commanded_and_a_lost_link_is_shown(
     # What has no number says why, and what a button answers is in sight of it.
     expect(by("wind")).to_contain_text("known once it flies", timeout=WITHIN_MS)
     said = page.locator("#said")
-    page.locator("[name=north]").fill("")
+    page.locator("[name=north_m]").first.fill("")
     by("command-goto").click()  # an empty field is no 0, which is the pad
     expect(said).to_have_text("goto: not sent: north, m: no number", timeout=WITHIN_MS)
     expect(said).to_be_in_viewport()
-    page.locator("[name=altitude]").fill("25")
+    page.locator("[name=altitude_m]").first.fill("25")
     by("command-arm").click()
     expect(by("armed")).to_contain_text("ARMED", timeout=WITHIN_MS)
     by("command-takeoff").click()
