@@ -312,6 +312,8 @@ class VehicleClient(Closing):
             self._results = None
 
     def _link(self) -> RedisResults:
+        if (known := self._results) is not None:
+            return known  # at once: a stream sends twenty times a second
         from blimp.queue.protocol.signing import Signer
         from blimp.queue.publish.publisher import Publisher
         from blimp.queue.redis.client import RedisServer
