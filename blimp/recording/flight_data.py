@@ -157,7 +157,7 @@ class _Rows:
     def table(self) -> Table:
         if not self.times:
             return Table(np.empty(0), {name: np.empty(0) for name in self.names})
-        kind = np.float32 if self.values.typecode == "f" else np.float64
+        kind: Any = np.float32 if self.values.typecode == "f" else np.float64
         rows = np.frombuffer(self.values, dtype=kind).reshape(-1, len(self.names))
         columns = {name: rows[:, i] for i, name in enumerate(self.names)}
         return Table(np.frombuffer(self.times, dtype=np.float64), columns)
