@@ -99,9 +99,9 @@ class Nothing(Arguments, frozen=True, kw_only=True):
 
 
 class Arm(Arguments, frozen=True, kw_only=True):
-    force: Annotated[bool, quantity("Skip the checks; the ship takes it on the bench only.")] = (
-        False
-    )
+    force: Annotated[
+        bool, quantity("Skip the checks; the ship accepts this on the bench only.")
+    ] = False
 
 
 class SetMode(Arguments, frozen=True, kw_only=True):
@@ -109,7 +109,7 @@ class SetMode(Arguments, frozen=True, kw_only=True):
 
 
 _altitude = quantity(
-    "Above the pad.",
+    "Metres above the pad.",
     "m",
     MIN_ALTITUDE_M,
     MAX_M,
@@ -126,8 +126,8 @@ class Takeoff(Arguments, frozen=True, kw_only=True):
 class Goto(Arguments, frozen=True, kw_only=True):
     """The distance from the pad has a limit of the airframe, too: `max_distance_m`."""
 
-    north_m: Annotated[float, quantity("North of the pad.", "m", -MAX_M, MAX_M, example=0.0)]
-    east_m: Annotated[float, quantity("East of the pad.", "m", -MAX_M, MAX_M, example=0.0)]
+    north_m: Annotated[float, quantity("Metres north of the pad.", "m", -MAX_M, MAX_M, example=0.0)]
+    east_m: Annotated[float, quantity("Metres east of the pad.", "m", -MAX_M, MAX_M, example=0.0)]
     altitude_m: Annotated[float, _altitude]
     yaw_deg: Annotated[
         float | None,
@@ -136,7 +136,7 @@ class Goto(Arguments, frozen=True, kw_only=True):
     speed_mps: Annotated[
         float | None,
         quantity(
-            "Over ground; its fastest by default.",
+            "Speed over ground; by default the fastest allowed.",
             "m/s", MIN_SPEED_MPS, MAX_SPEED_MPS, ship=("", "speed_mps"),
         ),
     ] = None  # fmt: skip
@@ -148,44 +148,45 @@ class SetVelocity(Arguments, frozen=True, kw_only=True):
     north_mps: Annotated[
         float,
         quantity(
-            "To the north.", "m/s", -MAX_SPEED_MPS, MAX_SPEED_MPS,
+            "Speed to the north.", "m/s", -MAX_SPEED_MPS, MAX_SPEED_MPS,
             ship=("-speed_mps", "speed_mps"), metavar="NORTH",
         ),
     ]  # fmt: skip
     east_mps: Annotated[
         float,
         quantity(
-            "To the east.", "m/s", -MAX_SPEED_MPS, MAX_SPEED_MPS,
+            "Speed to the east.", "m/s", -MAX_SPEED_MPS, MAX_SPEED_MPS,
             ship=("-speed_mps", "speed_mps"), metavar="EAST",
         ),
     ]  # fmt: skip
     up_mps: Annotated[
         float,
         quantity(
-            "Upwards.", "m/s", -MAX_SPEED_MPS, MAX_SPEED_MPS,
+            "Speed upwards.", "m/s", -MAX_SPEED_MPS, MAX_SPEED_MPS,
             ship=("-descent_mps", "climb_mps"), metavar="UP",
         ),
     ]  # fmt: skip
-    seconds: Annotated[float, quantity("For how long.", "s", 0.0, MAX_SECONDS, option="--seconds")]
+    seconds: Annotated[float, quantity("Duration.", "s", 0.0, MAX_SECONDS, option="--seconds")]
 
 
 class FlyTrajectory(Arguments, frozen=True, kw_only=True):
     """One chunk of a trajectory."""
 
-    name: Annotated[str, quantity("Of the trajectory.")]
+    name: Annotated[str, quantity("Name of the trajectory.")]
     points: Annotated[tuple[TrajectoryPoint, ...], quantity("Its points, in order of time.")]
-    last: Annotated[bool, quantity("No more will come, so that its end is the end.")] = True
+    last: Annotated[bool, quantity("True for the last chunk: the trajectory ends with it.")] = True
 
 
 def _share(stick: str, about: str) -> msgspec.Meta:
     return quantity(about, "%", -100.0, 100.0, option=f"--{stick}", metavar="PERCENT")
 
 
-_pushed_s = quantity("For how long.", "s", 0.0, MAX_ACTUATOR_SECONDS, option="--seconds")
+_pushed_s = quantity("Duration.", "s", 0.0, MAX_ACTUATOR_SECONDS, option="--seconds")
 
 
 class PushStick(Arguments, frozen=True, kw_only=True):
-    """Of what the ship has; `up_percent` of the climb in ALTHOLD, `turn_percent` of the turn."""
+    """Shares of the ship's greatest force; `up_percent` of the climb in ALTHOLD, `turn_percent` of
+    the turn."""
 
     forward_percent: Annotated[float, _share("forward", "Thrust forward; negative is back.")] = 0.0
     right_percent: Annotated[float, _share("right", "Thrust to the right.")] = 0.0
@@ -220,12 +221,12 @@ class Payload(Arguments, frozen=True, kw_only=True):
 
 
 class SetGeofence(Arguments, frozen=True, kw_only=True):
-    """The whole fence of the next flight; what is left out is not limited."""
+    """The whole fence of the next flight; anything left out is not limited."""
 
-    zones: Annotated[tuple[Zone, ...], quantity("Where it may and may not fly.")] = ()
+    zones: Annotated[tuple[Zone, ...], quantity("Zones where it may or may not fly.")] = ()
     ceiling_m: Annotated[float | None, quantity("Highest altitude.", "m")] = None
     floor_m: Annotated[float | None, quantity("Lowest altitude.", "m")] = None
-    rally: Annotated[tuple[Rally, ...], quantity("Places to return to beside the pad.")] = ()
+    rally: Annotated[tuple[Rally, ...], quantity("Places to return to, besides the pad.")] = ()
 
 
 class SetParameter(Arguments, frozen=True, kw_only=True):
@@ -288,8 +289,8 @@ _IN_FLIGHT = (Need.ARMED, Need.UP, Need.POSITION)
 _ROWS = (
     Action(
         name="ping",
-        about="Ask the ship for a sign of life.",
-        more="Through the queue, from the flight process.",
+        about="Ask whether the ship answers.",
+        more="The question goes through the queue; the flight process answers it.",
         examples=("ping",),
         needs_ttl=False,
         needs_control=False,
@@ -302,7 +303,7 @@ _ROWS = (
     ),
     Action(
         name="arm",
-        about="Let the propellers turn.",
+        about="Arm the ship: allow the propellers to turn.",
         examples=("arm",),
         arguments=Arm,
         asks="Arm? The propellers may start to turn.",
@@ -314,7 +315,7 @@ _ROWS = (
     ),
     Action(
         name="disarm",
-        about="Stop the propellers, on the ground; in the air the ship refuses.",
+        about="Stop the propellers. In the air the ship refuses it.",
         examples=("disarm",),
     ),
     Action(
@@ -335,7 +336,7 @@ _ROWS = (
     ),
     Action(
         name="goto",
-        about="Fly to a place and stay there. Metres from the pad.",
+        about="Fly to a place, in metres from the pad, and stay there.",
         examples=("goto 10 0 3", "goto -3 4 5 --yaw-deg -90"),
         arguments=Goto,
         needs=_IN_FLIGHT,
@@ -368,7 +369,7 @@ _ROWS = (
     ),
     Action(
         name="land",
-        about="Come down here and disarm.",
+        about="Land at this place and disarm.",
         examples=("land",),
         progress=Progress.WAY,
         wait_s=FLIGHT_S,
@@ -376,7 +377,7 @@ _ROWS = (
     ),
     Action(
         name="return",
-        about="Fly back to the pad, or to a rally point that is nearer.",
+        about="Fly back to the pad, or to a nearer rally point.",
         examples=("return",),
         needs=_IN_FLIGHT,
         progress=Progress.WAY,
@@ -384,7 +385,7 @@ _ROWS = (
     ),
     Action(
         name="geofence",
-        about="Limit the next flight to zones, a ceiling and a floor; set its rally points.",
+        about="Limit the next flight by zones, a ceiling and a floor, and set its rally points.",
         arguments=SetGeofence,
         needs=(Need.GROUND,),
     ),
@@ -404,7 +405,8 @@ _ROWS = (
     ),
     Action(
         name="estop",
-        about="Stop every motor at once, past every queue. Never asks; only arm undoes it.",
+        about="Stop every motor at once, before any waiting command. It never asks; only arm "
+        "ends the stop.",
         examples=("estop",),
         wait_s=5.0,
         needs_ttl=False,

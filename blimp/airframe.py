@@ -407,7 +407,7 @@ class Airframe(_Part, frozen=True, kw_only=True):
         if abs(self.home.latitude_deg) > _POLE_DEG:
             raise AirframeError(
                 f"airframe {self.name}: home: latitude {self.home.latitude_deg:g} is a pole, "
-                f"a pad cannot stand {metres:g} m east of it"
+                f"a pad cannot be {metres:g} m east of it"
             )
         _, longitude_deg = self.home.global_deg(0.0, metres)
         home = msgspec.structs.replace(self.home, longitude_deg=longitude_deg)

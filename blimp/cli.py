@@ -50,28 +50,29 @@ app.add_typer(computer_app)
 app.add_typer(
     keys_app,
     name="keys",
-    help="The keys that sign commands.\n\nExample: blimp keys new --out signing.key",
+    help="Make and show the keys that sign commands.\n\nExample: blimp keys new --out signing.key",
 )
 app.add_typer(
     broker_app,
     name="broker",
-    help="The users of a broker.\n\nExample: blimp broker acl --vehicle twin",
+    help="Make the users of a broker.\n\nExample: blimp broker acl --vehicle twin",
 )
 app.add_typer(
     airframe_app,
     name="airframe",
-    help="The description of a ship.\n\nExample: blimp airframe check mine.toml",
+    help="Check or write the description of a ship.\n\nExample: blimp airframe check mine.toml",
 )
 app.add_typer(sim_app, name="sim")
 app.add_typer(
     log_app,
     name="log",
-    help="The recorded flights.\n\nExample: blimp log list",
+    help="List, export, report and replay recorded flights.\n\nExample: blimp log list",
 )
 app.add_typer(
     tune_app,
     name="tune",
-    help="What flights say about a ship.\n\nExample: blimp tune identify flight.mcap",
+    help="Identify a ship, or tune its gains, from flights.\n\nExample: blimp tune identify "
+    "flight.mcap",
 )
 
 

@@ -88,7 +88,9 @@ def signing_keys_from_environment(
         raise ConfigError("both BLIMP_SIGNING_KEY and BLIMP_SIGNING_KEY_FILE are set: unset one")
     for name, value in (("BLIMP_SIGNING_KEY", given), ("BLIMP_SIGNING_KEY_FILE", file)):
         if value is not None and not value.strip():
-            raise ConfigError(f"{name} is set and empty: unset it, or see blimp keys new")
+            raise ConfigError(
+                f"{name} is set but empty: unset it, or make a key with `blimp keys new`"
+            )
     if given is not None:
         return tuple(given.split())
     credential = Path(env.get("CREDENTIALS_DIRECTORY", "/nonexistent")) / CREDENTIAL
@@ -143,7 +145,9 @@ def check_broker_is_closed(urls: str, keys: Sequence[str] | None) -> None:
     for url in split_urls(urls):
         address = address_of(url)
         if address.tag:  # its emergency stops go past what puts the tag before keys and channels
-            raise ConfigError(f"broker {address.shown_hosts}: a ship's cannot be a cluster")
+            raise ConfigError(
+                f"broker {address.shown_hosts}: the broker of a ship cannot be a cluster"
+            )
         if address.is_of_this_machine:
             continue
         missing = []
@@ -205,7 +209,7 @@ def log_bound_mb(environment: Mapping[str, str] | None = None) -> int:
     env = os.environ if environment is None else environment
     text = env.get("BLIMP_LOG_MB") or str(DEFAULT_LOG_MB)
     if not text.isdecimal():
-        raise ConfigError(f"BLIMP_LOG_MB: {text[:20]!r} is no whole number of MB")
+        raise ConfigError(f"BLIMP_LOG_MB: {text[:20]!r} is not a whole number of MB")
     return int(text)
 
 

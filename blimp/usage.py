@@ -43,7 +43,7 @@ def example(text: Callable[[], str]) -> Any:
             raise typer.Exit
 
     return typer.Option(
-        "--example", is_eager=True, callback=show, help="Print a sample of such a file, and end."
+        "--example", is_eager=True, callback=show, help="Print a sample file, and end."
     )
 
 

@@ -22,8 +22,8 @@ from ground_station.discover import check_known
 from ground_station.options import MissionFile, Pilot, WaitS, options, session
 from ground_station.page import PORT
 
-ALL_ROADS_S = 0.3  # in which the slower roads of a stop usually confirm it, too
-OLD_S = 10.0  # a snapshot older than this is no link
+ALL_ROADS_S = 0.3  # usually enough for the slower roads of a stop to confirm it, too
+OLD_S = 10.0  # with an older snapshot the link counts as lost
 
 app = typer.Typer(
     name="ground",
@@ -37,13 +37,13 @@ mission_app = typer.Typer(no_args_is_help=True, rich_markup_mode=None)
 app.add_typer(
     mission_app,
     name="mission",
-    help="Mission files: fly, check, list, begin one.\n\nExample: ground mission run square",
+    help="Fly, check, list and write mission files.\n\nExample: ground mission run square",
 )
 control_app = typer.Typer(no_args_is_help=True, rich_markup_mode=None)
 app.add_typer(
     control_app,
     name="control",
-    help="Who may command the ship: take it, give it back.\n\nExample: ground control take",
+    help="Take, release or show control of the ship.\n\nExample: ground control take",
 )
 app.callback()(options)
 
@@ -65,7 +65,7 @@ def _mission() -> str:
 
 @app.command()
 def status(context: typer.Context) -> int:
-    """Print everything the ship says of itself.
+    """Print the state of the ship.
 
     \b
     Examples:
@@ -100,14 +100,14 @@ def watch(
         bool,
         typer.Option(
             "--look-only",
-            help="Send no heartbeat: you do not fly, and the ship ignores the end of your link.",
+            help="Send no heartbeat: you only look, and the ship ignores the end of your link.",
         ),
     ] = False,
 ) -> int:
     """Show the ship live until Ctrl-C. Lines of text, or JSON, if there is no terminal.
 
-    If you hold control of the ship, it stays yours while this runs. If your link fails, the ship
-    comes down by itself. On a terminal the key ! stops every motor at once, as ground estop does.
+    If you hold control of the ship, you keep it while this runs. If your link fails, the ship comes
+    down by itself. On a terminal the key ! stops every motor at once, like `ground estop`.
 
     \b
     Examples:
@@ -142,26 +142,36 @@ def watch(
 def page(
     context: typer.Context,
     address: Annotated[
-        str, typer.Argument(metavar="[ADDRESS]", help="Where --host listens; else everywhere.")
+        str,
+        typer.Argument(
+            metavar="[ADDRESS]",
+            help="The address of this machine for --host; without it all of its addresses.",
+        ),
     ] = "",
     port: Annotated[
-        int, typer.Option("--port", metavar="N", min=0, max=65535, help="0 for any that is free.")
+        int,
+        typer.Option("--port", metavar="N", min=0, max=65535, help="Port; 0 takes any free port."),
     ] = PORT,
     read_only: Annotated[
         bool,
-        typer.Option("--read-only", help="A second address, for phones in the room: look only."),
+        typer.Option(
+            "--read-only", help="Add a second, read-only address, for phones in the room."
+        ),
     ] = False,
     host: Annotated[
-        bool, typer.Option("--host", help="Let other machines command, who have the token.")
+        bool, typer.Option("--host", help="Let other machines command, if they have the token.")
     ] = False,
     chaos: Annotated[
-        bool, typer.Option("--chaos", help="A panel that does harm to a simulated ship, here.")
+        bool,
+        typer.Option(
+            "--chaos", help="Add a panel that injects faults into a simulated ship on this machine."
+        ),
     ] = False,
 ) -> int:
-    """Serve a page on which a ship is seen and commanded.
+    """Serve a web page that shows a ship and commands it.
 
-    It runs until Ctrl-C and prints an address for a browser. Without --host only a browser on
-    this machine can open it, and only with the token in that address.
+    It prints an address for a browser, and runs until Ctrl-C. Without --host only a browser on this
+    machine can open the page, and only with the token in that address.
 
     \b
     Examples:
@@ -205,14 +215,16 @@ def param(
     value: Annotated[
         float | None,
         typer.Argument(
-            metavar="VALUE", help="Set it; else print it.", parser=number(unit="number")
+            metavar="VALUE",
+            help="The new value; without it the present value is printed.",
+            parser=number(unit="number"),
         ),
     ] = None,
 ) -> int:
     """Print or set the numbers of the ship's airframe.
 
-    Without a name it lists them, with units and limits. A ship that is disarmed takes
-    a new one, refuses what it could not fly with, and keeps it over its next start.
+    Without a name it lists them, with units and limits. Only a disarmed ship accepts a new value.
+    It refuses a value with which it could not fly, and keeps an accepted one after a restart.
 
     \b
     Examples:
@@ -229,7 +241,7 @@ def param(
 
 # --- flying -------------------------------------------------------------------------------
 
-add_actions(app)  # but for those that are more than their row: param, trajectory, estop
+add_actions(app)  # except those with a command of their own below: param, trajectory, estop
 
 
 @app.command()
@@ -255,7 +267,7 @@ def trajectory(
 
 @app.command()
 def estop(context: typer.Context) -> int:
-    """Stop every motor at once, past every queue. Never asks; only arm undoes it.
+    """Stop every motor at once, before any waiting command. It never asks; only arm ends the stop.
 
     Example: ground estop
     """
@@ -270,7 +282,9 @@ def estop(context: typer.Context) -> int:
             return
         try:
             check_known(this.ship)
-        except BlimpError as error:  # it may be there and send no telemetry: the stop goes on
+        except (
+            BlimpError
+        ) as error:  # the ship may exist and send no telemetry, so the stop is still sent
             this.report.say(f"ground: {error}")
 
     with this.client() as client:
@@ -298,7 +312,7 @@ def control_take(
         typer.Option(
             "--for",
             metavar="S",
-            help="It ends so long after your last command, watch or mission; else 120.",
+            help="Control ends S seconds after your last command, watch or mission; default 120.",
             parser=number(low=5, high=600, unit="s"),
         ),
     ] = None,
@@ -307,9 +321,9 @@ def control_take(
         bool, typer.Option("--force", help="Take it from another pilot. Asks on a terminal.")
     ] = False,
 ) -> int:
-    """Take control of the ship: the commands of others are refused, except estop.
+    """Take control of the ship: commands of other pilots are refused, except estop.
 
-    If another pilot holds it, prints who and for how long, and exits with 7.
+    If another pilot holds control, it prints who, and for how long, and ends with status 7.
 
     \b
     Examples:
@@ -327,7 +341,7 @@ def control_take(
 
 @control_app.command("release")
 def control_release(context: typer.Context) -> int:
-    """Give control of the ship back: then everybody may command it. May be repeated.
+    """Release control of the ship: then every pilot may command it. Repeating it does no harm.
 
     Example: ground control release
     """
@@ -352,7 +366,7 @@ def control_who(context: typer.Context) -> int:
 
 @mission_app.command("run")
 def mission_run(context: typer.Context, file: MissionFile) -> int:
-    """Fly a mission leg by leg. Asks on a terminal; a program needs --yes for a far one.
+    """Fly a mission leg by leg. Asks on a terminal; a program needs --yes for a distant mission.
 
     \b
     Examples:
@@ -372,7 +386,7 @@ def mission_check(
         str | None,
         typer.Option(
             metavar="NAME|FILE",
-            help="Also whether this ship can fly it, its battery full.",
+            help="Check also whether this ship, with a full battery, can fly it.",
             autocompletion=names.airframe_names,
         ),
     ] = None,
@@ -407,7 +421,7 @@ def mission_new(
     context: typer.Context,
     file: Annotated[Path, typer.Argument(metavar="FILE", help="The .toml file to write.")],
 ) -> int:
-    """Write a mission file to begin with, each line explained.
+    """Write an example mission file that explains each line.
 
     Example: ground mission new survey.toml
     """
@@ -426,9 +440,9 @@ def dispatch(
     wait_s: WaitS = None,
     pilot: Pilot = None,
 ) -> int:
-    """Fly a mission on a ship that is free.
+    """Fly a mission on a free ship.
 
-    It takes control of the ship and gives it back at the end. It skips a ship that does not
+    It takes control of the ship, and releases it at the end. It skips a ship that does not
     answer, is armed, or was stopped by an emergency stop. If no ship is free within --wait
     seconds, the exit status is 7.
 

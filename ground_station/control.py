@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from ground_station.discover import Ship
 
 MIN_TTL_S = 5.0
-MAX_TTL_S = 600.0  # a pilot that vanishes blocks everybody else for this long
+MAX_TTL_S = 600.0  # a pilot that disappears blocks other pilots for this long
 
 Say = Callable[[str], None]
 
@@ -58,10 +58,9 @@ class Control(Closing):
     def take(
         self, pilot: str | None, *, ttl_s: float = CONTROL_TTL_S, wait_s: float = 0.0
     ) -> Grant:
-        """Take control, or renew it; kept for the commands to come.
-
-        pilot: None for the name that it is held by, or else this user's. Raises NotAuthorised
-        naming who holds it, also if that is this user by another name.
+        """Take control or renew it, and store it for the next commands. pilot: None for the name of
+        the present grant, or else this user's name. Raises NotAuthorised with the holder's name,
+        even if this user holds it under another name.
         """
         grant = self.current()
         if grant is not None:
@@ -74,7 +73,7 @@ class Control(Closing):
         grant = self.acquire(pilot or user_name(), ttl_s=ttl_s, wait_s=wait_s)
         try:
             self._keep(grant)
-        except BaseException:  # without its token everybody would be locked out
+        except BaseException:  # without its token every pilot would be locked out
             self._pool.release_or_later(grant)
             raise
         return grant
@@ -157,7 +156,7 @@ class Control(Closing):
     def _renew(self, grant: Grant) -> None:
         if not self._pool.renew(grant):
             reason = readable(grant.reason)
-            raise NotAuthorised(f"control of {self._ship.vehicle} is just lost: {reason}")
+            raise NotAuthorised(f"control of {self._ship.vehicle} was lost a moment ago: {reason}")
 
     def _keep(self, grant: Grant) -> None:
         """Store `grant` for the commands that follow. Raises ConfigError if that fails."""
@@ -173,7 +172,7 @@ class Control(Closing):
         )
 
     def _grant(self, kept: Kept) -> Grant | None:
-        """Return what was kept as a grant; None for what can be none of this ship."""
+        """Return the stored grant; None if it cannot belong to this ship."""
         try:
             ticket = Ticket(
                 pool=kept.pool, resource=kept.resource, token=kept.token, holder=kept.holder

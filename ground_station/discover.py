@@ -1,7 +1,7 @@
-"""Finding the ship: what was said, what the environment says, what runs on this machine.
+"""Finding the ship: by options, by the environment, or among the stacks of this machine.
 
 Every stack that runs registers itself: `<registry>/<vehicle>.json` holds `vehicle`,
-`broker`, `pid` and `runtime_dir`. An entry whose process is gone is no ship.
+`broker`, `pid` and `runtime_dir`. An entry whose process has ended does not count.
 """
 
 from pathlib import Path
@@ -25,13 +25,15 @@ class Ship(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def find_ship(*, config: GroundConfig, broker: str | None, vehicle: str | None) -> Ship:
-    """Return the one ship that is meant.
+    """Return the ship that the user means.
 
     The broker is `broker`, else the environment's, else that of a stack on this machine.
     Raises LinkError if there is none, ConfigError if it could be more than one.
     """
     if broker == "":
-        raise ConfigError("--broker is empty: say its URL, or leave it out to find the ship here")
+        raise ConfigError(
+            "--broker is empty: give a URL, or omit --broker to find the ship of this machine"
+        )
     if vehicle is not None:
         vehicle = vehicle_name(vehicle, where="--vehicle")
     wanted = vehicle or config.vehicle
@@ -64,7 +66,9 @@ def find_broker(*, config: GroundConfig, broker: str | None) -> str:
     Raises LinkError if there is none, ConfigError if it could be more than one.
     """
     if broker == "":
-        raise ConfigError("--broker is empty: say its URL, or leave it out to find it here")
+        raise ConfigError(
+            "--broker is empty: give a URL, or omit --broker to find the broker of this machine"
+        )
     found = broker or config.broker
     if found is not None:
         return found
@@ -105,7 +109,7 @@ def _local_ship(registry: Path, wanted: str | None) -> Ship:
         if not chosen:
             raise LinkError(f"no ship {wanted!r} runs on this machine; there are: {names}")
     elif len(stacks) > 1:
-        raise ConfigError(f"several ships run on this machine: say --vehicle, one of {names}")
+        raise ConfigError(f"several ships run on this machine: choose one with --vehicle: {names}")
     else:
         chosen = stacks
     return Ship(vehicle=chosen[0].vehicle, broker=chosen[0].broker)
@@ -122,20 +126,21 @@ def _only_ship_on(broker: str, registry: Path) -> str:
         names = sorted(lately or ages_s)
     if not names:
         raise LinkError(
-            f"no ship has spoken on {hide_password(broker)}: say its name with --vehicle"
+            f"no ship has sent telemetry on {hide_password(broker)}: give its name with --vehicle"
         )
     if len(names) > 1:
         raise ConfigError(
-            f"several ships on {hide_password(broker)}: say --vehicle, one of {', '.join(names)}"
+            f"several ships on {hide_password(broker)}: choose one with --vehicle: "
+            f"{', '.join(names)}"
         )
     return names[0]
 
 
 def check_known(ship: Ship, *, some: bool = False) -> None:
-    """Raise LinkError, naming the ships that are there, if only others speak on the broker.
+    """Raise LinkError with the names of the other ships if only others publish on the broker.
 
-    If no ship has spoken there is nothing to tell, unless there must be `some`: one may be
-    about to start. Nor is there if the broker does not let this user look.
+    If no ship has published, nothing is raised unless there must be `some`, because a ship may be
+    starting. Nothing is raised either if this user may not read the broker.
     """
     from blimp.link.telemetry import vehicles
 
@@ -144,7 +149,7 @@ def check_known(ship: Ship, *, some: bool = False) -> None:
     except NotAuthorised:
         return
     if some and not found:
-        raise LinkError(f"no ship has spoken on {hide_password(ship.broker)}")
+        raise LinkError(f"no ship has sent telemetry on {hide_password(ship.broker)}")
     if found and ship.vehicle not in found:
         raise LinkError(
             f"no ship {ship.vehicle!r} on {hide_password(ship.broker)}; there are: "
@@ -153,7 +158,7 @@ def check_known(ship: Ship, *, some: bool = False) -> None:
 
 
 def _stacks_or_none(registry: Path) -> list[Registration]:
-    """With a broker named, the registry only helps: one that cannot be trusted does not."""
+    """If a broker is given, an untrusted registry is ignored instead of refused."""
     try:
         return running_stacks(registry)
     except ConfigError:

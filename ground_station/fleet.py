@@ -20,15 +20,15 @@ if TYPE_CHECKING:
     from blimp.types import Snapshot
     from ground_station.session import Session
 
-HEARD_S = 3.0  # a ship that is silent for longer is dead, or its link is
+HEARD_S = 3.0  # after a longer silence the ship or its link is dead
 PING_S = 2.0
-ROUND_S = 1.0  # between two looks at ships that are free, but not fit to fly just now
+ROUND_S = 1.0  # between two checks of ships that are free, but not ready to fly
 
 Say = Callable[[str], None]
 
 
 class Dispatched(msgspec.Struct, frozen=True):
-    """A ship that was acquired, and the control that its commands are sent under."""
+    """An acquired ship, and the grant of control that its commands carry."""
 
     ship: Ship
     grant: Grant
@@ -39,7 +39,7 @@ class Unfit(Exception):
 
 
 class Dead(Unfit):
-    """A ship that cannot be dispatched soon either: nothing answers."""
+    """A ship that does not answer, so that waiting does not help."""
 
 
 class Fleet(Closing):
@@ -53,10 +53,10 @@ class Fleet(Closing):
 
     @contextmanager
     def any_ship(self, *, pilot: str, wait_s: float) -> Iterator[Dispatched]:
-        """Take a free ship that is fit to fly, and its control; both go back at the end.
+        """Acquire a free ship that is ready to fly, and its control; release both at the end.
 
-        Raises NotAuthorised if none is free within `wait_s`, naming who has them; LinkError
-        if there is none at all.
+        Raises NotAuthorised with the holders if none is free within `wait_s`; LinkError if there is
+        no ship.
         """
         until_s = self._session.clock.now_s() + wait_s
         while True:
@@ -105,7 +105,7 @@ class Fleet(Closing):
         held: ExitStack,
         passed_over: ExitStack,
     ) -> Dispatched | None:
-        """Return the first free ship that is fit; None, and why each is not, if none is.
+        """Return the first free ship that is ready; if there is none, None and the reason for each.
 
         held: releases the returned ship. passed_over: holds unfit ships meanwhile, so that they
         are not acquired again.
@@ -189,10 +189,10 @@ class Fleet(Closing):
 
 
 def _be_fit(snapshot: Snapshot) -> None:
-    """Raise Unfit for a ship that somebody flies, or ought to look at first."""
+    """Raise Unfit for a ship that somebody flies, or that a person must look at first."""
     if snapshot.killed:
-        raise Unfit("it was stopped by an emergency stop: look at it, and arm it by hand")
+        raise Unfit("an emergency stop has stopped it: look at the ship, then arm it yourself")
     if snapshot.armed:
-        raise Unfit("it is armed: somebody flies it")
+        raise Unfit("it is armed, so somebody may be flying it")
     if snapshot.failsafe:
         raise Unfit(f"its failsafe is in force ({snapshot.failsafe})")

@@ -18,7 +18,7 @@ from blimp.link.paths import make_directory
 from blimp.reading import ready
 
 MAX_FILE_BYTES = 4096
-FORGOTTEN_S = 86_400.0  # no grant lasts so long: what it was for is gone
+FORGOTTEN_S = 86_400.0  # longer than any grant lasts, so the grant has ended
 
 
 @ready
@@ -41,7 +41,8 @@ class KeptControl:
         self.path = self._directory / f"{vehicle}-{key}.json"
 
     def load(self) -> Kept | None:
-        """Return what was kept; None for nothing, what cannot be read, or what others may."""
+        """Return the stored grant; None if there is none, it is unreadable, or other users can read
+        it."""
         try:
             with self.path.open("rb") as file:
                 about = os.fstat(file.fileno())
@@ -52,7 +53,7 @@ class KeptControl:
             return None
 
     def save(self, kept: Kept) -> None:
-        """Write it whole or not at all. Raises ConfigError if it cannot be written."""
+        """Write the file in one step. Raises ConfigError if it cannot be written."""
         make_directory(self._directory)
         try:
             self._clear()

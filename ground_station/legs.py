@@ -57,7 +57,7 @@ class _Leg(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
 
 
 class SetGeofence(_Leg, frozen=True, kw_only=True, tag="geofence"):
-    """Put before each arm by the reader; no file says it."""
+    """The reader adds it before each arm; it is not in any file."""
 
     zones: tuple[Zone, ...] = ()
     ceiling_m: float | None = None
@@ -213,7 +213,10 @@ def completed(legs: Sequence[Leg], geofence: Geofence, names: Sequence[str]) -> 
             )  # fmt: skip
         if isinstance(leg, Yaw):
             if here is None or not sure:
-                raise MissionError(f"{name} (yaw): where the ship is then is not known: goto first")
+                raise MissionError(
+                    f"{name} (yaw): the ship's position is unknown at this leg: put a goto "
+                    "before it"
+                )
             n, e, up = here
             leg = Goto(north_m=n, east_m=e, altitude_m=up, yaw_deg=leg.deg)
         there = reached(leg, here)

@@ -1,9 +1,9 @@
-"""Flying a mission: leg after leg through the queue, and through what happens to the queue.
+"""Flying a mission: leg after leg through the queue, even if parts of the queue fail.
 
 The ship flies on its own between two commands, so a dead worker or broker is no emergency. The
 runner waits until the ship answers again and asks how the leg ended. If that can no longer be
-known, it sends the leg again with a new id. Legs are absolute, so a leg that is sent twice is
-flown once. A leg that the ship refuses or fails ends the mission in a hold.
+known, it sends the leg again with a new id. Legs are absolute, so a leg that is sent twice ends at
+the same place. A leg that the ship refuses or fails ends the mission in a hold.
 """
 
 import contextlib
@@ -38,11 +38,12 @@ __all__ = [
 
 START_TTL_S = 5.0  # a leg that has not begun by then must not begin
 SHORT_LIMIT_S = 15.0
-_UNITS = {"mps": "m/s", "deg": "°", "us": "µs", "seconds": "s"}  # of an argument's last word
-LEG_LIMIT_S = 120.0  # for a leg of no length; longer ones get time for their way besides
+# The last word of an argument's name is its unit.
+_UNITS = {"mps": "m/s", "deg": "°", "us": "µs", "seconds": "s"}
+LEG_LIMIT_S = 120.0  # for a leg without length; longer legs get extra time for their distance
 SECONDS_PER_METRE = 10.0
 MAX_ATTEMPTS = 6  # of one leg
-OUTAGE_S = 20.0  # how long broker, worker and ship together may be silent
+OUTAGE_S = 20.0  # how long all of broker, worker and ship may be silent
 SLICE_S = 0.5
 QUIET_S = 30.0  # a started leg without any report for this long may be lost
 PING_S = 2.0
@@ -77,14 +78,14 @@ class MissionClient(Protocol):
 
 
 class MissionEvent(msgspec.Struct, frozen=True, kw_only=True):
-    """One thing that happened. stage: started, received, executing, waiting (for the
+    """One event of the mission. stage: started, received, executing, waiting (for the
     link), again, or a final state."""
 
     leg: int  # from 1
     legs: int
     do: str
     words: str  # the leg as a person would type it
-    spoken: str = ""  # and as one would say it, with units
+    spoken: str = ""  # and as a person would say it, with units
     stage: str
     fraction: float | None = None
     reason: str = ""
@@ -222,7 +223,7 @@ class MissionRunner:
             )
         last = reports[-1]
         reason = "" if last.state == "SUCCESS" else f"leg {last.leg} ({last.do}): {last.reason}"
-        # Somebody else commands the ship now: theirs is the last word.
+        # Another pilot commands the ship now, so the mission must not command it any more.
         taken_over = self._ousted or last.reason.startswith("superseded")
         if last.state != "SUCCESS" and flying and not taken_over:
             reason += f"; {self._hold()}"
@@ -347,7 +348,7 @@ class MissionRunner:
         return False
 
     def _hold(self) -> str:
-        """Have the ship hold its place. Returns what came of it."""
+        """Make the ship hold its place, and return the outcome."""
         reply = self._ask("hold", START_TTL_S)
         if reply is None:
             return "hold was not confirmed"
@@ -374,7 +375,7 @@ class MissionRunner:
 
 
 def _rest_of(leg: Velocity, flown_s: float) -> Velocity:
-    """Return what is left of the one leg that is not absolute."""
+    """Return the rest of a velocity leg, the only leg that is not absolute."""
     return msgspec.structs.replace(leg, seconds=max(0.1, leg.seconds - flown_s))
 
 

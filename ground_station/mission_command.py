@@ -33,9 +33,9 @@ from ground_station.session import Session
 if TYPE_CHECKING:
     from blimp.tasks.client import VehicleClient
 
-# What a hall or a field in sight holds; farther, somebody must have meant it.
+# The size of a hall, or of a field in sight; a larger mission must be confirmed.
 FAR_M = 100.0
-SAME_PAD_M = 3.0  # what a GPS may be off
+SAME_PAD_M = 3.0  # the error of a GPS
 ASK_S = 5.0
 HIGH_M = 30.0
 
@@ -132,7 +132,7 @@ def new(session: Session, file: Path) -> int:
         with file.open("x", encoding="utf-8") as out:
             out.write(text)
     except FileExistsError:
-        raise MissionError(f"mission {file} is there already") from None
+        raise MissionError(f"mission {file} exists already") from None
     except OSError as error:
         raise MissionError(f"mission {file} cannot be written: {error.strerror}") from None
     return check(session, str(file))
@@ -155,7 +155,7 @@ def for_ship(session: Session, file: str, mission: Mission, *, client: "VehicleC
     with client.send("limits", {}, ttl_s=ASK_S) as pending:
         reply = pending.wait(ASK_S)
     if reply.state != "SUCCESS" or not isinstance(reply.result, dict):
-        raise LinkError(f"the ship does not say what it can do: {reply.reason or reply.state}")
+        raise LinkError(f"the ship did not report its limits: {reply.reason or reply.state}")
     return fitted(file, mission, reply.result, say=session.report.say)
 
 
@@ -183,7 +183,9 @@ def fitted(
 def confirmed(session: Session, file: str) -> Mission:
     """Return the mission of `file`, once it may be flown. Raises NotConfirmed."""
     if not session.options.wait:
-        raise ConfigError("--no-wait: this program flies the mission, leg by leg: it must stay")
+        raise ConfigError(
+            "--no-wait: this program flies the mission leg by leg, so it must run to the end"
+        )
     mission = load_mission(file)
     distance_m, altitude_m = mission.reach_m()
     far = distance_m > FAR_M or altitude_m > HIGH_M
@@ -219,7 +221,8 @@ def fly(
 def summarise(
     session: Session, mission: Mission, result: MissionResult, *, vehicle: str | None = None
 ) -> int:
-    """Tell how a mission went and return the exit status. vehicle: that was dispatched."""
+    """Print how a mission ended and return the exit status. vehicle: the ship that was
+    dispatched."""
     if session.report.as_json:
         session.report.outcome(
             _outcome(
@@ -245,7 +248,7 @@ def summarise(
 
 
 class MissionLines:
-    """Tells of a mission as it goes, one line a leg.
+    """Prints the progress of a mission, one line a leg.
 
     "leg 3 of 7, goto 10 0 3: received → executing 40 % → done"
     """
@@ -319,14 +322,14 @@ description = "Take off, fly to a place, look, come back and land."
 ceiling_m = 10.0 # no leg may be higher
 # floor_m = 1.0  # nor lower
 
-# Where it may fly; the pad must be inside. exclude = true turns one around.
+# Where it may fly; the pad must be inside. With exclude = true the ship must stay outside.
 [[geofence]]
 polygon = [[-10, -10], [20, -10], [20, 20], [-10, 20]]
 # [[geofence]]
 # circle = [12, 12, 2] # north, east, radius
 # exclude = true
 
-# Where it may return to, if that is nearer than the pad.
+# A place to return to, if it is nearer than the pad.
 # [[rally]]
 # north_m = 10.0
 # east_m = 10.0
@@ -344,7 +347,7 @@ do = "goto"
 north_m = 8.0
 east_m = 0.0
 altitude_m = 3.0
-speed_mps = 0.4  # may be left out, as the next two
+speed_mps = 0.4  # optional, like the next two
 yaw_deg = 90.0
 loiter_s = 10.0
 

@@ -26,7 +26,7 @@ Pilot = Annotated[
     typer.Option(
         "--pilot",
         metavar="NAME",
-        help="By what name others see you; else user@host.",
+        help="The name that other pilots see; else user@host.",
         parser=pilot_name,
     ),
 ]
@@ -35,7 +35,7 @@ WaitS = Annotated[
     typer.Option(
         "--wait",
         metavar="S",
-        help="How long to wait for others to give it back.",
+        help="How long to wait for another pilot to release it.",
         parser=number(low=0, high=86400, unit="s"),
     ),
 ]
@@ -72,16 +72,17 @@ def options(
     ] = None,
     yes: Annotated[bool, typer.Option("--yes", help="Do not ask.")] = False,
     dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Say what would be sent, send nothing.")
+        bool, typer.Option("--dry-run", help="Print the message, and send nothing.")
     ] = False,
     wait: Annotated[
-        bool, typer.Option("--wait/--no-wait", help="Wait for the end, or print the id and go.")
+        bool,
+        typer.Option("--wait/--no-wait", help="Wait for the end, or print the id and end at once."),
     ] = True,
     version: Version = False,  # noqa: ARG001 - its callback has read it
 ) -> None:
-    """Command a blimp from the ground. These options may stand before or after the command.
+    """Command a blimp from the ground. The options below may come before or after the command.
 
-    With no --broker it finds the ship that runs on this machine.
+    Without --broker it uses the ship that runs on this machine.
 
     \b
     Examples:

@@ -141,7 +141,7 @@ def parse_plan(text: str, *, where: str, origin_deg: tuple[float, float] | None 
             raise MissionError(f"{name}: {len(row.params)} params, must be 7")
         if not row.auto_continue:
             raise MissionError(
-                f"{name}: autoContinue is false: no mission waits for a word; end it there"
+                f"{name}: autoContinue is false: a mission cannot wait for a command; end it there"
             )
         id, params = row.jump_id or number, tuple(row.params)
         items.append(Item(name=name, id=id, command=row.command, frame=row.frame, params=params))
@@ -177,7 +177,7 @@ def parse_waypoints(
     latitude, longitude, altitude = (x or 0.0 for x in rows[0].params[4:])
     has_place = bool(latitude or longitude)  # tools write zeros for a home that is not known
     if not has_place and origin_deg is None:
-        raise MissionError(f"{rows[0].name}: the home is at 0, 0: the file has none")
+        raise MissionError(f"{rows[0].name}: the home is at 0, 0, so the file has no home")
     if not (abs(latitude) <= 90.0 and abs(longitude) <= 180.0):
         raise MissionError(f"{rows[0].name}: latitude {latitude:g}, longitude {longitude:g}")
     home = _home((latitude, longitude, altitude), origin_deg)
@@ -206,7 +206,9 @@ def _row(line: str, name: str, index: int) -> Item:
     values[3] = math.nan if counts[3] in (16, 19, 21, 22) and values[3] == 0.0 else values[3]
     params = tuple(None if math.isnan(value) else value for value in values)
     if index and not counts[4]:
-        raise MissionError(f"{name}: autocontinue is 0: no mission waits for a word; end it there")
+        raise MissionError(
+            f"{name}: autocontinue is 0: a mission cannot wait for a command; end it there"
+        )
     return Item(name=name, id=index, command=counts[3], frame=counts[2], params=params)
 
 

@@ -11,7 +11,7 @@ are the snapshot: `id, task, state, result, reason, latency_ms`.
 | 3    | no link: no broker, no ship running, none that answers                     |
 | 4    | not confirmed                                                              |
 | 5    | the ship refused; its reason is printed                                    |
-| 6    | timed out, failed, expired or interrupted: what happened must be looked at |
+| 6    | timed out, failed, expired or interrupted: look at the ship                |
 | 7    | not authorised: by the broker, or another pilot holds control of the ship  |
 """
 
@@ -58,7 +58,7 @@ class Report:
         return self._out.isatty()
 
     def data(self, text: str) -> None:
-        """Print what was asked for, lines of ours; what others chose in them is escaped."""
+        """Print the requested data as lines; text from others in them is escaped."""
         print(_plain(text), file=self._out, flush=True)
 
     def json(self, document: Any) -> None:
@@ -69,7 +69,7 @@ class Report:
         self.data(text)
 
     def say(self, text: str) -> None:
-        """Print a message for a person: one line, whatever others chose in it."""
+        """Print a message for a person: one line, even if text from others contains line breaks."""
         self.end_line()
         print(printable(text), file=self._err, flush=True)
 
@@ -78,7 +78,7 @@ class Report:
         return self._err.isatty()
 
     def progress(self, text: str) -> None:
-        """Print a step of something under way; on a terminal it replaces the last one."""
+        """Print a step of a running command; on a terminal it replaces the last step."""
         text = printable(text)
         if self.err_is_terminal:
             print(f"\r\x1b[2K{text}", end="", file=self._err, flush=True)
@@ -87,7 +87,7 @@ class Report:
             print(text, file=self._err, flush=True)
 
     def go_on(self, text: str) -> None:
-        """Add to the line of something under way; the next message ends it."""
+        """Add to the line of a running command; the next message ends the line."""
         print(printable(text), end="", file=self._err, flush=True)
         self._open_line = True
 
@@ -187,7 +187,7 @@ def status_object(snapshot: Snapshot, age_s: float) -> dict[str, Any]:
 
 
 def _plain(text: str) -> str:
-    """Return lines as any terminal may be given them."""
+    """Return lines that are safe to print on any terminal."""
     return "\n".join(map(printable, text.split("\n")))
 
 

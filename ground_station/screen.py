@@ -19,7 +19,7 @@ REDRAW_S = 0.2
 class MissionScreen:
     """Draws on the alternate screen from a thread of its own, until it is left.
 
-    Leaving it, however that comes, gives the terminal back as it was.
+    Leaving it restores the terminal in every case.
     """
 
     def __init__(
@@ -42,11 +42,11 @@ class MissionScreen:
         self._thread = threading.Thread(target=self._run, name="screen", daemon=True)
 
     def hear(self, event: MissionEvent) -> None:
-        """Take what the mission reports; drawn at the next turn."""
+        """Store an event of the mission; it is drawn at the next turn."""
         self._event = event
 
     def view(self) -> FlightView:
-        """Return the picture of now."""
+        """Return the present picture."""
         event = self._event
         current = None if event is None else self._track.get(event.leg)
         return FlightView(

@@ -53,11 +53,11 @@ FOR_EVERYBODY = (
     *(name for name, action in ACTIONS.items() if not action.needs_control),
     "airframe",
 )
-SILENT_S = 1.0  # a ship that says nothing for so long may not be there
+SILENT_S = 1.0  # a ship that is silent for longer may not exist
 
 
 class NotConfirmed(BlimpError):
-    """A dangerous command that nobody confirmed."""
+    """A dangerous command without a confirmation."""
 
 
 _STATUS: dict[type[BlimpError], int] = {  # the first that fits
@@ -100,7 +100,7 @@ class Session:
 
     @property
     def ship(self) -> Ship:
-        """The one ship that is meant. Raises LinkError or ConfigError, see `find_ship`."""
+        """The ship that the user means. Raises LinkError or ConfigError, see `find_ship`."""
         if self._ship is None:
             self._check(self.options.broker or self._config.broker)
             self._ship = find_ship(
@@ -136,7 +136,7 @@ class Session:
         return signing_keys_from_environment() if file is None else read_signing_keys(file)
 
     def _check(self, broker: str | None) -> None:
-        """Raise ConfigError for a broker that strangers reach, before anything is sent there."""
+        """Raise ConfigError for a broker that strangers can reach, before anything is sent."""
         if broker:
             check_broker_is_closed(broker, self.signing_keys)
 
@@ -183,7 +183,7 @@ class Session:
         """Let the ship know during the block that its pilot's link is alive.
 
         grant: the pilot's control of it, None without. ship: another one than the options name.
-        present: whether the pilot behind this program is heard; the ship misses one who is not.
+        present: whether the pilot's own link is alive; if it is not, no heartbeat is sent.
         """
         from blimp.tasks.pilot_link import HeartbeatSender
 
@@ -214,7 +214,7 @@ class Session:
     @contextmanager
     def kept_control(self) -> Iterator["Grant | None"]:
         """Renew this user's control of the ship during the block, if the user has it."""
-        if self.control_token() is None:  # most often: nothing more is loaded, nothing asked
+        if self.control_token() is None:  # the usual case: no import, and no question to the broker
             yield None
             return
         with self.control() as control, control.kept() as grant:
@@ -237,7 +237,7 @@ class Session:
         )
 
     def find_broker(self) -> str:
-        """Return the broker that is meant, whatever ship. Raises LinkError or ConfigError."""
+        """Return the broker that the user means, for any ship. Raises LinkError or ConfigError."""
         found = find_broker(config=self._config, broker=self.options.broker)
         self._check(found)
         return found
@@ -248,7 +248,7 @@ class Session:
             yield reader
 
     def reader(self, ship: Ship) -> "TelemetryReader":
-        """Return a reader of a ship's telemetry; with a key it believes what is signed."""
+        """Return a reader of a ship's telemetry; with a key it accepts only signed snapshots."""
         from blimp.link.telemetry import TelemetryReader, signer_of
 
         return TelemetryReader(ship.broker, ship.vehicle, signer=signer_of(self.signing_keys))
@@ -264,13 +264,13 @@ class Session:
     def confirm(self, question: str, *, programs_too: bool = False) -> None:
         """Ask before something dangerous; raise NotConfirmed unless the answer is yes.
 
-        programs_too: refuse without --yes if there is nobody to ask.
+        programs_too: refuse without --yes if there is no terminal to ask on.
         """
         if self.options.yes or self.options.dry_run:
             return
         if not self.has_person:
             if programs_too:
-                raise NotConfirmed(f"{question} Nobody is here to ask: say --yes")
+                raise NotConfirmed(f"{question} There is no terminal to ask on: give --yes")
             return
         self.report.ask(f"{question} [y/N] ")
         try:
@@ -319,7 +319,7 @@ class Session:
         timeout_s: float | None = None,
         line: ProgressLine | None = None,
     ) -> "Reply":
-        """Send one command and return what became of it. timeout_s: its own by default."""
+        """Send one command and return its outcome. timeout_s: its own by default."""
         from blimp.tasks.reply import Reply
 
         timeout_s = self._timeout_s(name, arguments, timeout_s)
@@ -328,7 +328,8 @@ class Session:
                 reply = pending.wait(min(SILENT_S, timeout_s), line)
                 if pending.reply is None and timeout_s > SILENT_S:
                     if not pending.is_heard:
-                        # What was sent is void after its time to live; a question moves no ship.
+                        # After its time to live the command cannot act any more; a question never
+                        # moves the ship.
                         check_known(self.ship, some=name in FOR_EVERYBODY)
                     reply = pending.wait(timeout_s - SILENT_S, line)
                     if pending.reply is None:
@@ -363,7 +364,7 @@ class Session:
         return reply_status(reply)
 
     def dry_run(self, name: str, arguments: dict[str, Any]) -> Outcome:
-        """Return what would be sent, to whom. It is found, but nothing is sent."""
+        """Return the message and its ship, which is looked up; nothing is sent."""
         result = {"dry_run": True, "vehicle": self.ship.vehicle, "arguments": arguments}
         return Outcome(id=None, task=f"blimp.{name}", state="SUCCESS", result=result)
 

@@ -1,7 +1,7 @@
 """A stream of setpoints: absolute, each with a time to live, the newest wins.
 
-In the queue a newer one supersedes those with its key that wait, and it passes every mission there.
-On board each ends by itself.
+In the queue a newer setpoint supersedes waiting ones with its key, and overtakes every mission. On
+board each setpoint ends by itself.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from blimp.tasks.client import VehicleClient
     from blimp.tasks.reply import Pending, Reply
 
-KEPT_RESULTS = 20  # a second's: an older setpoint has ended. As many are forgotten at once
+KEPT_RESULTS = 20  # those of one second: an older setpoint has ended; as many are forgotten at once
 
 
 class Setpoints:

@@ -148,7 +148,7 @@ class Ship:
         """
         other = None if beside is None else beside._transport
         if other is not None and not isinstance(other, LockstepTransport):
-            raise ConfigError(f"{other.vehicle} is not in lockstep: it shares its time with nobody")
+            raise ConfigError(f"{other.vehicle} is not in lockstep, so no ship can share its time")
         yield cls(LockstepTransport(simulated, beside=other))
 
     @property
@@ -213,11 +213,11 @@ class Ship:
     # --- flying ---------------------------------------------------------------------------
 
     async def arm(self, *, force: bool = False) -> Reply:
-        """Let the propellers turn. force: skip the checks; the ship takes it on the bench only."""
+        """Allow the propellers to turn. force: skip the checks, which works on the bench only."""
         return await self._do("arm", {"force": True} if force else {}, within_s=SHORT_S)
 
     async def disarm(self) -> Reply:
-        """Stop the propellers, on the ground; in the air the ship refuses."""
+        """Stop the propellers. In the air the ship refuses it."""
         return await self._do("disarm", within_s=SHORT_S)
 
     async def mode(self, name: str) -> Reply:
@@ -287,11 +287,11 @@ class Ship:
         return await self._do("hold", within_s=SHORT_S)
 
     async def land(self) -> Reply:
-        """Come down here and disarm."""
+        """Land at this place and disarm."""
         return await self._do("land", within_s=FLIGHT_S)
 
     async def return_to_pad(self) -> Reply:
-        """Fly back to the pad, or to a rally point that is nearer."""
+        """Fly back to the pad, or to a nearer rally point."""
         return await self._do("return", within_s=FLIGHT_S)
 
     async def mission(

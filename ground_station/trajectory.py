@@ -26,7 +26,7 @@ RATES = ("vx_ref", "vy_ref", "vz_ref", "psi_rate_ref")
 MAX_ROWS = 200_000
 CHUNK = 36  # points in one command, which is one datagram of 4096 bytes
 STEP_S = 0.1  # between the points that are sent
-AHEAD_S = 20.0  # so far beyond the time of the ship they are sent
+AHEAD_S = 20.0  # how far ahead of the ship's time they are sent
 _HALF_S = 0.1  # to each side of a point, for its velocity: a file is rounded
 _CHUNK_S = 10.0
 
@@ -137,7 +137,9 @@ def chunks(name: str, points: Sequence[Sequence[float]]) -> list[dict[str, Any]]
 def fly(session: Session, file: Path) -> int:
     """Send a trajectory file to the ship, ahead of it, and follow it to its end."""
     if not session.options.wait:
-        raise ConfigError("--no-wait: this program sends the path as it is flown: it must stay")
+        raise ConfigError(
+            "--no-wait: this program sends the path during the flight, so it must run to the end"
+        )
     curve = read_curve(file)
     points = curve.points()
     parts = chunks(f"{file.stem[:24]}-{uuid.uuid4().hex[:8]}", points)

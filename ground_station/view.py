@@ -1,7 +1,8 @@
 """The live terminal view: one snapshot drawn as a page, for `ground watch` and the demo.
 
 Deterministic: it draws what it is given and reads no clock. Every value carries the age of
-its source: grey after 1 s, marked with its age after 3.5 s, never frozen silently.
+its source: grey after 1 s, marked with its age after 3.5 s. A value that stops is therefore always
+visible as old.
 """
 
 import math
@@ -32,9 +33,9 @@ class FlightView(msgspec.Struct, frozen=True, kw_only=True):
 
     snapshot: None until the ship `vehicle` publishes one.
     age_s: the age of the snapshot now. legs, current: the mission's lines and the one that
-    is flown. trail: where the ship has been, oldest first, (north, east) in metres.
+    is flown. trail: earlier positions, oldest first, (north, east) in metres.
     progress: one line about the mission or the command that is under way.
-    altitude_set_m: the altitude that is asked for, if it is known.
+    altitude_set_m: the commanded altitude, if it is known.
     """
 
     vehicle: str
@@ -260,7 +261,7 @@ def status_table(snapshot: Snapshot, age_s: float) -> Table:
 
 
 def _printable(value: Any) -> Any:
-    """Return a snapshot, or a part of it, with its texts escaped: the broker may be another's."""
+    """Return a snapshot, or a part of it, with its texts escaped: a stranger may run the broker."""
     if isinstance(value, str):
         return printable(value)
     if isinstance(value, tuple):
@@ -291,7 +292,7 @@ def _pilot_words(ship: Snapshot) -> str:
 
 
 def _wind_words(ship: Snapshot, age_s: float) -> str:
-    """Say how strong it is and, as the weather does, from where."""
+    """Return its speed and the direction that it comes from."""
     if ship.wind_ned_mps is None or ship.wind_age_s is None:
         return "unknown before some seconds of flight with a position"
     north, east, _ = ship.wind_ned_mps
@@ -399,7 +400,7 @@ def _cut(text: Text, width: int) -> Text:
 
 
 def _at_most(lines: list[Text], count: int) -> list[Text]:
-    """Return `lines`, the last replaced by a count of those for which there is no room."""
+    """Return `lines` that fit; if there are more, the last line is their count."""
     if len(lines) <= count:
         return lines
     left_out = len(lines) - count + 1

@@ -19,7 +19,7 @@ from ground_station.map import Point
 from ground_station.report import Report, status_object
 from ground_station.view import FlightView, flight_line
 
-STOP_KEY = "!"  # with shift on most keyboards: nobody leans on it
+STOP_KEY = "!"  # needs shift on most keyboards, so that nobody presses it by accident
 REDRAW_S = 0.2
 RETRY_S = 0.5
 TEXT_PERIOD_S = 1.0
@@ -29,7 +29,7 @@ TRAIL_STEP_M = 0.1
 
 
 class Watch:
-    """The newest of one ship: its snapshot, its age, and its track."""
+    """The newest data of one ship: its snapshot, its age, and its track."""
 
     def __init__(self, *, clock: Clock) -> None:
         self._clock = clock
@@ -57,10 +57,10 @@ class Watch:
 
 
 class StopKey:
-    """Stops the ship when STOP_KEY is pressed in a terminal. `words` says what became of it.
+    """Stops the ship when STOP_KEY is pressed in a terminal. `words` is the text of its result.
 
-    stop: sends the stop and waits for its reply. It has a connection of its own, which is there
-    before the press. other: called with what else is typed, and with "" at the terminal's end.
+    stop: sends the stop and waits for its reply. It has its own connection, which is open before
+    the key is pressed. other: called with what else is typed, and with "" at the terminal's end.
     """
 
     def __init__(
@@ -70,12 +70,11 @@ class StopKey:
         self._other = other
         self.words = ""
         self.was_pressed = False
-        # While a stop is under way, a key that is held does nothing.
-        self._pressed = threading.Lock()
+        self._pressed = threading.Lock()  # during a stop, a key that is held does nothing
 
     @contextmanager
     def listening(self) -> Iterator[None]:
-        """Take keys as they are pressed, without an echo."""
+        """Read keys at once, without an echo."""
         if not sys.stdin.isatty():
             yield
             return
@@ -181,7 +180,7 @@ def _draw(
     from rich.console import Console
     from rich.live import Live
 
-    # The alternate screen: leaving it, however that comes, gives the terminal back as it was.
+    # The alternate screen: leaving it restores the terminal in every case.
     with (
         nullcontext() if stop_key is None else stop_key.listening(),
         Live(console=Console(), screen=True, auto_refresh=False) as live,
@@ -214,7 +213,7 @@ def _news(reader: TelemetryReader, clock: Clock) -> Iterator[tuple[Snapshot, flo
 
 @contextmanager
 def terminate_as_interrupt() -> Iterator[None]:
-    """Let SIGTERM end the block as Ctrl-C does, so that all is left in order."""
+    """Let SIGTERM end the block as Ctrl-C does, so that cleanup runs."""
 
     def interrupt(*_: Any) -> None:
         raise KeyboardInterrupt

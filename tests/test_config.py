@@ -97,7 +97,11 @@ def test_a_broker_off_the_machine_needs_tls_and_a_key() -> None:
         ("redis://u:secret@h/0", ("key",), "broker h is not on this .* without TLS: rediss://$"),
         ("rediss://h", None, "without a signing key: blimp keys new, then --signing-key-file"),
         ("amqp://h", (), "TLS: amqps://; and a signing key"),
-        ("cluster://localhost/twin", ("key",), "broker localhost: a ship's cannot be a cluster"),
+        (
+            "cluster://localhost/twin",
+            ("key",),
+            "broker localhost: the broker of a ship cannot be a cluster",
+        ),
         ("redis://localhost;valkey://h", ("key",), "TLS: valkeys://$"),
     ):
         with pytest.raises(ConfigError, match=words) as refused:

@@ -227,13 +227,13 @@ class Commander:
     def arm(self, command: Command, wish: forms.Arm, at: Situation) -> Outcome:
         supervisor = self._supervisor
         if self._ends:
-            raise Refusal("arm: a parameter is being taken over: send it again in a moment")
+            raise Refusal("arm: a parameter is being set: send arm again in a moment")
         if supervisor.armed and not supervisor.recovering:
             supervisor.review(at.state, at.flags, now_s=at.now_s, armed=True)
             return self._done(command, at, {"armed": True})
         issued_s = at.now_s - max(0.0, command.age_s) - command.waited_s
         if supervisor.killed and issued_s <= supervisor.killed_s:
-            raise Refusal("arm was sent before the emergency stop: send a fresh one")
+            raise Refusal("arm was sent before the emergency stop: send a new arm")
         if wish.force:
             if not supervisor.bench:
                 raise Refusal("arm: force works only on the bench (start with --bench)")
@@ -376,11 +376,11 @@ class Commander:
 
     def set_parameter(self, command: Command, wish: forms.SetParameter, at: Situation) -> Outcome:
         if self._ends:
-            raise Refusal("param: another one is being taken over: send it again in a moment")
+            raise Refusal("param: another parameter is being set: send this one again in a moment")
         changed = with_parameter(self._airframe, wish.name, wish.value)
         if changed != self._airframe:
             if self._take_over is None:
-                raise Refusal("param: this flight loop keeps its airframe to its end")
+                raise Refusal("param: this flight loop cannot change its airframe")
             self._take_over(changed)
             self._ends = True
         return self._done(command, at, {"name": wish.name, "value": wish.value})

@@ -1,8 +1,9 @@
 """Sensor readings in, vehicle state out.
 
 The filters, each in its own file: attitude, heading, height, horizontal. This one decides which
-sample may speak to which filter. It reads no clock and never raises on a bad sample: what is not
-finite, not new or not healthy is left out, and the state says what is valid, and its health why.
+sample may speak to which filter. It reads no clock and never raises on a bad sample: it leaves out
+values that are not finite, not new or not healthy. The state says which quantities are valid, and
+its health says why.
 """
 
 from math import hypot, inf, isfinite
@@ -36,22 +37,22 @@ _RANGE_M = (0.15, 8.0)  # TF-Luna's data sheet: 0.2 to 8 m, and a little nearer
 _MAX_TILT_COS = 0.87  # past 30 degrees the beam meets a wall
 _REFERENCE_SAMPLES = 20  # barometer samples that make the pad's pressure
 _BLIND_S = 0.05  # without an IMU sample: five cycles at 100 Hz
-_MAX_BLIND_S = 0.2  # beyond it no movement is made up
+_MAX_BLIND_S = 0.2  # a longer gap is not filled with predicted movement
 _HEALTH_S = 0.1  # between two judgements of the sensors
-_BACK_S = 0.5  # the clock may step back by less without notice
-_TURNED_RAD = 1.0  # what the ship may have turned by until its gyro was found out
-_UNWATCHED_RADPS = 0.15  # what a ship that nobody flies may turn by
-_LOST_GYRO_RAD = 0.08  # per sqrt(s): what the heading loses without a gyro
+_BACK_S = 0.5  # a smaller step back of the clock is ignored
+_TURNED_RAD = 1.0  # how far the ship may have turned before the gyro's fault was noticed
+_UNWATCHED_RADPS = 0.15  # how far a drifting ship may turn
+_LOST_GYRO_RAD = 0.08  # per sqrt(s): growth of the heading's deviation without a gyro
 # Of the difference, at each pose of motion capture: 2 s at 40 Hz, and half a minute for the bias.
 _POSE_TURN = 0.012
 _POSE_BIAS = 2e-5  # see above
 _POSE_RAD = 0.02  # of a heading by motion capture
-_POSED_S = 0.3  # after the last pose the ranger is heard again
+_POSED_S = 0.3  # so long after the last pose the ranger is used again
 _STILL = Wrench()
 
 
 class Estimator:
-    """Where the ship is and how it moves, from what the sensors last said."""
+    """Position and motion of the ship, from the last values of the sensors."""
 
     def __init__(self, *, airframe: Airframe) -> None:
         noise, limits = airframe.estimator, bounds(airframe)
@@ -107,11 +108,12 @@ class Estimator:
 
     @property
     def yaw_sigma_rad(self) -> float:
-        """Of the heading; infinite if there is none to steer by."""
+        """Standard deviation of the heading; infinite if there is no usable heading."""
         return self._heading.sigma_rad if self._heading_known else inf
 
     def begin_with(self, left: FlightRecord, *, age_s: float) -> None:
-        """Take over the heading and the gyro's bias of a flight process that died, before `update`.
+        """Use the heading and the gyro's bias of a flight process that died; call it before
+        `update`.
 
         age_s: of the record. The ship may have turned meanwhile, so old ones are of no use.
         """
@@ -121,7 +123,7 @@ class Estimator:
             self._heading.rest(self._attitude.rest.sigma_radps, sigma_rad)
 
     def begin_in_air(self, height_m: float, baro: BaroSample | None) -> None:
-        """Start again at `height_m`: what was gathered since the start was not on the pad."""
+        """Start again at `height_m`: the samples since the start were not taken on the pad."""
         self._height = HeightFilter(
             noise=self._airframe.estimator, climb_limit_mps=self._limits.climb_mps
         )
@@ -139,7 +141,7 @@ class Estimator:
         stands: bool = False,
         thrust: Wrench | None = _STILL,
     ) -> VehicleState:
-        """Take what is new in `readings` and return the state at `now_s`.
+        """Use the new values in `readings` and return the state at `now_s`.
 
         powered: something drives the ship; while nothing does and it lies on the ground it
         may be at rest, and then gyro bias and heights are set. stands: it has come down, and is
@@ -201,7 +203,7 @@ class Estimator:
         )
 
     def _note_time(self, now_s: float) -> None:
-        """Notice a clock that went back; a little is only late."""
+        """Notice a clock that went back; a small step counts as a late sample."""
         if now_s < self._last_s - _BACK_S:
             self._samples.begin_again()
             self._attitude.begin_again(now_s)
@@ -219,7 +221,8 @@ class Estimator:
         at_rest: bool,
         field_t: Vec3 | None,
     ) -> None:
-        """Move every filter on by the IMU; by a wider guess where it is not believed."""
+        """Predict every filter with the IMU; with a larger uncertainty if the IMU is not
+        trusted."""
         attitude, height, horizontal = self._attitude, self._height, self._horizontal
         if dt_s > 0.0:
             self._moved_s = now_s
@@ -237,7 +240,8 @@ class Estimator:
                 turn_rad = attitude.rates_body_radps[2] * dt_s
                 tilt_mps2 = 0j
                 if not at_rest:
-                    # What the plumb line turns the attitude by, it turns gravity by.
+                    # A correction of the attitude by the plumb line turns gravity by the same
+                    # angle.
                     right_n, right_e, _ = rotate(q, attitude.righted_body_radps)
                     tilt_mps2 = GRAVITY_MPS2 * dt_s * complex(-right_e, right_n)
                 horizontal.predict(
@@ -246,14 +250,14 @@ class Estimator:
             else:
                 horizontal.drift(dt_s, now_s)
         elif now_s - self._moved_s > _BLIND_S:
-            # No IMU: the other sensors carry on, with a wider guess in between.
+            # Without an IMU the other sensors continue, with a larger uncertainty between samples.
             blind_s = min(now_s - self._moved_s, _MAX_BLIND_S)
             height.drift(blind_s, now_s)
             horizontal.drift(blind_s, now_s)
             self._moved_s = now_s
 
     def _turn(self, dt_s: float, thrust: Wrench | None, *, at_rest: bool) -> None:
-        """Learn about the heading, and whether the gyro feels the ship turn."""
+        """Update the heading, and check whether the gyro measures the ship's turn."""
         attitude = self._attitude
         if thrust is None or at_rest or self._ground.down:
             self._yaw_rate.reset()
@@ -294,7 +298,7 @@ class Estimator:
     ) -> None:
         height, is_new = self._height, self._samples.is_new
         tag, gps, baro = readings.tag, readings.gps, readings.baro
-        # The tag's and GPS's times are asked for by `_update_horizontal`; here they only vote.
+        # `_update_horizontal` uses the times of tag and GPS; here they only vote.
         if tag is not None and "tag" not in bad and is_new("tag-height", tag, now_s):
             pose_m = self._pose_height(tag, now_s)
             if pose_m is None:
@@ -316,7 +320,7 @@ class Estimator:
                 if ranged_m is None:
                     continue
                 if now_s - self._posed_s < _POSED_S:
-                    # A ranger sees the floor, and motion capture the ship.
+                    # A ranger measures the distance to the floor, motion capture the ship itself.
                     height.update_witness(ranged_m, name)
                 else:
                     height.update_ranger(ranged_m, now_s, source=name)
@@ -324,7 +328,7 @@ class Estimator:
             height.update_rest(now_s)
 
     def _pose_height(self, sample: PositionSample, now_s: float) -> float | None:
-        """Return the height that a pose of motion capture means, and turn to its heading."""
+        """Return the height of a pose from motion capture, and use its heading."""
         yaw_rad, latency_s, down_m = sample.yaw_rad, sample.latency_s, sample.position_ned_m[2]
         if yaw_rad is None or latency_s is None or not isfinite(yaw_rad + latency_s + down_m):
             return None
@@ -345,7 +349,7 @@ class Estimator:
                 self._reference_pa = sum(self._reference) / len(self._reference)
 
     def _ranged_m(self, name: str, sample: RangeSample, now_s: float) -> float | None:
-        """Return the height a believable range means."""
+        """Return the height of a plausible range."""
         if not _RANGE_M[0] <= sample.distance_m <= _RANGE_M[1]:  # also false for NaN
             return None
         beam_down = rotate_back(self._attitude.attitude, (0.0, 0.0, 1.0))[2]
@@ -357,7 +361,8 @@ class Estimator:
         return height_m
 
     def _seen_high(self, now_s: float) -> bool:
-        """Whether the ship has just been seen off the ground: not at rest on the pad."""
+        """Whether a sensor has just seen the ship off the ground, so that it does not rest on the
+        pad."""
         return now_s - max(self._high_s, self._height.lifted_s) < 1.0
 
     def _update_horizontal(

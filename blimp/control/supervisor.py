@@ -18,8 +18,8 @@ from blimp.types import ActuatorCommand, Setpoint, VehicleState
 
 _MESSAGES = 8  # that a snapshot has room for
 _MESSAGE_LETTERS = 200  # see above
-_DESCENDED_S = 3.0  # on the ground for so long: a descent has ended
-_LIFT_S = 20.0  # a ship that can lift has by then
+_DESCENDED_S = 3.0  # this long on the ground ends a descent
+_LIFT_S = 20.0  # by then a ship that can lift has left the ground
 
 
 class Supervisor:
@@ -89,9 +89,9 @@ class Supervisor:
     def let_go(self, state: VehicleState, *, reason: str) -> str:
         """Disarm a ship that rests on the ground, or return why it stays armed, motors idle.
 
-        Nothing has weighed it since the arm, and feet that hold hide a light one. A push tells no
-        more: a heavy ship in wind comes off its feet with less than a light one in calm air.
-        Armed, it is held if it rises.
+        It has not weighed itself since the arm, and feet that hold can hide that it is light. A
+        push upwards would not show it: a heavy ship in wind leaves its feet with less thrust than a
+        light one in calm air. If it stays armed, it is held down when it rises.
         """
         if not self._pilot.ship.airframe.ground.hold_n:
             self.disarm(state, reason=reason)
@@ -120,7 +120,7 @@ class Supervisor:
     def review(self, state: VehicleState, flags: Flags, *, now_s: float, armed: bool) -> None:
         """Let a pilot's command end a failsafe whose cause is gone. armed: that command is `arm`.
 
-        What goes on flies on until the pilot commands another mode.
+        A failsafe whose cause persists continues until the pilot commands another mode.
         """
         if self.decision.action >= Action.RETURN:
             self._failsafe.release(state, flags, up_to=Action.IDLE if armed else Action.LAND)
@@ -141,7 +141,7 @@ class Supervisor:
         return ""
 
     def decide(self, state: VehicleState, flags: Flags, *, now_s: float, dt_s: float) -> Setpoint:
-        """Return the setpoint of this cycle, the failsafe's action carried out."""
+        """Return the setpoint of this cycle, after the failsafe's action."""
         if self.killed or not self.armed:
             if self._bench and not self.killed and self._pilot.manual.active(now_s):
                 return self._pilot.manual.update(state, dt_s=dt_s)
@@ -159,7 +159,7 @@ class Supervisor:
         self._note_lift(state, dt_s)
         setpoint = self._pilot.update(state, dt_s=dt_s)
         self._note_landing(state, dt_s)
-        # Both may have disarmed; a resting pilot's setpoint is idle, so it needs no test.
+        # Both may have disarmed. On the ground a pilot's setpoint is idle, so it needs no test.
         return IDLE if self._pilot.resting or self._is_driven(state, setpoint, dt_s) else setpoint
 
     def _is_driven(self, state: VehicleState, setpoint: Setpoint, dt_s: float) -> bool:
@@ -194,7 +194,7 @@ class Supervisor:
             pilot.rest(state, reason=decision.text)
             return
         if pilot.flying.remedy is Action.DESCEND and action < Action.DESCEND:
-            # A blip must not cost the rest of the way down its sight: land, in control.
+            # After a short dropout, land under control instead of finishing the descent blind.
             land = Land(state, ship=pilot.ship, pushed=True)
             pilot.enter(land, reason="attitude and height are known again")
             self.say("attitude and height are known again: landing, until a mode is commanded")
@@ -212,18 +212,18 @@ class Supervisor:
 
     @property
     def stands(self) -> bool:
-        """Whether it has come down and lies there, pressed on or idle."""
+        """Whether it has come down and lies on the ground, pressed down or with idling motors."""
         return self.armed and self._pilot.flying.stands
 
     def may_stand(self, state: VehicleState) -> bool:
         """Whether the ground may hold the ship, so that no push moves it.
 
-        So it may after a blind descent, until it is seen to sink as asked.
+        After a blind descent this is true until the ship is seen to sink as asked.
         """
         return self.is_down(state) or self._pilot.flying.may_stand
 
     def is_down(self, state: VehicleState) -> bool:
-        """Whether it has landed: nothing else may let go of one that is held, or move one in doubt.
+        """Whether it has landed: nothing else may release a held ship, or move one in doubt.
 
         A person has read that its motors are idle, and comes to look.
         """
@@ -241,7 +241,7 @@ class Supervisor:
         return ReturnToPad(state, ship=ship)
 
     def _note_lift(self, state: VehicleState, dt_s: float) -> None:
-        """A ship that does not leave the ground has its motors stopped, and its pilot informed."""
+        """Stop the motors of a ship that does not leave the ground, and inform its pilot."""
         pilot = self._pilot
         lifting = (
             pilot.flying.lifts and not pilot.resting and state.on_ground and state.height_valid

@@ -97,7 +97,7 @@ def _put_back(app: TaskApp, saved: dict[str, Any]) -> None:
 class InProcess:
     """The queue of one app: what waits, and the worker that runs it when it is asked to.
 
-    dead: the messages that were given up, with their reasons.
+    dead: the messages that are not delivered any more, with their reasons.
     """
 
     def __init__(self, app: TaskApp, *, start_s: float) -> None:

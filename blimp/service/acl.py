@@ -39,7 +39,7 @@ def acl(
 ) -> None:
     """Print the users of the broker, with new passwords, as lines of its ACL file.
 
-    Users: ground, viewer and vehicle, or vehicle-NAME of several.
+    Users are ground, viewer and vehicle; several ships have the users vehicle-NAME.
 
     \b
     Examples:

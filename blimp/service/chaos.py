@@ -111,7 +111,7 @@ class Chaos:
         offer = known.get(name)
         if offer is None:
             raise ConfigError(
-                f"no action {name[:40]!r} on {self._vehicle}; there are {', '.join(known)}"
+                f"no action {name[:40]!r} on {self._vehicle}; the actions are {', '.join(known)}"
             )
         amount = offer.checked(amount, device)
         with Reaction(self._reader, clock=self._clock) as reaction:
@@ -257,7 +257,8 @@ class Chaos:
                 yield world
         except OSError as error:
             raise BlimpError(
-                f"no simulated world answers at {self._paths.world}: harm is done to simulated "
+                f"no simulated world answers at {self._paths.world}: faults are injected into "
+                "simulated "
                 "ships alone"
             ) from error
 
@@ -308,7 +309,7 @@ def process_of(command: str, directory: Path) -> int:
         if words[words.index("--runtime-dir") + 1] != str(directory):
             continue
         if command == "fly" and "--sim" not in words:
-            raise BlimpError(f"the ship in {directory} is not simulated: no harm is done to it")
+            raise BlimpError(f"the ship in {directory} is not simulated, so no fault is injected")
         return int(entry.parent.name)
     raise BlimpError(f"no `blimp {command}` runs in {directory}: is it starting again?")
 

@@ -86,11 +86,11 @@ def offers(airframe: Airframe, truth: Truth) -> list[Offer]:
         Offer(
             name="heat", text="Heat the air", unit="K",
             most=_floored(min(HOTTEST_K, WARM_K * (up_kg - heavy_kg) / displaced_kg)),
-            why="half of its upward thrust carries what warm air lifts less",
+            why="at most half of the upward thrust replaces the lift that warm air takes",
         ),
         Offer(
             name="leak", text="Leak", unit="g of lift", most=_floored(1e3 * (up_kg - heavy_kg)),
-            why="half of its upward thrust carries what is lost",
+            why="at most half of the upward thrust replaces the lost lift",
         ),
     ]  # fmt: skip
     return [one for one in found if one.devices or not one.name.endswith("-sensor")]

@@ -139,6 +139,6 @@ def _check_version(version: object, *, where: str) -> None:
 def check_broker(url: str) -> None:
     """Raise ConfigError unless `url` can be a broker's that other processes reach."""
     if "://" not in url:
-        raise ConfigError(f"broker {url[:40]!r} is no URL, like redis://host:6379/0")
+        raise ConfigError(f"broker {url[:40]!r} is not a URL such as redis://host:6379/0")
     for one in split_urls(url):
         check_address(one, schemes=_SCHEMES)

@@ -91,13 +91,13 @@ def _overrule(why: str, *, force: bool, yes: bool) -> None:
     if not force:
         raise BlimpError(
             f"the ship cannot be asked, so it may be flying: {why}. If it is on the ground and "
-            "its flight process is broken: --force"
+            "its flight process is broken, use --force"
         )
     question = f"The ship cannot be asked: {why}. Stop its motors?"
     if yes:
         return
     if not (sys.stdin.isatty() and sys.stderr.isatty()):
-        raise BlimpError(f"{question} Nobody is here to ask: say --yes")
+        raise BlimpError(f"{question} There is no terminal to ask on: give --yes")
     print(f"{question} [y/N] ", end="", file=sys.stderr, flush=True)
     if sys.stdin.readline().strip().lower() not in ("y", "yes"):
         raise BlimpError("not confirmed: nothing was done")

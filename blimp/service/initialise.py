@@ -81,7 +81,7 @@ def initialise(path: Path, wishes: Wishes, *, ask: Ask, force: bool) -> Configur
     cannot be used; then nothing is written.
     """
     if path.exists() and not force:
-        raise ConfigError(f"{path} is there already: --force replaces it")
+        raise ConfigError(f"{path} exists already: --force replaces it")
     if path.parent != CONFIG_PATH.parent and not path.parent.is_dir():
         raise ConfigError(f"{path} cannot be written: no directory {path.parent}")
     configuration = _asked(wishes, ask=ask, key=path.with_name(KEY_NAME))

@@ -32,7 +32,7 @@ def make(path: Path) -> str:
             file.write(key + "\n")
             os.fsync(file.fileno())
     except FileExistsError:
-        raise ConfigError(f"{path} is there already: blimp keys rotate {path}") from None
+        raise ConfigError(f"{path} exists already: blimp keys rotate {path}") from None
     except OSError as error:
         raise ConfigError(f"{path} cannot be written: {error.strerror}") from None
     return key
@@ -76,7 +76,7 @@ def _new(
 
 @app.command("show")
 def _show(file: KeyFile) -> None:
-    """Show the fingerprints of a file's keys, never the keys: compare ship and ground by them.
+    """Show the fingerprints of a file's keys, to compare ship and ground; never the keys.
 
     Example: blimp keys show signing.key
     """
@@ -88,8 +88,8 @@ def _rotate(file: KeyFile) -> None:
     """Put a new key in front of the old one; both are valid until the next rotation.
 
     Copy the file to every ship and ground station, in any order, restart the ships' workers, then
-    rotate once more. Until then programs with the old file and with the new one understand each
-    other: everything is signed with both keys.
+    rotate once more. Until then everything is signed with both keys, so programs with the old file
+    and with the new file accept each other's messages.
 
     Example: blimp keys rotate signing.key
     """

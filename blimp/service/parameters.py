@@ -55,7 +55,7 @@ class ParameterFile:
                     )
         except (OSError, ValueError, RecursionError) as error:
             raise ConfigError(
-                f"parameters {self.path}: {error}: remove the file, which sets all of them back"
+                f"parameters {self.path}: {error}: remove the file to reset all parameters"
             ) from error
         return Found(found, tuple(passed_over))
 
@@ -111,4 +111,4 @@ class FlownFile:
         try:
             return airframes.load(str(self._path))
         except AirframeError as error:
-            raise TaskError(f"no flight process has left its airframe: {error}") from None
+            raise TaskError(f"no flight process has written its airframe here: {error}") from None

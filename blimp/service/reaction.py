@@ -50,7 +50,7 @@ class Reaction(Closing):
         """
         with self._news:
             if not self._news.wait_for(lambda: self._newest is not None, timeout=within_s):
-                raise BlimpError("the ship says nothing, so nobody would see what it does")
+                raise BlimpError("the ship sends no telemetry, so its reaction could not be shown")
             assert self._newest is not None
             self.seen.clear()
             self.off_m = None

@@ -63,11 +63,11 @@ def refly(path: Path, *, out: Path | None = None, progress: Progress = unseen) -
 def _check(log: Recording, *, first: int) -> None:
     session = log.session
     if not session.simulated or session.seed is None or session.wind_mps is None:
-        raise LogError(f"log {log.path}: not a simulated flight: no world can fly it again")
+        raise LogError(f"log {log.path}: not a simulated flight, so it cannot be flown again")
     armed = next(log.entries({"/snapshot"})).data["armed"]
     if first > 1 and (session.lockstep or armed):
         raise LogError(
-            f"log {log.path}: begins at cycle {first}: what was before is in another log"
+            f"log {log.path}: begins at cycle {first}: the cycles before are in another log"
         )
 
 
@@ -146,7 +146,7 @@ def _repeat(ship: Lockstep, entry: Entry, *, exact: bool) -> None:
         case "crash":
             ship.crash(down_s=options["down_s"])
         case other:
-            raise LogError(f"{other!r} was done to this flight: this program cannot repeat it")
+            raise LogError(f"this flight contains {other!r}, which this program cannot repeat")
 
 
 def _cycles(log: Recording) -> dict[int, _Cycle]:

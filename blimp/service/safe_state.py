@@ -18,10 +18,10 @@ from blimp.service.configuration import read_configuration
 
 ABOUT = """Drive every output to its safe state, then end. For systemd's ExecStopPost.
 
-Refused while a flight process runs, or may run and cannot be asked; not for systemd, which has
-ended it.
-The airframe is the one that the killed flight process flew; if none was, --airframe's or the
-configuration's."""
+It is refused while a flight process runs, or may run and cannot be asked. It is not refused when
+systemd calls it, because systemd has ended that process.
+It uses the airframe of the killed flight process; if there was none, that of --airframe or of the
+configuration."""
 
 _AFTER_THE_UNIT = "SERVICE_RESULT"  # systemd.exec(5): set for ExecStopPost, and for nothing else
 

@@ -77,7 +77,7 @@ class StackProcess:
         with self._news:
             event = self._news.wait_for(found, timeout=within_s)
         if event is None:
-            raise StackError(f"what was waited for did not happen within {within_s:g} s")
+            raise StackError(f"the expected event did not happen within {within_s:g} s")
         return event
 
     def pid_of(self, process: str) -> int:

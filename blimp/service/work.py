@@ -97,7 +97,7 @@ def work(options: WorkerOptions, *, on_stop: OnStop) -> None:
             on_stop(worker.stop)
             status = worker.run()
     if status:
-        raise BlimpError(f"the worker ended with status {status}; its log says why")
+        raise BlimpError(f"the worker ended with status {status}; its log has the reason")
 
 
 def relay(options: WorkerOptions, *, on_stop: OnStop) -> None:

@@ -86,7 +86,8 @@ class Authority:
             if token is None:
                 return 2 * self._last_token(found.token) + 1
             raise NotInControl(
-                f"the control of {self._vehicle} that this was sent under has ended: take it again"
+                f"control of {self._vehicle}, with which this was sent, has ended: take control"
+                " again"
             )
         if token == holding.token:
             return 2 * token

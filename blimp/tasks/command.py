@@ -186,7 +186,9 @@ class CommandRun:
 
     def _check_cancelled(self) -> None:
         if self._context.revoked.is_set():
-            raise Revoked("no longer followed: the ship goes on with what it has accepted")
+            raise Revoked(
+                "no longer waiting for it: the ship still carries out what it has accepted"
+            )
         if self._context.stopping.is_set() and self._action.idempotent:
             raise Reject("the worker stops", requeue=True)
 
@@ -218,7 +220,7 @@ class CommandRun:
         try:
             self._admitted = self._authority.admit(self._context.message.headers.get(HEADER))
         except LinkError as error:
-            raise ControlUnknown(f"cannot tell who holds control of it: {error}") from error
+            raise ControlUnknown(f"its holder of control is unknown: {error}") from error
         return self._admitted
 
     def _time_to_live(self) -> tuple[float | None, float, float]:

@@ -68,7 +68,8 @@ def checked(
             now_s = clock.now_s()
             if now_s >= until_s:
                 raise TaskError(
-                    f"{name!r:.60} was accepted and not taken over within {WITHIN_S:g} s: "
+                    f"{name!r:.60} was accepted, but the flight loop did not start with it "
+                    f"within {WITHIN_S:g} s: "
                     "the flight process's log says why"
                 )
             clock.sleep_until(now_s + POLL_S)

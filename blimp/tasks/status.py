@@ -25,5 +25,5 @@ def register_status(app: TaskApp, mailbox: Mailbox) -> None:
         """Return the newest snapshot, with its age."""
         snapshot = mailbox.snapshot()
         if snapshot is None:
-            raise TaskError("no snapshot yet: the flight process has not been heard")
+            raise TaskError("no snapshot yet: the flight process has sent nothing")
         return {**msgspec.to_builtins(snapshot), "age_s": mailbox.snapshot_age_s()}

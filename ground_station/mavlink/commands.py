@@ -293,7 +293,7 @@ async def _reposition(vehicle: Vehicle, asked: Asked) -> Answer:
     if asked.frame not in (*GLOBAL, *RELATIVE):
         return DENIED, f"frame {asked.frame}, must be one of {(*GLOBAL, *RELATIVE)}"
     if vehicle.seen is None:
-        return BUSY, "the ship is not heard yet"
+        return BUSY, "the ship has sent nothing yet"
     home, (north_m, east_m, _) = _home(vehicle), vehicle.seen.ship.position_ned_m
     if math.isnan(latitude) != math.isnan(longitude):
         return DENIED, "a latitude or a longitude alone is no place"
@@ -457,7 +457,7 @@ def _here_only(asked: Asked) -> str:
 
 def _home(vehicle: Vehicle) -> Any:
     if vehicle.airframe is None:
-        raise BlimpError("the ship is not heard yet")
+        raise BlimpError("the ship has sent nothing yet")
     return vehicle.airframe.home
 
 

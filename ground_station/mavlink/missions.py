@@ -85,7 +85,7 @@ class Missions:
         if not self._items[MISSION]:
             return DENIED, "no mission is uploaded"
         if vehicle.airframe is None or vehicle.seen is None:
-            return BUSY, "the ship is not heard yet"
+            return BUSY, "the ship has sent nothing yet"
         try:
             flown = self._checked(MISSION, self._items[MISSION])
         except MissionError as error:
@@ -188,14 +188,14 @@ class Missions:
     def _fence(self) -> Geofence:
         airframe = self._vehicle.airframe
         if airframe is None:
-            raise MissionError("the ship is not heard yet")
+            raise MissionError("the ship has sent nothing yet")
         return plans.fence_of(self._items[FENCE], self._items[RALLY], airframe.home)
 
     def _checked(self, kind: int, items: list[Stored]) -> Flown | None:
         """Return the mission, None for another plan. Raises MissionError for what is refused."""
         airframe = self._vehicle.airframe
         if airframe is None:
-            raise MissionError("the ship is not heard yet")
+            raise MissionError("the ship has sent nothing yet")
         if kind == MISSION:
             return plans.mission_of(items, airframe.home, self._fence()) if items else None
         parts = self._items | {kind: items}

@@ -140,7 +140,7 @@ def fence_of(fence: Sequence[Stored], rally: Sequence[Stored], home: Home) -> Ge
                 or len(corners) < count
                 or any((c.command, c.params[0]) != (item.command, item.params[0]) for c in corners)
             ):
-                raise MissionError(f"{item.name}: a polygon of {count} corners is not whole")
+                raise MissionError(f"{item.name}: a polygon of {count} corners is incomplete")
             polygon = tuple(corner.place_m(home) for corner in corners)
             zones.append(Zone(polygon=polygon, exclude=item.command == _POLYGON_OUT))
             row += count

@@ -63,7 +63,7 @@ def _status(session: Session) -> dict[str, Any]:
 def _result(session: Session, arguments: dict[str, Any]) -> tuple[int, Outcome]:
     id = arguments.get("id")
     if not isinstance(id, str) or len(arguments) != 1:
-        raise ValueError("result has one argument, id: that of the command, a text")
+        raise ValueError("result needs one argument, id: the command's id, a text")
     with session.client() as client:
         reply = client.result(id)
     return exit_status(reply.state), outcome_of(reply)

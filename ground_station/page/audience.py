@@ -138,12 +138,12 @@ class RelayedShips(Closing):
         """Do nothing: nobody here stops a ship."""
 
     def stop(self, vehicle: str) -> dict[str, Any]:  # noqa: ARG002
-        raise LinkError("nobody commands from here")
+        raise LinkError("this address accepts no commands")
 
     def command(
         self, vehicle: str, name: str, arguments: dict[str, Any]  # noqa: ARG002
     ) -> tuple[int, dict[str, Any]]:  # fmt: skip
-        raise LinkError("nobody commands from here")
+        raise LinkError("this address accepts no commands")
 
     def close(self) -> None:
         """Do nothing: the sources are closed by their rooms."""

@@ -95,7 +95,7 @@ def local_harm(session: Session) -> Program:
     vehicle = session.ship.vehicle
     place = here(session, vehicle)
     if place is None or not place.is_simulated:
-        raise ConfigError(f"--chaos: {vehicle} is no simulated ship on this machine")
+        raise ConfigError(f"--chaos: {vehicle} is not a simulated ship on this machine")
     harm = Program(place.directory, key_file=session.options.signing_key_file)
     try:
         harm.offers()
@@ -192,7 +192,9 @@ class ChaosRoom:
         """Put the last command into the queue once more, as it was, and see what it does."""
         recorded = self._recorded()
         if recorded is None:
-            raise BlimpError("no command has passed since the page was opened: send one first")
+            raise BlimpError(
+                "there is no command to replay since the page was opened: send one first"
+            )
         clock: Clock = self._session.clock
         ship = self._session.ship
         with (

@@ -194,7 +194,7 @@ class Story:
                     text, is_fault = mark
                     self.marks.append({"t_s": entry.t_s, "text": text, "is_fault": is_fault})
         except (msgspec.MsgspecError, LookupError, TypeError) as error:
-            raise LogError(f"log {log.path}: what it says of its flight: {error}") from error
+            raise LogError(f"log {log.path}: the description of its flight: {error}") from error
         if first is None:
             raise LogError(f"log {log.path}: no status is in it, so there is nothing to show")
         self.first = first

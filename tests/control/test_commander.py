@@ -292,7 +292,7 @@ def test_an_arm_sent_before_the_stop_does_not_undo_it() -> None:
     ship.tell("estop")
     ship.run(1.0)
     late = ship.send(Command(id="late", name="arm", age_s=3.0, ttl_s=10.0))
-    assert refused(late) == "arm was sent before the emergency stop: send a fresh one"
+    assert refused(late) == "arm was sent before the emergency stop: send a new arm"
     for number, waited_s in enumerate((3.0, inf)):  # the ship's own process stood still
         stalled = Command(id=f"late-{number}", name="arm", age_s=-0.5, waited_s=waited_s)
         assert "before the emergency stop" in refused(ship.send(stalled))

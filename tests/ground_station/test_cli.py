@@ -581,7 +581,7 @@ def test_watch_elsewhere_prints_every_snapshot_as_json(operator: Ground, twin: F
 def test_a_ping_on_a_broker_without_ships_is_no_link(ground: Ground, mortal: FlyingShip) -> None:
     address = ["--broker", mortal.broker.url, "--vehicle", "nope"]
     assert ground(*address, "--timeout", "5", "ping") == 3
-    assert "no ship has spoken on " in ground.err
+    assert "no ship has sent telemetry on " in ground.err
 
 
 def test_watch_of_a_ship_that_never_speaks_is_three(lonely: Ground) -> None:

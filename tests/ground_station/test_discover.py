@@ -48,7 +48,7 @@ def test_the_one_ship_on_this_machine_is_found(tmp_path: Path) -> None:
 def test_of_several_one_must_be_named(tmp_path: Path) -> None:
     register(tmp_path, "one")
     two = register(tmp_path, "two")
-    with pytest.raises(ConfigError, match="--vehicle, one of one, two"):
+    with pytest.raises(ConfigError, match="choose one with --vehicle: one, two"):
         find_ship(config=config(tmp_path), broker=None, vehicle=None)
     assert find_ship(config=config(tmp_path), broker=None, vehicle="two").broker == two
     assert find_ship(config=config(tmp_path, vehicle="two"), broker=None, vehicle=None) == Ship(
@@ -133,13 +133,13 @@ def test_a_ship_that_speaks_on_a_broker_is_found(tmp_path: Path, parked: FlyingS
         for key in raw.scan_iter(match="blimp:telemetry:*"):
             raw.delete(key)
     registry = tmp_path / "none"
-    with pytest.raises(LinkError, match="no ship has spoken"):
+    with pytest.raises(LinkError, match="no ship has sent telemetry"):
         find_ship(config=config(registry), broker=parked.broker.url, vehicle=None)
     parked.publish()
     found = find_ship(config=config(registry), broker=parked.broker.url, vehicle=None)
     assert found.vehicle == parked.vehicle
     FlyingShip(broker=parked.broker, vehicle="another", ship=parked.ship).publish()
-    with pytest.raises(ConfigError, match=f"--vehicle, one of another, {parked.vehicle}"):
+    with pytest.raises(ConfigError, match=f"--vehicle: another, {parked.vehicle}"):
         find_ship(config=config(registry), broker=parked.broker.url, vehicle=None)
 
 

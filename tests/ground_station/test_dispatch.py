@@ -167,8 +167,8 @@ def test_a_ship_that_somebody_flies_or_has_control_of_is_passed_over(
     control.add(held.vehicle)
     control.acquire(holder_of("alice"))
     assert ground("dispatch", "--any", check) == 7
-    assert f"{armed.vehicle}: it is armed: somebody flies it" in ground.err
-    assert f"{stopped.vehicle}: it was stopped by an emergency stop" in ground.err
+    assert f"{armed.vehicle}: it is armed, so somebody may be flying it" in ground.err
+    assert f"{stopped.vehicle}: an emergency stop has stopped it" in ground.err
     assert f"{held.vehicle}: alice holds control of {held.vehicle}" in ground.err
     assert set(pool.stats().free) == {armed.vehicle, stopped.vehicle, held.vehicle}
     free = launch()

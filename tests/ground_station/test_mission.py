@@ -98,7 +98,7 @@ def test_a_leg_that_nobody_could_say_whether_it_may_act_is_flown_once_it_is_know
 ) -> None:
     admit = Authority.admit
     reasons: list[str] = []
-    unknown = "cannot tell who holds control of it: broker: does not answer"
+    unknown = "its holder of control is unknown: broker: does not answer"
 
     def unreachable(authority: Authority, got: object) -> int:
         if unknown not in reasons:

@@ -20,7 +20,7 @@ def test_new_is_a_mission_that_can_be_checked_for_a_ship(
     assert (status, found["result"]["name"]) == (0, "survey")
     assert 60.0 < found["result"]["estimate"]["duration_s"] < 200.0
     assert operator("mission", "new", "survey.toml") == 2
-    assert "survey.toml is there already" in operator.err
+    assert "survey.toml exists already" in operator.err
     assert operator("mission", "new", "survey.plan") == 2
     (tmp_path / "site.plan").write_text(plan())
     (tmp_path / "broken.waypoints").write_text("no")

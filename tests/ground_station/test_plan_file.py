@@ -422,7 +422,9 @@ def test_a_yaw_needs_a_place_that_is_known() -> None:
     velocity = '[[leg]]\ndo = "velocity"\nnorth_mps = 0.1\neast_mps = 0\nup_mps = 0\nseconds = 5\n'
     yaw = '[[leg]]\ndo = "yaw"\ndeg = 90\n'
     assert mission_of(yaw).legs[2] == Goto(north_m=0.0, east_m=0.0, altitude_m=3.0, yaw_deg=90.0)
-    with pytest.raises(MissionError, match=r"leg 4 \(yaw\): where the ship is then is not known"):
+    with pytest.raises(
+        MissionError, match=r"leg 4 \(yaw\): the ship's position is unknown at this leg"
+    ):
         mission_of(velocity + yaw)
 
 

@@ -223,7 +223,7 @@ def test_a_wrong_password_is_not_a_lost_link(broker: EmbeddedBroker) -> None:
 
 @pytest.mark.parametrize("url", ["amqp://localhost//", "localhost", "memory://", ""])
 def test_a_transport_without_streams_is_named(url: str) -> None:
-    with pytest.raises(ConfigError, match=r"its scheme is none of .*redis\+socket"):
+    with pytest.raises(ConfigError, match=r"its scheme must be one of .*redis\+socket"):
         TelemetryReader(url, "twin")
 
 

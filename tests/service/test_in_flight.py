@@ -92,7 +92,9 @@ def test_one_that_is_silent_may_be_flying(
                 break
         with pytest.raises(BlimpError, match=f"{SAID}the flight process at .* does not answer"):
             demand(paths)
-        with pytest.raises(BlimpError, match=r"Stop its motors\? Nobody is here to ask: say --yes"):
+        with pytest.raises(
+            BlimpError, match=r"Stop its motors\? There is no terminal to ask on: give --yes"
+        ):
             demand(paths, force=True)
         with pytest.raises(BlimpError, match=SAID):
             demand(paths, yes=True)

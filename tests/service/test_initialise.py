@@ -76,7 +76,7 @@ def test_a_broker_on_the_network_gets_a_key(tmp_path: Path) -> None:
     assert len(secret) == 43
     assert secret not in path.read_text()
 
-    with pytest.raises(ConfigError, match="is there already: --force replaces it"):
+    with pytest.raises(ConfigError, match="exists already: --force replaces it"):
         written(path)
     assert read_configuration(path) == configuration
     written(path, force=True, sign=True)
@@ -93,7 +93,7 @@ def test_a_broker_on_the_network_gets_a_key(tmp_path: Path) -> None:
         ({"broker": "localhost"}, "'localhost' is no URL"),
         ({"broker": "redis://h:x/0", "sign": True}, "Port could not be cast"),
         ({"broker": "rediss:/host", "sign": True}, "'rediss:/host' is no URL"),
-        ({"broker": "http://host", "sign": True}, "'http://host': its scheme is none of"),
+        ({"broker": "http://host", "sign": True}, "'http://host': its scheme must be one of"),
     ],
 )
 def test_an_answer_that_cannot_be_used_writes_nothing(

@@ -36,10 +36,10 @@ def test_a_new_key_is_for_its_user_alone_and_replaces_none(tmp_path: Path) -> No
     assert made.stdout == f"{keys.fingerprint(key)}  signs\n"
     again = blimp("keys", "new", "--out", str(path))
     assert again.returncode == 1
-    assert f"{path} is there already: blimp keys rotate" in again.stderr
+    assert f"{path} exists already: blimp keys rotate" in again.stderr
     assert read_signing_keys(path) == (key,)
     (tmp_path / "link").symlink_to(tmp_path / "elsewhere")
-    with pytest.raises(ConfigError, match="link is there already"):
+    with pytest.raises(ConfigError, match="link exists already"):
         keys.make(tmp_path / "link")
     assert not (tmp_path / "elsewhere").exists()
     assert len(blimp("keys", "new").stdout.strip()) == 43

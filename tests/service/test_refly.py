@@ -93,5 +93,7 @@ def test_what_cannot_be_flown_again_is_said(flown: Path, tmp_path: Path) -> None
     with open_recording(flown) as log, LogFile(late, session) as new:
         for message in log.messages(len(log.chunks) - 1):
             new.add(message)
-    with pytest.raises(LogError, match=r"begins at cycle \d+: what was before is in another log"):
+    with pytest.raises(
+        LogError, match=r"begins at cycle \d+: the cycles before are in another log"
+    ):
         refly(late)

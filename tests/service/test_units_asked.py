@@ -109,7 +109,7 @@ def test_root_the_units_user_and_its_group_ask_the_ship_and_nothing_of_theirs_dr
             said = system.blimp(*words)
             assert "cannot be asked, so it may be flying: the flight process at" in said, said
             assert "does not answer within 2 s" in said
-            assert "Nobody is here to ask: say --yes" in system.blimp(*words, "--force")
+            assert "There is no terminal to ask on: give --yes" in system.blimp(*words, "--force")
         assert system.blimp("safe-state", "--sim", "--force", "--yes") == ""
     for case in [case for case in CASES if "install-service" in case.words[0]]:
         wrong += [line for user in case.users if (line := differs(system, case, user))]

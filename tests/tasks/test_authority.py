@@ -169,7 +169,7 @@ def test_what_was_sent_under_control_that_has_ended_is_refused_though_nobody_hol
 ) -> None:
     grant = pool.acquire(holder_of("alice"))
     pool.release(grant)
-    with pytest.raises(NotInControl, match="control of twin that this was sent under has ended"):
+    with pytest.raises(NotInControl, match="control of twin, with which this was sent, has ended"):
         Authority(link=link, vehicle="twin").admit(grant.token)
 
 
@@ -239,7 +239,7 @@ def test_where_nobody_can_say_who_has_control_nothing_is_done_and_nobody_is_blam
     monkeypatch.setattr(Authority, "admit", unreachable)
     reply = ground.send("land", ttl_s=2.0).wait(10.0)
     assert (reply.state, reply.kind) == ("FAILURE", "ControlUnknown")
-    assert reply.reason == "cannot tell who holds control of it: broker: does not answer"
+    assert reply.reason == "its holder of control is unknown: broker: does not answer"
     assert ship.named("land") == []
 
 

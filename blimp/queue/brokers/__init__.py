@@ -53,4 +53,4 @@ def _name_for(url: str) -> str:
         if scheme in schemes:
             return name
     known = tuple(scheme for schemes, _ in BROKERS.values() for scheme in schemes)
-    raise ConfigError(f"broker URL {hide_password(url)!r}: its scheme is none of {known}")
+    raise ConfigError(f"broker URL {hide_password(url)!r}: its scheme must be one of {known}")

@@ -109,7 +109,7 @@ class ConfirmedProducer(Producer):
         result = super()._publish(*args)  # type: ignore[no-untyped-call]
         if returned:
             declared.clear()
-            raise NoConsumers(f"queue {routing_key!r} is not there", (60, 40))
+            raise NoConsumers(f"queue {routing_key!r} does not exist", (60, 40))
         return result
 
 

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run one command; return its exit status: 0 done, 1 failed, 2 used wrongly."""
+    """Run one command; return its exit status: 0 done, 1 failed, 2 wrong usage."""
     words = sys.argv[1:] if arguments is None else arguments
     parser = make_parser(words)
     options = parser.parse_args(words)
@@ -75,7 +75,7 @@ def make_parser(words: Sequence[str]) -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog=program(),
         description=__doc__,
-        epilog="exit status: 0 done, 1 failed (the reason is printed), 2 used wrongly",
+        epilog="exit status: 0 done, 1 failed (the reason is printed), 2 wrong usage",
     )
     parser.add_argument("--version", action=_Version, help="print version and commit, and end")
     commands = parser.add_subparsers(dest="command", required=True)
@@ -101,7 +101,9 @@ def _add_worker(commands: Any) -> None:
         typed="worker --name pad --queues a,b",
     )
     worker.add_argument(
-        "--name", help="unique among live workers: a second one here needs it; default APP@HOST"
+        "--name",
+        help="name of the worker, unique among live workers; give one to a second "
+        "worker on this machine; default APP@HOST",
     )
     add_queues(worker)
     for option, default, meaning in (

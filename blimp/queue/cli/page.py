@@ -25,15 +25,16 @@ def add_commands(commands: Any) -> None:
         "page",
         serve_page,
         meaning="show queues, workers, failures and schedules in a browser, and change them",
-        about="Serve a page about an app's queues until Ctrl-C, and print its address. Who has the "
-        "token in it may do there what the commands of this program do.",
+        about="Serve a page about an app's queues until Ctrl-C, and print its address. Anybody "
+        "with the token in that address may use the page for everything that this "
+        "program's commands do.",
         typed="page --read-only",
     )
-    page.add_argument("--host", default="127.0.0.1", help="to listen on; default 127.0.0.1")
+    page.add_argument("--host", default="127.0.0.1", help="address to listen on; default 127.0.0.1")
     page.add_argument(
-        "--port", type=_port, default=PORT, help=f"0 for any that is free; default {PORT}"
+        "--port", type=_port, default=PORT, help=f"port; 0 takes any free port; default {PORT}"
     )
-    page.add_argument("--read-only", action="store_true", help="let nobody change anything")
+    page.add_argument("--read-only", action="store_true", help="accept no changes")
 
 
 def serve_page(app: TaskApp, options: argparse.Namespace) -> int:

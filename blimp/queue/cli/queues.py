@@ -37,17 +37,23 @@ def add_commands(commands: Any) -> None:
     )
     verbs = queues.add_subparsers(dest="verb", metavar="[VERB]")
     for verb, run, meaning in (
-        ("pause", pause, "deliver nothing of it but emergencies; what a worker has, it runs"),
-        ("resume", pause, "deliver all of it again"),
-        ("purge", purge, "drop what waits there, scheduled or ready; dead letters stay"),
+        (
+            "pause",
+            pause,
+            "deliver only emergencies from it; workers still run the messages that they have",
+        ),
+        ("resume", pause, "deliver all its messages again"),
+        ("purge", purge, "drop its waiting messages, scheduled or ready; dead letters stay"),
     ):
         one = add_command(
             verbs, verb, run, meaning=meaning, typed=f"queues {verb} weather", has_verbs=True
         )
-        one.add_argument("name", type=a_name, help="of the queue")
+        one.add_argument("name", type=a_name, help="name of the queue")
         if verb == "purge":
-            one.add_argument("--yes", action="store_true", help="do it; without, count them")
-    meaning = "list, requeue or drop dead letters: messages that were given up"
+            one.add_argument(
+                "--yes", action="store_true", help="purge; without --yes only count the messages"
+            )
+    meaning = "list, requeue or drop dead letters: messages that are not delivered any more"
     dead = add_command(commands, "dead", meaning=meaning, typed=f"dead requeue {A_LETTER}")
     verbs = dead.add_subparsers(dest="verb", required=True)
     for verb, meaning in (
@@ -74,8 +80,8 @@ def add_commands(commands: Any) -> None:
         typed=f"revoke {A_TASK}",
         then="; a task that has ended stays as it ended",
     )
-    revoke.add_argument("id", nargs="+", help="ids of tasks, sent or not")
-    revoke.add_argument("--terminate", action="store_true", help="end them, too, if they run")
+    revoke.add_argument("id", nargs="+", help="ids of tasks, already sent or not")
+    revoke.add_argument("--terminate", action="store_true", help="end running tasks, too")
 
 
 def show_queues(app: TaskApp, options: argparse.Namespace) -> int:

@@ -46,19 +46,19 @@ INSPECT = (
     Verb("reserved", "prefetched tasks that wait for a free slot or a rate limit"),
     Verb("scheduled", "prefetched tasks that wait for their ETA"),
     Verb("revoked", "ids of revoked tasks"),
-    Verb("registered", "tasks that it knows", "taskinfoitems*"),
-    Verb("active_queues", "queues it consumes"),
+    Verb("registered", "tasks registered in the worker", "taskinfoitems*"),
+    Verb("active_queues", "queues that the worker consumes"),
     Verb("conf", "settings, without secrets", flags=(("with_defaults", "defaults, too"),)),
     Verb("query_task", "the state of tasks in flight", "ids+", typed=A_TASK),
     Verb("report", "versions and settings for a bug report"),
-    Verb("clock", "its logical clock"),
+    Verb("clock", "logical clock of the worker"),
 )
 CONTROL = (
     Verb(
         "revoke",
         "revoke tasks: they do not start any more",
         "task_id+",
-        (("terminate", "end them, too, if they run"),),
+        (("terminate", "end running tasks, too"),),
         A_TASK,
     ),
     Verb(

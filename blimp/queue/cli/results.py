@@ -34,7 +34,7 @@ def add_commands(commands: Any) -> None:
     )
     meaning = f"how many; default {LIST_LIMIT}"
     failed.add_argument("--limit", type=positive, default=LIST_LIMIT, metavar="N", help=meaning)
-    failed.add_argument("--all", action="store_true", help="also of tasks that the app has not")
+    failed.add_argument("--all", action="store_true", help="include tasks that are not in the app")
     add_json(failed)
     retry = add_command(
         verbs,
@@ -49,7 +49,7 @@ def add_commands(commands: Any) -> None:
     meaning, typed = "delete the results of tasks", f"results forget {A_TASK}"
     forget = add_command(verbs, "forget", forget_results, meaning=meaning, typed=typed)
     for verb in (retry, forget):
-        verb.add_argument("id", nargs="+", help="of the tasks, from `results failed`")
+        verb.add_argument("id", nargs="+", help="ids of tasks, from `results failed`")
     add_command(
         verbs,
         "cleanup",

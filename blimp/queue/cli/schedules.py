@@ -20,19 +20,19 @@ if TYPE_CHECKING:
 def add_commands(commands: Any) -> None:
     """Add `schedules` to an argparse parser's commands."""
     schedules = add_command(
-        commands, "schedules", meaning="tasks that workers send by themselves",
+        commands, "schedules", meaning="list, pause, resume or run scheduled tasks",
         typed="schedules list",
     )  # fmt: skip
     verbs = schedules.add_subparsers(dest="verb", required=True)
     listing = add_command(
-        verbs, "list", list_schedules, meaning="each with its last and its next tick",
+        verbs, "list", list_schedules, meaning="list schedules with their last and next tick",
         typed="schedules list",
     )  # fmt: skip
     add_json(listing)
     for verb, run, meaning in (
-        ("pause", pause, "have no worker send it"),
-        ("resume", resume, "have it sent again from its next tick on"),
-        ("run", run_now, "send it now, besides its ticks"),
+        ("pause", pause, "stop sending it"),
+        ("resume", resume, "send it again from its next tick on"),
+        ("run", run_now, "send it now, in addition to its ticks"),
     ):
         one = add_command(verbs, verb, run, meaning=meaning, typed=f"schedules {verb} weather.read")
         one.add_argument("task", help="its name")

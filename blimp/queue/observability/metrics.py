@@ -85,8 +85,8 @@ class Metrics(Closing):
         with app, Metrics(app, port=9464):
             Worker(app=app).run()
 
-    Made before the worker; a context manager; close is idempotent. port: 0 for any that is
-    free. Raises ConfigError for a port that is taken, or an address of another machine.
+    Made before the worker; a context manager; close is idempotent. port: 0 takes any free port.
+    Raises ConfigError for a port that is taken, or an address of another machine.
     """
 
     def __init__(self, app: TaskApp, *, port: int, address: str = LOOPBACK) -> None:
@@ -119,7 +119,9 @@ class Metrics(Closing):
 
     def _extend(self, worker: Worker) -> TaskMetrics:
         if self._collector is not None:
-            raise ConfigError("metrics of one worker are served already: give each a port")
+            raise ConfigError(
+                "another worker of this process serves metrics already: give each its own port"
+            )
         self._collector = _Collector(worker)
         metrics = TaskMetrics(worker, registry=self._registry)
         self._registry.register(self._collector)

@@ -35,7 +35,8 @@ class TraceSettings(msgspec.Struct, frozen=True, kw_only=True):
 class Watching(msgspec.Struct, frozen=True, kw_only=True):
     """How a worker is watched; by default not at all.
 
-    metrics_port: where Prometheus metrics are served, None for nowhere, 0 for any that is free.
+    metrics_port: where Prometheus metrics are served, None for nowhere; 0 takes
+    any free port.
     log_format: of its lines on standard error. vehicle: a field of every line, "" for none.
     """
 
@@ -51,7 +52,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         "--metrics-port",
         type=_port,
         metavar="N",
-        help="serve Prometheus metrics at http://ADDRESS:N/metrics; 0 for any port that is free",
+        help="serve Prometheus metrics at http://ADDRESS:N/metrics; 0 takes any free port",
     )
     parser.add_argument(
         "--metrics-address",

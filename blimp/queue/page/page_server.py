@@ -35,9 +35,9 @@ def serve(
 ) -> None:
     """Serve the page of `app` until Ctrl-C or SIGTERM.
 
-    port: 0 for any that is free. read_only: nobody can change anything. say_url: called with the
-    address to be opened, with its token, as soon as it answers.
-    Raises ConfigError if the address cannot be listened on.
+    port: 0 takes any free port. read_only: nobody can change anything. say_url: called with
+    the address to be opened, with its token, as soon as it answers. Raises ConfigError if the
+    address cannot be listened on.
     """
     tokens, clock, loop = Tokens(), app.clock, asyncio.new_event_loop()
     rate = Rate(

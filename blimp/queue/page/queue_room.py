@@ -157,7 +157,9 @@ class QueueRoom(Closing):
                 # Each name costs a look, and a viewer may make up any.
                 if counted is not None and name and name not in counted:
                     names = ", ".join(counted)
-                    raise UnknownName(f"no ship {name[:40]!r} is heard; there are {names}")
+                    raise UnknownName(
+                        f"no ship {name[:40]!r} has sent telemetry; the ships are {names}"
+                    )
                 with self._app(name) as app:
                     found = self._ask(app, counted) | {"t_s": now_s}
                 known[name] = (self._clock.now_s(), found)
@@ -229,7 +231,7 @@ class QueueRoom(Closing):
             with self._open_app(name) as app:
                 yield app
         except RedisError as error:
-            raise LinkError(f"the broker does not say: {error}") from error
+            raise LinkError(f"the broker does not answer: {error}") from error
 
 
 def _name_of(request: Request) -> str:

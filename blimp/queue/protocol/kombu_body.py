@@ -73,7 +73,7 @@ def decode_values(value: Any) -> Any:
     name, given = value["__type__"], value["__value__"]
     decode = _DECODERS.get(name) if isinstance(name, str) else None
     if decode is None:
-        raise ValueError(f"__type__ {name!r:.40} is none of {tuple(_DECODERS)}")
+        raise ValueError(f"__type__ {name!r:.40} must be one of {tuple(_DECODERS)}")
     try:
         return decode(given)
     except (TypeError, ValueError, AttributeError, KeyError, InvalidOperation) as error:
@@ -97,7 +97,7 @@ def decompress(body: bytes, name: object, *, limit_bytes: int) -> bytes:
     if len(plain) > limit_bytes:
         raise MessageError(f"body of {len(body)} bytes as {name!r} is longer than {limit_bytes}")
     if not decompressor.eof or decompressor.unused_data:
-        raise MessageError(f"body is not {name!r}: it is cut short, or has more behind its end")
+        raise MessageError(f"body is not {name!r}: it is incomplete, or has extra data at its end")
     return plain
 
 

@@ -71,7 +71,7 @@ class Signer:
         several = (keys,) if isinstance(keys, str | bytes) else tuple(keys)
         self._keys = tuple(key.encode() if isinstance(key, str) else key for key in several)
         if not self._keys:
-            raise ConfigError("signing_key: must be a key, or several")
+            raise ConfigError("signing_key: must be one key or several keys")
         for key in self._keys:
             if len(key) < LEAST_BYTES:
                 raise ConfigError(f"signing_key: {len(key)} bytes, must be {LEAST_BYTES} or more")
@@ -142,7 +142,9 @@ class Signer:
             for one in several
             for key in self._keys
         ):
-            raise NotGenuine(f"{what} is wrong: altered on its way, or signed with another key")
+            raise NotGenuine(
+                f"{what} is wrong: it was changed on its way, or signed with another key"
+            )
 
     def __repr__(self) -> str:
         return f"Signer({len(self._keys)} keys)"

@@ -129,7 +129,7 @@ def read_address(url: str) -> Address:
     scheme, separator, rest = url.partition("://")
     known = (*REDIS_SCHEMES, *RABBIT_SCHEMES, MEMORY)
     if not separator or scheme not in (*known, "socket"):
-        raise ValueError(f"its scheme is none of {known}")
+        raise ValueError(f"its scheme must be one of {known}")
     if _BLANK.search(url):
         raise ValueError("a space or a control character: write %20 and so on")
     if "#" in url or ";" in url:
@@ -184,7 +184,7 @@ def _said_once(what: str, first: str | None, second: str | None) -> str | None:
 
 def _database(text: str | None) -> int:
     if not re.fullmatch(r"[0-9]{1,5}", text or "0"):
-        raise ValueError("its database is no number, as in redis://host/0")
+        raise ValueError("its database is not a number; write redis://host/0")
     return int(text or 0)
 
 
@@ -197,7 +197,7 @@ def _read_options(query: str, known: dict[str, Callable[[str], Any]]) -> dict[st
         if name not in known:
             raise ValueError(f"option {name}={shown} is unknown; there are: {', '.join(known)}")
         if name in found:
-            raise ValueError(f"option {name} is there twice")
+            raise ValueError(f"option {name} is given twice")
         try:
             found[name] = known[name](value)
         except ValueError as error:
@@ -227,7 +227,7 @@ def _read_host(text: str) -> tuple[str, int | None]:
         return host.lower() if "%" not in host else host, _port(rest.removeprefix(":"))
     host, _, port = text.partition(":")
     if host and not _NAME.fullmatch(host):
-        raise ValueError("its host is no name of letters, digits, . and -, and no address")
+        raise ValueError("its host is neither an address nor a name of letters, digits, . and -")
     return host.lower() or LOCALHOST, _port(port)
 
 

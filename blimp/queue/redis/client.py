@@ -348,5 +348,5 @@ def type_checked(function: Callable[[], T]) -> T:
         return function()
     except redis.ResponseError as error:
         if is_refusal(error):
-            raise ResultError(f"what is stored there is something else: {error}") from None
+            raise ResultError(f"the key holds data of another type: {error}") from None
         raise

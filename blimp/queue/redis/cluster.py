@@ -83,7 +83,7 @@ class SlotMaster:
                     name, port = found["primary"]
                     return str(name), int(port)
             why = f"no master has slot {slot}, that of {tag}"
-        raise MasterNotFoundError(f"no node of the cluster says who is the master: {why}")
+        raise MasterNotFoundError(f"no node of the cluster names the master: {why}")
 
 
 class SlotConnection(SentinelManagedConnection):

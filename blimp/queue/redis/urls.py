@@ -38,7 +38,7 @@ def address_of(url: str, *, schemes: Collection[str] | None = None) -> Address:
     """Return the parts of `url`. Raises ConfigError saying why it cannot be used."""
     scheme, separator, _ = url.partition("://")
     if schemes is not None and (not separator or scheme not in schemes):
-        raise ConfigError(f"broker URL {hide_password(url)!r}: its scheme is none of {schemes}")
+        raise ConfigError(f"broker URL {hide_password(url)!r}: its scheme must be one of {schemes}")
     try:
         return read_address(url)
     except ValueError as error:

@@ -203,7 +203,7 @@ class Worker:
 
     @property
     def queues(self) -> tuple[str, ...]:
-        """The queues it consumes now; remote control may change them."""
+        """The queues that the worker consumes now; remote control may change them."""
         return self.consumer_loop.queues
 
     @property

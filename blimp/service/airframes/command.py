@@ -39,8 +39,8 @@ def _check(
 ) -> None:
     """Say whether a ship can fly, and what it can do.
 
-    The file alone is judged; nothing is opened or flown. `blimp fly`, `up` and `doctor` refuse
-    by the same check. Exit status 1 if it cannot fly.
+    Only the file is checked; no device is opened, and nothing flies. `blimp fly`, `up` and `doctor`
+    use the same check. The exit status is 1 if the ship cannot fly.
 
     \b
     Examples:
@@ -60,21 +60,26 @@ def _new(
     file: Annotated[Path, typer.Argument(metavar="FILE", help="The .toml file to write.")],
     *,
     name: Annotated[
-        str | None, typer.Option("--name", metavar="NAME", help="Of the ship; the file's.")
+        str | None,
+        typer.Option("--name", metavar="NAME", help="Ship name; by default the name of the file."),
     ] = None,
     shape: Annotated[
-        str | None, typer.Option("--shape", metavar="foil|spheroid", help="Of the balloon.")
+        str | None, typer.Option("--shape", metavar="foil|spheroid", help="Shape of the balloon.")
     ] = None,
     length: Annotated[
-        str | None, typer.Option("--length", metavar="M", help="Of foil: its flat diameter.")
+        str | None,
+        typer.Option("--length", metavar="M", help="Length; of a foil balloon its flat diameter."),
     ] = None,
     diameter: Annotated[str | None, typer.Option("--diameter", metavar="M")] = None,
-    purity: Annotated[str | None, typer.Option("--purity", help="Of the helium.")] = None,
+    purity: Annotated[
+        str | None, typer.Option("--purity", help="Purity of the helium, 0 to 1.")
+    ] = None,
     envelope: Annotated[
-        str | None, typer.Option("--envelope-g", metavar="G", help="The empty balloon.")
+        str | None, typer.Option("--envelope-g", metavar="G", help="Mass of the empty balloon.")
     ] = None,
     gondola: Annotated[
-        str | None, typer.Option("--gondola-g", metavar="G", help="All that hangs below it.")
+        str | None,
+        typer.Option("--gondola-g", metavar="G", help="Mass of all parts below the balloon."),
     ] = None,
     forward: Annotated[
         str | None, typer.Option("--forward-gf", metavar="G", help="Thrust of a forward motor.")
@@ -83,20 +88,26 @@ def _new(
         str | None, typer.Option("--lift-gf", metavar="G", help="Thrust of the lift motor.")
     ] = None,
     motor: Annotated[
-        str | None, typer.Option("--motor-a", metavar="A", help="Of a motor at full power.")
+        str | None, typer.Option("--motor-a", metavar="A", help="Current of a motor at full power.")
     ] = None,
     arm: Annotated[
-        str | None, typer.Option("--arm", metavar="M", help="Motor to middle line.")
+        str | None,
+        typer.Option(
+            "--arm", metavar="M", help="Distance from a forward motor to the middle line."
+        ),
     ] = None,
     imu: Annotated[str | None, typer.Option("--imu", metavar="CHIP")] = None,
     baro: Annotated[str | None, typer.Option("--baro", metavar="CHIP")] = None,
     position: Annotated[str | None, typer.Option("--position", metavar="CHIP")] = None,
-    yes: Annotated[bool, typer.Option("--yes", help="Ask nothing: defaults for the rest.")] = False,
+    yes: Annotated[
+        bool, typer.Option("--yes", help="Ask nothing; use defaults for missing values.")
+    ] = False,
 ) -> None:
-    """Describe a ship from what its builder measures, and write its file.
+    """Describe a ship by its builder's measurements, and write its file.
 
-    Asks for what is not given. Two forward motors and one that lifts. Lift, ballast, inertia,
-    added mass and drag are computed; the file says how, and is written only if it can fly.
+    It asks for missing values. The ship has two forward motors and one that lifts. Lift, ballast,
+    inertia, added mass and drag are computed; the file says how, and is written only if the ship
+    can fly.
 
     Example: blimp airframe new mine.toml --shape foil --length 0.9 --gondola-g 70 --yes
     """

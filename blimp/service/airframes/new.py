@@ -125,7 +125,7 @@ def write(plan: Plan, path: Path) -> Report:
     if path.suffix != ".toml":
         raise BlimpError(f"{path}: an airframe's file ends in .toml")
     if path.exists():
-        raise BlimpError(f"{path} is there already: remove it, or give another name")
+        raise BlimpError(f"{path} exists already: remove it, or give another name")
     text = describe(plan)
     report = check(airframes.parse(text, where=str(path)))
     if not report.ok:

@@ -32,7 +32,7 @@ def trimmed(
         is_served(paths.flight)  # raises if this user may not know
     ship = airframes.load(airframe) if airframe is not None else flown_airframe(paths)
     if ship is None:
-        raise BlimpError(f"no flight process runs in {paths.directory}: say which --airframe")
+        raise BlimpError(f"no flight process runs in {paths.directory}: give --airframe")
     if heaviness_g is None:
         heaviness_g = _weighed_g(paths)
     target_kg = None if target_g is None else 1e-3 * target_g

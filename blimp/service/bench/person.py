@@ -36,7 +36,7 @@ class Person:
             try:
                 value = float(answer)
             except ValueError:
-                raise ConfigError(f"{answer[:20]!r} is no number") from None
+                raise ConfigError(f"{answer[:20]!r} is not a number") from None
             if not (isfinite(value) and low - rounding <= value <= high + rounding):
                 raise ConfigError(f"{value:g} is outside {low:g} to {high:g}")
 

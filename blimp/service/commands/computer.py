@@ -18,7 +18,7 @@ app = typer.Typer(rich_markup_mode=None)
 
 Force = Annotated[
     bool,
-    typer.Option("--force", help="Go on with a ship that cannot be asked. Asks on a terminal."),
+    typer.Option("--force", help="Continue if the ship cannot be asked. Asks you on a terminal."),
 ]
 Yes = Annotated[bool, typer.Option("--yes", help="Do not ask.")]
 
@@ -36,7 +36,7 @@ def install_service(
         ),
     ] = "blimp",
     dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Print what would be done, and do nothing.")
+        bool, typer.Option("--dry-run", help="Print the steps, and change nothing.")
     ] = False,
     force: Force = False,
     yes: Yes = False,
@@ -44,8 +44,8 @@ def install_service(
 ) -> None:
     """Install and start the systemd units of this ship.
 
-    blimp-flight, blimp-worker and, if the configuration has the local broker, blimp-broker, all
-    of them in blimp.target.
+    The units are blimp-flight, blimp-worker, blimp-relay, blimp-recorder and, for a local broker,
+    blimp-broker; blimp.target starts and stops all of them.
 
     \b
     Examples:
@@ -81,7 +81,7 @@ def install_service(
 def uninstall_service(
     *,
     dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Print what would be done, and do nothing.")
+        bool, typer.Option("--dry-run", help="Print the steps, and change nothing.")
     ] = False,
     force: Force = False,
     yes: Yes = False,
@@ -126,14 +126,17 @@ def init(
         bool | None, typer.Option("--sign/--no-sign", help="Sign commands with a key.")
     ] = None,
     new_key: Annotated[
-        bool, typer.Option("--new-key", help="Make a key also if there is one, which stays valid.")
+        bool,
+        typer.Option(
+            "--new-key", help="Make a new key even if there is one; the old key stays valid."
+        ),
     ] = False,
-    force: Annotated[bool, typer.Option("--force", help="Replace a file that is there.")] = False,
+    force: Annotated[bool, typer.Option("--force", help="Replace an existing file.")] = False,
     json_output: Json = False,
 ) -> None:
     """Write the configuration of this ship's computer.
 
-    It asks for what no option says; without a terminal it takes the defaults.
+    It asks for values without an option; without a terminal it takes the defaults.
 
     \b
     Examples:
@@ -165,10 +168,10 @@ def doctor(
     runtime_dir: RuntimeDir = None,
     json_output: Json = False,
 ) -> None:
-    """Find what would keep this ship from flying.
+    """Find everything that would keep this ship from flying.
 
-    Each finding has its cure. It moves nothing. While a flight process runs, it asks that process
-    instead of the chips. Exit status 1 if flying would be refused.
+    Each finding has its cure. Nothing moves. While a flight process runs, the doctor asks that
+    process instead of the chips. The exit status is 1 if flying would be refused.
 
     \b
     Examples:
@@ -210,7 +213,7 @@ def doctor(
 def _demand_root(command: str) -> None:
     """Raise BlimpError before anything is half done."""
     if os.geteuid() != 0:
-        raise BlimpError(f"{command}: needs root: sudo blimp {command}")
+        raise BlimpError(f"{command} needs root: sudo blimp {command}")
 
 
 def _demand_on_ground(*, force: bool, yes: bool) -> None:

@@ -64,7 +64,7 @@ def record(
             metavar="MB",
             min=0,
             max=1_000_000,
-            help="Bound of all logs there, the oldest go first; else BLIMP_LOG_MB.",
+            help="Limit of all logs there; the oldest are deleted first. Else BLIMP_LOG_MB.",
         ),
     ] = None,
     seed: Annotated[
@@ -86,7 +86,7 @@ def record(
 ) -> None:
     """Record the flights of this ship's flight process.
 
-    `blimp up`, `blimp demo` and systemd run it. It may start, die and come back at any time.
+    `blimp up`, `blimp demo` and systemd run it. It may start, die and restart at any time.
 
     \b
     Examples:
@@ -193,9 +193,9 @@ def recover(
     *,
     json_output: Json = False,
 ) -> None:
-    """Give back what is whole in a log that was cut or damaged.
+    """Copy the undamaged part of a log that was cut or damaged.
 
-    If nothing is, no OUT is written, and it ends with 1.
+    If no part is undamaged, it writes no OUT and ends with status 1.
 
     Example: blimp log recover cut.mcap whole.mcap
     """
@@ -256,7 +256,10 @@ def plot(
     file: File,
     out: Annotated[
         Path | None,
-        typer.Argument(metavar="DIR", help="Where pictures go; else FILE's name in this place."),
+        typer.Argument(
+            metavar="DIR",
+            help="The directory for the pictures; by default FILE's name in the current directory.",
+        ),
     ] = None,
     *,
     json_output: Json = False,
@@ -297,15 +300,17 @@ def report(
         typer.Option(
             "--out",
             metavar="DIR|OUT",
-            help="A directory, or a file that ends in .html or .pdf; else FILE's name here.",
+            help="A directory, or a file that ends in .html or .pdf; by default FILE's name in "
+            "the current directory.",
         ),
     ] = None,
     pdf: Annotated[bool, typer.Option("--pdf", help="Write a PDF as well.")] = False,
     json_output: Json = False,
 ) -> None:
-    """Report a flight on one page: in words, in figures and in pictures.
+    """Report a flight on one page, with text, figures and pictures.
 
-    HTML that needs no network, and PDF. With OTHER, what differs between both flights.
+    The page is HTML that needs no network, or PDF. With OTHER it shows the differences of the two
+    flights.
 
     \b
     Examples:
@@ -366,14 +371,15 @@ def refly(
     file: File,
     *,
     out: Annotated[
-        Path | None, typer.Option("--out", metavar="OUT", help="Record the second flight there.")
+        Path | None,
+        typer.Option("--out", metavar="OUT", help="Write the log of the second flight to OUT."),
     ] = None,
     json_output: Json = False,
 ) -> None:
     """Fly a simulated flight again and say whether it is the same.
 
-    The recorded commands, faults, wind and seed, in lockstep. A lockstep flight is the same to the
-    bit, one in real time is not.
+    It repeats the recorded commands, faults, wind and seed in lockstep. A lockstep flight is
+    repeated bit for bit, a flight in real time is not.
 
     Example: blimp log refly flight.mcap
     """
@@ -403,19 +409,21 @@ def replay(
     file: File,
     *,
     port: Annotated[
-        int, typer.Option("--port", metavar="N", min=0, max=65535, help="0 for any that is free.")
+        int,
+        typer.Option("--port", metavar="N", min=0, max=65535, help="Port; 0 takes any free port."),
     ] = 0,
     speed: Annotated[
         float,
         typer.Option(
-            "--speed", metavar="F", parser=_speed, help="Times real time; 0 stands still."
+            "--speed", metavar="F", parser=_speed, help="Speed, times real time; 0 is a pause."
         ),
     ] = 1.0,
     json_output: Json = False,
 ) -> None:
-    """Open the page on a recorded flight: play it, or go to any place in it.
+    """Show a recorded flight on the page, from any time, at any speed.
 
-    In a browser, until Ctrl-C. There is no ship to command, and the log is only read.
+    It opens a browser, and runs until Ctrl-C. There is no ship to command, and the log is not
+    changed.
 
     \b
     Examples:

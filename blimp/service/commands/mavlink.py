@@ -35,7 +35,9 @@ def mavlink(
     vehicle: Annotated[
         str | None,
         typer.Option(
-            "--vehicle", metavar="A,B", help="Names of ships; by default the only one there is."
+            "--vehicle",
+            metavar="A,B",
+            help="Names of ships; by default the only ship on the broker.",
         ),
     ] = None,
     system_id: Annotated[
@@ -45,7 +47,7 @@ def mavlink(
             metavar="N",
             min=1,
             max=250,
-            help="MAVLink's number of the first ship; the next ones follow.",
+            help="MAVLink system id of the first ship; the others follow.",
         ),
     ] = 1,
     mavlink_key_file: Annotated[
@@ -53,7 +55,7 @@ def mavlink(
         typer.Option(
             "--mavlink-key-file",
             metavar="FILE",
-            help="A passphrase; what is not signed with it is refused.",
+            help="A file with a passphrase; messages not signed with it are refused.",
         ),
     ] = None,
     broker: Broker = None,
@@ -61,8 +63,8 @@ def mavlink(
 ) -> None:
     """Show a ship to programs that speak MAVLink.
 
-    It commands the ship as `ground` does, with the same limits and refusals. The first station
-    that commands has the ship while its heartbeat comes.
+    It commands the ship as `ground` does, with the same limits and refusals. The first station that
+    sends a command controls the ship until its heartbeat stops.
 
     \b
     Examples:

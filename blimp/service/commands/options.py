@@ -60,7 +60,7 @@ Config = Annotated[
         metavar="FILE",
         is_eager=True,
         callback=_from_file,
-        help="A configuration file, for what no other option says; `blimp init` writes one.",
+        help="A configuration file; options take precedence. `blimp init` writes one.",
     ),
 ]
 Vehicle = Annotated[
@@ -110,7 +110,9 @@ PadEast = Annotated[
 ]
 Held = Annotated[
     bool,
-    typer.Option("--held", help="A person holds each ship at its pad, until blimp sim hold off."),
+    typer.Option(
+        "--held", help="A simulated person holds each ship at its pad, until `blimp sim hold off`."
+    ),
 ]
 Json = Annotated[bool, typer.Option("--json", help="One JSON object a line.")]
 LogFormat = Annotated[

@@ -46,7 +46,10 @@ def up(
     wind: Wind = 0.0,
     runtime_dir: RuntimeDir = None,
     bench: Annotated[
-        bool, typer.Option("--bench", help="Allow motor and servo, disarmed.")
+        bool,
+        typer.Option(
+            "--bench", help="Allow the commands motor and servo while the ship is disarmed."
+        ),
     ] = False,
     ships: Annotated[
         int,
@@ -61,10 +64,10 @@ def up(
     held: Held = False,
     json_output: Json = False,
 ) -> None:
-    """Run a whole simulated ship until Ctrl-C, or several.
+    """Run one or several simulated ships until Ctrl-C.
 
-    Runs a broker, and a world, a flight process and a worker for each ship. A process that dies
-    is restarted. Several ships stand 20 m apart, from west to east.
+    It starts a broker and, for each ship, a world, a flight process and a worker. It restarts a
+    process that dies. Several ships stand 20 m apart, from west to east.
 
     \b
     Examples:
@@ -103,7 +106,10 @@ def fly(
     vehicle: Vehicle = None,
     runtime_dir: RuntimeDir = None,
     bench: Annotated[
-        bool, typer.Option("--bench", help="Allow motor and servo, disarmed.")
+        bool,
+        typer.Option(
+            "--bench", help="Allow the commands motor and servo while the ship is disarmed."
+        ),
     ] = False,
     rate: Annotated[
         float,
@@ -119,8 +125,8 @@ def fly(
 ) -> None:
     """Run the flight process.
 
-    It is the one owner of every bus. With --log-format json it logs its start and its end;
-    as text it logs errors only.
+    Only this process uses the buses. With --log-format json it logs its start and its end; as text
+    it logs errors only.
 
     Example: blimp fly --airframe twin --runtime-dir /run/blimp
     """
@@ -200,7 +206,7 @@ def relay(
 ) -> None:
     """Pass emergency stops to the flight process.
 
-    The worker does so as well; this does it while the worker restarts or is busy.
+    The worker passes them, too; the relay is for the time when the worker restarts or is busy.
 
     Example: blimp relay --vehicle twin --broker redis://localhost
     """
@@ -251,7 +257,7 @@ def demo(
         typer.Option(
             "--scenes",
             metavar="A,B",
-            help="Of the show: kill-worker, ...; or all, or none.",
+            help="Fault scenes of the show: kill-worker, ...; or all, or none.",
             autocompletion=complete_scenes,
         ),
     ] = "all",
@@ -272,16 +278,19 @@ def demo(
     ] = True,
     read_only: Annotated[
         bool,
-        typer.Option("--read-only", help="A second address, for phones in the room: look only."),
+        typer.Option(
+            "--read-only", help="Add a second, read-only address, for phones in the room."
+        ),
     ] = False,
     held: Held = False,
     json_output: Json = False,
 ) -> None:
     """Fly a simulated mission and watch it.
 
-    On the terminal, and on a page in the browser. With --ships, one on each of several ships.
-    Starts the stack, flies through the queue, leaves nothing behind. The show takes a minute and a
-    half: the worker is killed, the position blinded, the broker stopped. Other missions fly plain.
+    You can watch on the terminal, and on a page in the browser. With --ships, each of several ships
+    flies one. The demo starts all processes, flies through the queue, and removes everything at its
+    end. The mission `show` takes a minute and a half; the demo kills the worker, blinds the
+    position and stops the broker. Other missions have no faults.
 
     \b
     Examples:

@@ -34,7 +34,8 @@ def trim(
             "--heaviness-g",
             metavar="G",
             parser=_grams,
-            help="How heavy the ship is, negative if light; else the flight process says.",
+            help="How heavy the ship is, negative if light; by default the flight process's "
+            "measurement.",
         ),
     ] = None,
     target: Annotated[
@@ -43,15 +44,15 @@ def trim(
             "--target-g",
             metavar="G",
             parser=_grams,
-            help="How heavy it should be; by default what its file says.",
+            help="How heavy it should be; by default the value in its file.",
         ),
     ] = None,
     json_output: Json = False,
 ) -> None:
     """Say how much ballast a ship needs, and where.
 
-    It uses the weight that the flight process measured in level flight: fly a minute in HOLD, and
-    ask before that process ends. Nothing is changed.
+    It uses the weight that the flight process measured in level flight: fly for a minute in HOLD,
+    and run this before that process ends. It changes nothing.
 
     Example: blimp trim --airframe twin --heaviness-g -12
     """
@@ -91,7 +92,7 @@ def wiring(
 ) -> None:
     """Draw the wiring of a ship as SVG.
 
-    From the airframe's table of devices and pins, for the header of a Raspberry Pi.
+    The drawing follows the airframe's devices and pins, for the header of a Raspberry Pi.
 
     Example: blimp wiring twin --out wiring.svg
     """
@@ -119,8 +120,8 @@ def bench(
 ) -> None:
     """Adjust motors, servos and sensors, props off.
 
-    Asks step by step, shows what would change in the airframe's file, and writes it, comments
-    and all, if you agree. Needs a flight process that was started with --bench.
+    It asks step by step, shows the changes of the airframe's file, and writes them if you agree;
+    comments stay. It needs a flight process that was started with --bench.
 
     Example: sudo blimp bench /etc/blimp/mine.toml
     """

@@ -69,14 +69,16 @@ def truth(*, runtime_dir: RuntimeDir = None, json_output: Json = False) -> None:
 def hold(
     *,
     state: Annotated[
-        Literal["on", "off"], typer.Argument(metavar="on|off", help="off lets go of it.")
+        Literal["on", "off"],
+        typer.Argument(metavar="on|off", help="on holds the ship, off releases it."),
     ],
     runtime_dir: RuntimeDir = None,
     json_output: Json = False,
 ) -> None:
-    """Hold a running simulated ship still, as a person would, or let go of it.
+    """Hold a running simulated ship still, as a person would, or release it.
 
-    Its motors turn and nothing moves: a ship that is held says at take-off that it does not lift.
+    The motors of a held ship turn, and it does not move: at take-off it reports that it does not
+    lift.
 
     \b
     Examples:
@@ -140,15 +142,16 @@ def track(
         Path | None,
         typer.Option(
             "--log", metavar="OUT",
-            help="The flight's log to write; with the ending .csv, reference and true ship.",
+            help="Write the flight's log; a name that ends in .csv gets the reference and the "
+            "true path.",
         ),
     ] = None,
     json_output: Json = False,
     example: Annotated[bool, example(_circle)] = False,  # noqa: ARG001 - its callback has printed it
 ) -> None:  # fmt: skip
-    """Fly a path in the simulator and say how far off the ship was.
+    """Fly a path in the simulator and print the ship's distance from it.
 
-    Through the trajectory command, with sensors and estimator, faster than real time.
+    It uses the trajectory command, sensors and estimator, faster than real time.
 
     Example: blimp sim track --airframe gtmab --reference circle.csv --gust-mps 0.1 --json
     """
@@ -182,7 +185,7 @@ def swing(
     ] = None,
     json_output: Json = False,
 ) -> None:
-    """Kick a hovering ship, and say how fast its swing decays: damped by thrust, and not.
+    """Kick a hovering ship, and say how fast its swing decays, with damping by thrust and without.
 
     The damping is the gain swing_damping of the airframe.
 
@@ -213,7 +216,8 @@ def swing(
 def chaos(
     *,
     action: Annotated[
-        str | None, typer.Argument(metavar="ACTION", help="What to do; without, all are listed.")
+        str | None,
+        typer.Argument(metavar="ACTION", help="The fault; without it all faults are listed."),
     ] = None,
     amount: Annotated[
         float | None,
@@ -221,19 +225,23 @@ def chaos(
             "--amount",
             metavar="X",
             parser=number(),
-            help="Of gust, heat and leak; the most by default.",
+            help="Size of a gust, heat or leak; the largest allowed by default.",
         ),
     ] = None,
     device: Annotated[
-        str | None, typer.Option("--device", metavar="NAME", help="Of ...-sensor: to which.")
+        str | None,
+        typer.Option(
+            "--device", metavar="NAME", help="Which sensor, for the faults that end in -sensor."
+        ),
     ] = None,
     runtime_dir: RuntimeDir = None,
     json_output: Json = False,
 ) -> None:
-    """Do harm to a simulated ship that runs, and say what it did about it.
+    """Inject a fault into a running simulated ship, and say how the ship reacts.
 
-    Kill a process, stop the broker, cut the link, let a sensor fail, blow, heat, leak. Each is
-    undone by itself, but for the leak and a ship that is held. No more than the airframe can fly.
+    Faults: kill a process, stop the broker, cut the link, make a sensor fail, a gust, warm air, a
+    leak. Each ends by itself, except the leak and a held ship. An amount is limited to what the
+    airframe can fly.
 
     \b
     Examples:
@@ -275,13 +283,15 @@ def matrix(
     airframe: Airframe = "twin",
     jobs: Annotated[
         int,
-        typer.Option("--jobs", metavar="N", min=1, max=256, help="Fly N at once, one a core."),
+        typer.Option(
+            "--jobs", metavar="N", min=1, max=256, help="Fly N at once; use one per core."
+        ),
     ] = 1,
     json_output: Json = False,
 ) -> None:
     """Fly every mode with every failure, in lockstep.
 
-    The seed sets wind, gusts, noise and heaviness. Exit status 1 if a flight ended unsafe.
+    The seed sets wind, gusts, noise and heaviness. The exit status is 1 if a flight ended unsafe.
 
     Example: blimp sim matrix --modes hold,land --failures imu-dead,link-lost
     """
@@ -331,9 +341,9 @@ def replay(
     ] = 3.0,
     json_output: Json = False,
 ) -> None:
-    """Fly a flight of others again, open loop, and say how far off the model is.
+    """Repeat a published flight in the model, open loop, and print the model's error.
 
-    Errors are those at the end of the windows. Needs numpy, the extra analysis.
+    The errors are measured at the end of each window. It needs numpy, the extra analysis.
 
     Example: blimp sim replay --airframe rgblimp-fit --log data_1.csv --json
     """
@@ -355,7 +365,8 @@ def replay(
 def speed(*, airframe: Airframe = "twin", json_output: Json = False) -> None:
     """Measure how many times faster than real time one core simulates, in processor time.
 
-    The whole ship in lockstep, its physics alone, and 4,000 ships in one batch; half a minute.
+    It measures the whole ship in lockstep, only its physics, and 4,000 ships in one batch, in half
+    a minute.
 
     Example: blimp sim speed --json
     """

@@ -29,7 +29,7 @@ def identify(
         typer.Option(
             "--airframe",
             metavar="NAME|FILE",
-            help="Where to start; else the log's airframe.",
+            help="The airframe to start from; by default the log's airframe.",
             autocompletion=complete_airframe,
         ),
     ] = None,
@@ -37,8 +37,9 @@ def identify(
 ) -> None:
     """Estimate drag, added mass, inertia, thrust, lift and heaviness from a flight.
 
-    Each as a factor on the airframe's value, heaviness in grams, with one standard deviation. Fly
-    at least half a minute in still air, in all directions and turning. Nothing is changed.
+    Each result is a factor on the airframe's value (heaviness in grams), with one standard
+    deviation. Record at least half a minute in still air, in all directions and turning. It changes
+    nothing.
 
     Example: blimp tune identify flight.mcap
     """
@@ -60,16 +61,19 @@ def auto(
     log_dir: Annotated[
         Path | None,
         typer.Option(
-            "--log-dir", metavar="DIR", help="Where logs are; else BLIMP_LOG_DIR, or the units'."
+            "--log-dir",
+            metavar="DIR",
+            help="Where logs are; else BLIMP_LOG_DIR, or the directory of the units.",
         ),
     ] = None,
     json_output: Json = False,
 ) -> None:
-    """Fly a hovering ship a little to each side, and propose gains and lines of its file.
+    """Fly a hovering ship a little to each side, and propose gains and lines for its file.
 
-    Beside the flight process, of a ship that is armed and in HOLD with 1.2 m free around it: a
-    minute or two along one axis at a time. It breaks off to HOLD out of that box, in a failsafe and
-    on Ctrl-C; a command by another pilot ends it, and is flown. Nothing of the ship is changed.
+    Run it on the machine of the flight process. The ship must be armed and in HOLD, with 1.2 m free
+    around it. It flies along one axis at a time, for a minute or two. It changes to HOLD if the
+    ship leaves that space, in a failsafe and on Ctrl-C; a command by another pilot ends it, and the
+    ship flies that command. It changes no setting of the ship.
 
     Example: blimp tune auto
     """

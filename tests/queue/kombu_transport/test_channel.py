@@ -590,7 +590,7 @@ def test_a_sentinel_url_names_its_master() -> None:
     assert (pool.service_name, pool.connection_kwargs["db"]) == ("m", 5)
     with pytest.raises(ConfigError, match="a sentinel needs `master_name`"):
         Link(url="sentinel://a:1", options={})
-    with pytest.raises(ConfigError, match="scheme is none of"):
+    with pytest.raises(ConfigError, match="scheme must be one of"):
         Link(url="amqp://a:1", options={})
 
 

@@ -110,7 +110,7 @@ def test_a_bomb_is_refused_before_it_is_unpacked(name: str, pack: Any) -> None:
         (b"x", "application/x-gzip", "body is not 'application/x-gzip'"),
         (b"x", "application/x-bz2", "body is not 'application/x-bz2'"),
         (zlib.compress(BODY)[:-3], "application/x-gzip", "cut short"),
-        (zlib.compress(BODY) + b"more", "application/x-gzip", "more behind its end"),
+        (zlib.compress(BODY) + b"more", "application/x-gzip", "extra data at its end"),
     ],
 )
 def test_a_wrong_compression_is_named(packed: bytes, name: Any, complaint: str) -> None:

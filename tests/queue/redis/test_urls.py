@@ -23,7 +23,7 @@ def test_both_spellings(url: str, redis: str) -> None:
 
 @pytest.mark.parametrize("url", ["amqp://host", "host:6379", "", "memory://"])
 def test_an_unknown_scheme_names_those_there_are(url: str) -> None:
-    with pytest.raises(ConfigError, match=r"its scheme is none of .*redis\+socket"):
+    with pytest.raises(ConfigError, match=r"its scheme must be one of .*redis\+socket"):
         check_url(url)
 
 

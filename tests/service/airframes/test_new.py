@@ -33,7 +33,7 @@ def test_a_90_cm_foil_balloon_flies_the_first_time(tmp_path: Path) -> None:
         assert hypot(*ship.truth.position_ned_m[:2]) < 1.0
         ship.complete("land", within_s=60.0)
         assert ship.truth.on_ground
-    with pytest.raises(BlimpError, match="is there already"):
+    with pytest.raises(BlimpError, match="exists already"):
         write(FOIL, file)
 
 

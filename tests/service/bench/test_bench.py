@@ -168,4 +168,4 @@ def test_a_number_is_a_number_within_its_limits() -> None:
                 return answer
 
     assert Person(ask).number("How far", default=0.0, low=-45.0, high=45.0) == -3.5
-    assert said == ["'x' is no number", "nan is outside -45 to 45", "50 is outside -45 to 45"]
+    assert said == ["'x' is not a number", "nan is outside -45 to 45", "50 is outside -45 to 45"]

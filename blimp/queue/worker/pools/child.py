@@ -132,7 +132,9 @@ class Channel:
         except ConnectionError:
             raise EOFError from None
         except BlockingIOError:
-            raise TimeoutError(f"half a frame, and nothing more within {FRAME_S} s") from None
+            raise TimeoutError(
+                f"a frame is incomplete, and nothing more came within {FRAME_S} s"
+            ) from None
         except OSError as error:
             raise ValueError(f"a frame above {MAX_FRAME_BYTES} bytes ({error})") from None
         return self._decoder.decode(data)  # msgspec's errors are ValueErrors

@@ -180,11 +180,11 @@ class ChildProcess:
         try:
             frame = self._channel.receive()
         except ValueError as error:
-            raise WorkerLost(f"child {self.number} sent what cannot be read: {error}") from error
+            raise WorkerLost(f"child {self.number} sent an unreadable frame: {error}") from error
         except (EOFError, TimeoutError):
             raise WorkerLost(self._last_words()) from None
         if frame.child != self.number:
-            raise WorkerLost(f"child {self.number} calls itself {frame.child}")
+            raise WorkerLost(f"child {self.number} has the number {frame.child}")
         return frame
 
     def _last_words(self) -> str:

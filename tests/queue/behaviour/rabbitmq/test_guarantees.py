@@ -44,8 +44,8 @@ def test_the_transport_is_chosen_by_name_or_url(
 @pytest.mark.parametrize(
     ("transport", "url", "reason"),
     [
-        (None, "sqs://key:secret@", "its scheme is none of .*amqp.*memory"),
-        (None, "nonsense", "its scheme is none of"),
+        (None, "sqs://key:secret@", "its scheme must be one of .*amqp.*memory"),
+        (None, "nonsense", "its scheme must be one of"),
         ("amqp", "redis://:secret@h/0", "transport 'amqp' takes .*amqps"),
         ("streams", "amqp://me:secret@h", "transport 'streams' takes .*rediss"),
         (None, "amqps://h?ssl_cert_reqs=perhaps", "option ssl_cert_reqs=perhaps is unknown"),
