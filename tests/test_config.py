@@ -52,7 +52,7 @@ def test_a_missing_file_and_two_sources_are_errors(tmp_path: Path) -> None:
 @pytest.mark.parametrize("name", ["BLIMP_SIGNING_KEY", "BLIMP_SIGNING_KEY_FILE"])
 def test_an_empty_key_is_an_error_and_not_unsigned(name: str) -> None:
     for value in ("", " \n"):
-        with pytest.raises(ConfigError, match=f"{name} is set and empty"):
+        with pytest.raises(ConfigError, match=f"{name} is set but empty"):
             signing_keys_from_environment({name: value})
 
 

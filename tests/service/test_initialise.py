@@ -90,9 +90,9 @@ def test_a_broker_on_the_network_gets_a_key(tmp_path: Path) -> None:
     [
         ({"airframe": "zeppelin"}, "no airframe 'zeppelin'"),
         ({"vehicle": "My Ship"}, "vehicle: 'My Ship' cannot name a ship"),
-        ({"broker": "localhost"}, "'localhost' is no URL"),
+        ({"broker": "localhost"}, "'localhost' is not a URL"),
         ({"broker": "redis://h:x/0", "sign": True}, "Port could not be cast"),
-        ({"broker": "rediss:/host", "sign": True}, "'rediss:/host' is no URL"),
+        ({"broker": "rediss:/host", "sign": True}, "'rediss:/host' is not a URL"),
         ({"broker": "http://host", "sign": True}, "'http://host': its scheme must be one of"),
     ],
 )
