@@ -24,6 +24,18 @@ class Commands {
     this.box = box;
     this.page = page;
     this.actions = new Map(); // their fields, by name
+    this.fields = new Map(); // of the buttons: a takeoff and a goto ask for the same altitude
+    const buttons = Object.entries(BUTTONS).map(([name, words]) =>
+      this.button(name, words, () => [name, this.required(name).map((one) => this.fields.get(one.name))]));
+    for (const one of buttons) one.dataset.off = "yes"; // until the table is there
+    this.buttons = buttons;
+    this.last = buttons.at(-1); // beside the fields
+    box.append(element("div", { class: "row" }, ...buttons.slice(0, -1)), element("div", { class: "row" }, this.last));
+    page.able();
+  }
+
+  required(name) {
+    return this.actions.get(name).fields.filter((one) => one.isRequired);
   }
 
   async load() {
@@ -42,15 +54,12 @@ class Commands {
   }
 
   show() {
-    const shared = new Map(); // a takeoff and a goto ask for the same altitude
-    const buttons = Object.entries(BUTTONS).map(([name, words]) => {
-      const fields = this.actions.get(name).fields.filter((one) => one.isRequired);
-      for (const one of fields) if (!shared.has(one.name)) shared.set(one.name, new Field(one));
-      return this.button(name, words, () => [name, fields.map((one) => shared.get(one.name))]);
-    });
-    const asksFor = buttons.pop(); // the last one stands beside the fields
-    const fields = [...shared.values()].map((one) => one.label);
-    this.box.append(element("div", { class: "row" }, ...buttons), element("div", { class: "row" }, ...fields, asksFor), this.list());
+    for (const one of Object.keys(BUTTONS).flatMap((name) => this.required(name))) {
+      if (!this.fields.has(one.name)) this.fields.set(one.name, new Field(one));
+    }
+    this.last.before(...[...this.fields.values()].map((one) => one.label));
+    for (const one of this.buttons) delete one.dataset.off;
+    this.box.append(this.list());
     this.page.able();
   }
 
