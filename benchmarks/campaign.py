@@ -35,11 +35,11 @@ from blimp.airframe import SEA_LEVEL_DENSITY_KG_M3, Airframe
 from blimp.service.airframes.check import check
 from blimp.service.airframes.figures import compute
 from blimp.service.track import Plant
-from blimp.sim import oracle
+from blimp.ship import oracle
+from blimp.ship.failures import BY_NAME, FAILURES, Failure
+from blimp.ship.lockstep import Lockstep
+from blimp.ship.matrix import FLY_AWAY_M, FLY_UP_M, GROUND_M, MODES, TOUCHDOWN_MPS, end_of
 from blimp.sim.atmosphere import GRAVITY_MPS2
-from blimp.sim.failures import BY_NAME, FAILURES, Failure
-from blimp.sim.lockstep import Lockstep
-from blimp.sim.matrix import FLY_AWAY_M, FLY_UP_M, GROUND_M, MODES, TOUCHDOWN_MPS, end_of
 from blimp.types import OutcomeState
 
 LOAD = 0.05  # of the displaced mass, either way

@@ -22,7 +22,7 @@ from typing import Any
 
 from benchmarks import campaign
 from blimp.rotation import wrap_pi, yaw_of
-from blimp.sim.lockstep import Lockstep
+from blimp.ship.lockstep import Lockstep
 
 # Degrees of freedom, and what chi-square of so many is below in 95 of 100 samples.
 QUANTITIES = {

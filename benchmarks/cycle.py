@@ -14,6 +14,8 @@ import statistics
 import subprocess
 import sys
 import tempfile
+from importlib import import_module
+from importlib.util import find_spec
 from pathlib import Path
 from time import thread_time
 from typing import Any
@@ -46,9 +48,9 @@ class Hover:
     """
 
     def __init__(self, airframe: str) -> None:
-        from blimp.sim.lockstep import Lockstep
-
-        self.ship = ship = Lockstep(airframe, seed=1, wind_mps=WIND_MPS)
+        room = "ship" if find_spec("blimp.ship") else "sim"  # of an older commit
+        lockstep = import_module(f"blimp.{room}.lockstep").Lockstep
+        self.ship = ship = lockstep(airframe, seed=1, wind_mps=WIND_MPS)
         ship.command("arm")
         ship.complete("takeoff", within_s=60.0, altitude_m=3.0)
         ship.step(SETTLE_S)

@@ -1,6 +1,6 @@
 """The failsafe table and the flown matrix as a page: `python -m benchmarks.failsafe_page`.
 
-Writes docs/failsafe.html from blimp/control/failsafe.py, blimp/sim/failures.py and
+Writes docs/failsafe.html from blimp/control/failsafe.py, blimp/ship/failures.py and
 benchmarks/results/matrix.json, lines of `blimp sim matrix --json`. With --check it only says
 whether the page is current.
 """
@@ -15,8 +15,8 @@ from typing import Any
 
 from blimp import airframe as airframes
 from blimp.control.failsafe import Times, rules
-from blimp.sim.failures import FAILURES
-from blimp.sim.matrix import MODES, conditions
+from blimp.ship.failures import FAILURES
+from blimp.ship.matrix import MODES, conditions
 
 ROOT = Path(__file__).parents[1]
 PAGE = ROOT / "docs" / "failsafe.html"

@@ -24,7 +24,7 @@ from blimp.recording.recover import recover
 from blimp.recording.ring import Ring
 from blimp.recording.tape import Session, Tape
 from blimp.service.stack_process import StackProcess
-from blimp.sim import Lockstep
+from blimp.ship import Lockstep
 from blimp.tasks.client import VehicleClient
 from blimp.types import Setpoint, VehicleState
 

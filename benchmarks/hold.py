@@ -14,7 +14,7 @@ from multiprocessing import Pool
 from pathlib import Path
 from typing import Any
 
-from blimp.sim.lockstep import Lockstep
+from blimp.ship.lockstep import Lockstep
 from blimp.types import OutcomeState
 
 _LIMIT_M = 0.25

@@ -12,7 +12,7 @@ from collections.abc import Callable
 import msgspec
 
 from blimp.service.sortie import fly
-from blimp.sim.lockstep import Lockstep
+from blimp.ship.lockstep import Lockstep
 from ground_station.mission import load_mission
 
 

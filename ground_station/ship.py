@@ -141,7 +141,7 @@ class Ship:
     async def lockstep(
         cls, simulated: Simulated, *, beside: Ship | None = None
     ) -> AsyncIterator[Self]:
-        """Fly a `blimp.sim.Lockstep` by the same program, as fast as it computes.
+        """Fly a `blimp.ship.Lockstep` by the same program, as fast as it computes.
 
         Its time passes while a method of the ship is awaited, and only then. beside: a ship whose
         time this one shares. Raises ConfigError for one that is not in lockstep.

@@ -29,7 +29,7 @@ STATES: dict[OutcomeState, ReplyState] = {
 
 
 class Simulated(Protocol):
-    """What is used of `blimp.sim.Lockstep`."""
+    """What is used of `blimp.ship.Lockstep`."""
 
     @property
     def airframe(self) -> Airframe: ...

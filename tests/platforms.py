@@ -77,7 +77,7 @@ venv/bin/blimp demo --mission hop
 HOP = 'make demo DEMO="--mission hop"'
 PYTEST = "make .venv/dev.installed && .venv/bin/pytest -q -n 2 --dist worksteal"
 QUICK_TESTS = f'{PYTEST} -m "not long and not process and not slow"'
-LOCKSTEP = f"{PYTEST} tests/sim/test_lockstep.py"
+LOCKSTEP = f"{PYTEST} tests/ship/test_lockstep.py"
 # Qemu's user mode answers ENOSYS to an ioctl that it does not know, where a kernel says ENOTTY, and
 # leaves open the descriptors that a message brings without being asked for.
 NOT_EMULATED = (

@@ -8,8 +8,8 @@ import msgspec
 from blimp.airframe import Airframe
 from blimp.errors import ConfigError
 from blimp.service.airframes.figures import compute
+from blimp.ship.failures import FAILURES, Fault
 from blimp.sim.atmosphere import GRAVITY_MPS2
-from blimp.sim.failures import FAILURES, Fault
 from blimp.sim.wire import Truth
 
 LIES = ("offset", "stuck", "drift", "scale")

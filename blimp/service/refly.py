@@ -15,7 +15,7 @@ from blimp.errors import LogError
 from blimp.recording.recording import Entry, Recording, open_recording
 from blimp.recording.tape import Injected
 from blimp.service.compose import LAID_DOWN_S
-from blimp.sim.lockstep import Lockstep
+from blimp.ship.lockstep import Lockstep
 from blimp.types import Command, Heartbeat, Progress, unseen
 
 _DID = ("/command", "/injected")

@@ -9,7 +9,7 @@ from math import hypot
 
 import msgspec
 
-from blimp.sim.lockstep import Lockstep
+from blimp.ship.lockstep import Lockstep
 from blimp.types import OutcomeState
 from ground_station.mission import Mission, limit_s
 from ground_station.track import cross_track_m

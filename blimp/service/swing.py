@@ -14,7 +14,7 @@ from blimp.airframe import Airframe
 from blimp.errors import ConfigError, MissionError
 from blimp.rotation import euler
 from blimp.service.airframes.check import demand_airworthy
-from blimp.sim.lockstep import Lockstep
+from blimp.ship.lockstep import Lockstep
 from blimp.types import OutcomeState
 
 HEIGHT_M = 2.0

@@ -17,9 +17,9 @@ from blimp import airframe as airframes
 from blimp.airframe import Airframe
 from blimp.errors import MissionError
 from blimp.rotation import wrap_pi, yaw_of
-from blimp.service.meter import Meter
+from blimp.ship.lockstep import Lockstep
+from blimp.ship.meter import Meter
 from blimp.sim.atmosphere import GRAVITY_MPS2
-from blimp.sim.lockstep import Lockstep
 from blimp.types import Outcome, OutcomeState, Progress, unseen
 from ground_station.trajectory import ReferenceCurve, chunks
 

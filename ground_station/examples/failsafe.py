@@ -6,7 +6,7 @@ No stack needs to run; a minute and more of flight is computed in seconds.
 import asyncio
 from itertools import pairwise
 
-from blimp.sim import Lockstep
+from blimp.ship import Lockstep
 from ground_station.ship import Ship
 
 OUT_M = 5.0

@@ -5,10 +5,11 @@ from collections.abc import Sequence
 
 import msgspec
 
+from blimp.actions import MIN_ALTITUDE_M
 from blimp.airframe import Home
 from blimp.errors import MissionError
 from blimp.geofence import Geofence, Rally, Zone
-from ground_station.legs import MAX_LEGS, MIN_ALTITUDE_M, Arm, Leg, SetGeofence, completed, read_leg
+from ground_station.legs import MAX_LEGS, Arm, Leg, SetGeofence, completed, read_leg
 from ground_station.mavlink_items import Item, Table, legs_of
 from ground_station.mission_file import Mission
 from ground_station.plan_file import MAX_ITEMS

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from blimp.control.pilot_link import MAX_SESSIONS, REMEMBERED, PilotLink
-from blimp.sim import Lockstep
+from blimp.ship import Lockstep
 from blimp.types import Heartbeat
 
 ANYBODY, PILOT = 1, 4

@@ -8,7 +8,7 @@ from msgspec import structs
 
 from blimp.control.recovery import DECIDE_S, RESTART_S, Recovery, may_recover
 from blimp.rotation import euler
-from blimp.sim import Lockstep
+from blimp.ship import Lockstep
 from blimp.types import (
     BaroSample,
     FlightRecord,

@@ -4,7 +4,7 @@ import pytest
 
 from blimp.clock import ManualClock
 from blimp.control.watchdog import STALL_S, Watchdog
-from blimp.sim import Lockstep
+from blimp.ship import Lockstep
 
 
 class Outputs:

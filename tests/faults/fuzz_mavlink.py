@@ -23,7 +23,7 @@ from pymavlink.generator.mavcrc import x25crc
 
 from blimp.airframe import Airframe, load
 from blimp.clock import ManualClock
-from blimp.sim import Lockstep
+from blimp.ship import Lockstep
 from blimp.tasks.reply import Reply
 from blimp.types import Snapshot
 from ground_station.mavlink.gateway import hear

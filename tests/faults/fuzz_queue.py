@@ -35,7 +35,7 @@ from blimp.queue.worker.decode import Decoder
 from blimp.queue.worker.job import Job
 from blimp.queue.worker.pools.threads import ThreadCall, drive, here
 from blimp.queue.worker.worker import Worker
-from blimp.sim import Lockstep
+from blimp.ship import Lockstep
 from blimp.tasks.app import build_ship_app
 from blimp.types import Command, Heartbeat, Outcome, Snapshot
 from tests.faults.fuzz_target import Broken, Target, check_at_rest, unarmable

@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 from collections.abc import Callable, Sequence
 
-from blimp.sim import Lockstep
+from blimp.ship import Lockstep
 
 SETTLE_S = 4.0
 

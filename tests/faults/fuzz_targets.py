@@ -32,9 +32,9 @@ from blimp.hardware.device import Sensor
 from blimp.hardware.registers import BNO055, CRSF, SBUS, UBX
 from blimp.link.mailbox import MailboxServer
 from blimp.link.paths import emergency_socket
-from blimp.service import compose
 from blimp.service.configuration import read_configuration
-from blimp.sim import Lockstep
+from blimp.ship import Lockstep
+from blimp.ship.assembly import Ship
 from blimp.types import Command, Heartbeat
 from ground_station.mission_check import judge
 from ground_station.mission_file import ENDINGS, builtin_missions, load_mission
@@ -60,7 +60,7 @@ class MailboxShip(Lockstep):
         self._directory = directory
         super().__init__("twin", seed=1)
 
-    def _boot(self) -> compose.Ship:
+    def _boot(self) -> Ship:
         self.mailbox = MailboxServer(path=self._directory / "flight.sock", clock=self._clock)
         self._inbox = self.mailbox  # type: ignore[assignment]
         return super()._boot()

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from blimp.sim import Lockstep
+from blimp.ship import Lockstep
 from tests.broker import EmbeddedBroker
 from tests.ground_station.ship import FlyingShip
 

@@ -16,7 +16,7 @@ from blimp.link.telemetry import TelemetryPublisher
 from blimp.queue.observability.settings import Watching
 from blimp.queue.observability.watch import watched
 from blimp.service.parameters import FlownFile
-from blimp.sim import Lockstep
+from blimp.ship import Lockstep
 from blimp.tasks.app import build_ship_app
 from blimp.types import Command, Heartbeat, Outcome, Snapshot
 from tests.broker import EmbeddedBroker

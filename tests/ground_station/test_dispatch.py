@@ -11,7 +11,7 @@ import pytest
 from blimp.clock import ManualClock
 from blimp.queue.redis.client import RedisServer
 from blimp.queue.resources import ResourcePool
-from blimp.sim import Lockstep
+from blimp.ship import Lockstep
 from blimp.tasks.authority import holder_of, pilots
 from blimp.tasks.fleet import FleetMember, ships
 from ground_station import fleet

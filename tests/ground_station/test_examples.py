@@ -19,7 +19,8 @@ import pytest
 from blimp import airframe
 from blimp.airframe import Device
 from blimp.hardware import board
-from blimp.sim import Lockstep, electronics
+from blimp.ship import Lockstep
+from blimp.sim import electronics
 from ground_station import examples, plain
 from ground_station.examples import chip, failsafe, follow, log_csv, square, sticks, swarm
 from ground_station.ship import Ship

@@ -11,7 +11,7 @@ import pytest
 
 from blimp import actions as forms
 from blimp.errors import Refused
-from blimp.sim import Lockstep
+from blimp.ship import Lockstep
 from ground_station import plain, ship
 from tests.ground_station.ship import FlyingShip
 from tests.queue.conftest import wait_until

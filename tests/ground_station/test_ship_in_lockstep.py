@@ -6,7 +6,7 @@ from collections.abc import Iterator
 import pytest
 
 from blimp.errors import ConfigError, Expired, Interrupted, OutcomeUnknown, Refused, Superseded
-from blimp.sim import Lockstep
+from blimp.ship import Lockstep
 from blimp.tasks.reply import Reply, ReplyState
 from ground_station.mission_file import parse_mission
 from ground_station.ship import Ship, checked

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from blimp.sim import Lockstep
+from blimp.ship import Lockstep
 from blimp.types import Heartbeat
 
 FLIGHT_S = 9.0

@@ -19,7 +19,7 @@ from blimp.recording.directory import LogDirectory, newest_log
 from blimp.recording.log_file import LogFile
 from blimp.recording.recording import NothingWhole, Recording, open_recording
 from blimp.recording.recover import recover
-from blimp.sim import Lockstep
+from blimp.ship import Lockstep
 from tests.recording.conftest import FLIGHT_S
 
 CUTS = 25  # 1,000 in benchmarks/log_cuts.py

@@ -21,7 +21,7 @@ from blimp.recording.recording import Recording, open_recording
 from blimp.recording.report import page
 from blimp.recording.summary import ROWS, figures_of, shown
 from blimp.recording.topics import Message
-from blimp.sim import Lockstep
+from blimp.ship import Lockstep
 
 run = CliRunner().invoke
 VOID = {"meta", "br", "hr", "img", "link", "input"}

@@ -13,7 +13,7 @@ from redis.exceptions import NoPermissionError
 from blimp.errors import NotAuthorised
 from blimp.link.telemetry import TelemetryPublisher, TelemetryReader, stream_key, vehicles
 from blimp.service.acl import users
-from blimp.sim import Lockstep
+from blimp.ship import Lockstep
 from blimp.tasks.app import build_ship_app
 from blimp.tasks.client import VehicleClient
 from blimp.tasks.pilot_link import heartbeat_key

@@ -11,7 +11,7 @@ from blimp.errors import BlimpError
 from blimp.service import autotune
 from blimp.service.bench.ship import MailboxShip
 from blimp.service.track import with_pose_sensor
-from blimp.sim import Lockstep
+from blimp.ship import Lockstep
 from blimp.types import Command, Outcome, Snapshot
 
 pytestmark = pytest.mark.long

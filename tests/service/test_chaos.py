@@ -149,7 +149,7 @@ def test_a_running_ship_is_harmed_and_says_what_it_did() -> None:
 
 
 def test_what_a_ship_did_is_said_once() -> None:
-    from blimp.sim import Lockstep
+    from blimp.ship import Lockstep
 
     with Lockstep(airframe="twin", seed=1) as ship:
         ship.step(1.0)

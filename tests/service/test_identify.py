@@ -13,7 +13,7 @@ from blimp.errors import LogError
 from blimp.service import autotune
 from blimp.service.identify import Identified, identify
 from blimp.service.track import Plant, with_pose_sensor
-from blimp.sim import Lockstep
+from blimp.ship import Lockstep
 from tests.recording.conftest import flown
 
 __all__ = ["flown"]

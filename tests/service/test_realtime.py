@@ -11,7 +11,7 @@ import pytest
 from blimp.config import realtime_from_environment
 from blimp.errors import ConfigError
 from blimp.service.realtime import BusLoad
-from blimp.sim import Lockstep
+from blimp.ship import Lockstep
 
 ASK = """
 import json, os, re, resource, sys, threading

@@ -14,7 +14,7 @@ from blimp.recording.recording import open_recording
 from blimp.recording.tape import Session
 from blimp.service.compose import LAID_DOWN_S
 from blimp.service.refly import refly
-from blimp.sim.lockstep import Lockstep
+from blimp.ship.lockstep import Lockstep
 from tests.recording.conftest import flown
 
 __all__ = ["flown"]

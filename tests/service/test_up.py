@@ -15,7 +15,7 @@ from blimp.errors import AirframeError, ConfigError
 from blimp.link.paths import RuntimePaths
 from blimp.service.stack import Event, Role, Stack, StackShip, _tell
 from blimp.service.up import StackOptions, build_stack, vehicle_names
-from blimp.sim import Lockstep
+from blimp.ship import Lockstep
 
 
 def roles_of(

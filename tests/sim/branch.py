@@ -6,7 +6,7 @@ import warnings
 from collections.abc import Callable
 from functools import partial, wraps
 
-from blimp.sim import Lockstep
+from blimp.ship import Lockstep
 from tests.sim.rig import Rig
 
 

@@ -13,7 +13,7 @@ import pytest
 from blimp import airframe
 from blimp.errors import ConfigError
 from blimp.link.mailbox import MAX_COMMAND_BYTES, MAX_DATAGRAM_BYTES
-from blimp.sim import Lockstep
+from blimp.ship import Lockstep
 from blimp.types import Command, OutcomeState
 from tests.sim.branch import branch
 

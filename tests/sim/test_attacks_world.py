@@ -14,8 +14,8 @@ import pytest
 
 from blimp import airframe
 from blimp.errors import ConfigError
+from blimp.ship.lockstep import Lockstep
 from blimp.sim import wire
-from blimp.sim.lockstep import Lockstep
 from blimp.sim.remote import RemoteWorld
 from tests.sim.served import served_world
 

@@ -9,7 +9,7 @@ import pytest
 
 from blimp import airframe
 from blimp.airframe import Airframe
-from blimp.sim import speed
+from blimp.ship import speed
 from blimp.sim.batch import Batch, Floats
 from blimp.sim.physics import Physics
 from tests.sim.ships import gtmab, twin, weighing

@@ -24,9 +24,9 @@ from benchmarks.sensitivity import constants, move
 from blimp.airframe import SEA_LEVEL_DENSITY_KG_M3
 from blimp.control import effect, estimator, ground
 from blimp.service.airframes.check import check
-from blimp.sim.failures import BY_NAME
-from blimp.sim.lockstep import Lockstep
-from blimp.sim.matrix import MODES
+from blimp.ship.failures import BY_NAME
+from blimp.ship.lockstep import Lockstep
+from blimp.ship.matrix import MODES
 from blimp.types import OutcomeState
 
 SHIPS = ("twin", "gtmab", "hobby", "blimp2b")

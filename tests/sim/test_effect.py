@@ -10,7 +10,7 @@ from blimp.control.constants import AIR_DENSITY_KGM3
 from blimp.control.effect import EffectCheck, Fault
 from blimp.rotation import from_euler, rotate
 from blimp.service.sortie import fly
-from blimp.sim.lockstep import Lockstep
+from blimp.ship.lockstep import Lockstep
 from blimp.types import OutcomeState
 from ground_station.mission import load_mission
 from tests.control.parts import at

@@ -13,7 +13,7 @@ from blimp import airframe as airframes
 from blimp.airframe import Airframe, Servo
 from blimp.errors import Refused
 from blimp.rotation import euler, wrap_pi
-from blimp.sim import Lockstep
+from blimp.ship import Lockstep
 from blimp.sim.chips.gps_nmea import GpsNmea
 from blimp.types import OutcomeState
 

@@ -8,7 +8,7 @@ import math
 import pytest
 
 from blimp.service.sortie import fly
-from blimp.sim.lockstep import Lockstep
+from blimp.ship.lockstep import Lockstep
 from ground_station.mission import load_mission
 
 pytestmark = [pytest.mark.long, pytest.mark.timeout(300)]

@@ -2,7 +2,7 @@
 
 import pytest
 
-from blimp.sim.lockstep import Lockstep
+from blimp.ship.lockstep import Lockstep
 from blimp.types import OutcomeState
 from tests.contracts.rows import ship
 

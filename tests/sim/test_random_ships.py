@@ -11,7 +11,7 @@ from benchmarks.campaign import Draw, again, fly_cell, fly_healthy, load_ship, w
 from benchmarks.random_ship import random_ship
 from blimp.control.samples import role
 from blimp.service.airframes.check import check
-from blimp.sim.failures import BY_NAME
+from blimp.ship.failures import BY_NAME
 
 CALM = 0.3  # of the wind that a ship can hold: what it does at its limit is for the campaign
 FIXED = (0, 1, 3, 8, 9)

@@ -8,7 +8,7 @@ from math import hypot
 
 import pytest
 
-from blimp.sim.lockstep import Lockstep
+from blimp.ship.lockstep import Lockstep
 from blimp.types import OutcomeState
 
 pytestmark = pytest.mark.long

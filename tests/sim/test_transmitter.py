@@ -10,10 +10,10 @@ import pytest
 
 from blimp.airframe import Airframe, Transmitter, load
 from blimp.hardware.registers import CRSF
+from blimp.ship.failures import BY_NAME
+from blimp.ship.lockstep import Lockstep
+from blimp.ship.matrix import fly
 from blimp.sim.chips.crsf import Crsf
-from blimp.sim.failures import BY_NAME
-from blimp.sim.lockstep import Lockstep
-from blimp.sim.matrix import fly
 from tests.contracts import rows
 
 MANUAL: Any = {

@@ -12,7 +12,7 @@ import pytest
 
 from blimp.errors import LinkError
 from blimp.link.telemetry import TelemetryReader
-from blimp.sim import Lockstep
+from blimp.ship import Lockstep
 from blimp.tasks.client import VehicleClient
 from blimp.types import OutcomeState, Snapshot
 from tests.sim.branch import branch

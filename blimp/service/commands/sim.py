@@ -296,8 +296,8 @@ def matrix(
     Example: blimp sim matrix --modes hold,land --failures imu-dead,link-lost
     """
     from blimp import airframe as airframes
-    from blimp.sim.failures import BY_NAME
-    from blimp.sim.matrix import HEADING, MODES, fly, row
+    from blimp.ship.failures import BY_NAME
+    from blimp.ship.matrix import HEADING, MODES, fly, row
 
     ship = airframes.load(airframe)
     cells = fly(
@@ -371,7 +371,7 @@ def speed(*, airframe: Airframe = "twin", json_output: Json = False) -> None:
     Example: blimp sim speed --json
     """
     with needing("analysis", "this needs"):
-        from blimp.sim.speed import measure
+        from blimp.ship.speed import measure
     with progress("measuring", silent=json_output) as draw:
         found = builtins(measure(airframe, progress=draw))
     if json_output:

@@ -7,7 +7,7 @@ import pytest
 
 from blimp.airframe import load, names
 from blimp.control.failsafe import Times, rules
-from blimp.sim import Lockstep
+from blimp.ship import Lockstep
 from blimp.types import Mode
 from ground_station.mavlink import telemetry
 from ground_station.mavlink.modes import MODES, asked_mode, standard_mode

@@ -13,7 +13,7 @@ from blimp.errors import AirframeError, BlimpError
 from blimp.service.airframes.check import check
 from blimp.service.airframes.new import Plan, asked, describe, write
 from blimp.service.initialise import Question
-from blimp.sim.lockstep import Lockstep
+from blimp.ship.lockstep import Lockstep
 
 FOIL = Plan(name="foil")
 

@@ -15,7 +15,7 @@ from blimp.errors import AirframeError, BlimpError
 from blimp.service.airframes import weighing
 from blimp.service.airframes.trim import as_text, trim
 from blimp.service.airframes.weighing import trimmed
-from blimp.sim.lockstep import Lockstep
+from blimp.ship.lockstep import Lockstep
 
 TWIN = airframe.load("twin")
 

@@ -3,7 +3,7 @@ from pathlib import Path
 
 import pytest
 
-from blimp.sim import Lockstep
+from blimp.ship import Lockstep
 from tests.service.bench.bench import TWIN_TEXT
 
 

@@ -14,7 +14,7 @@ from blimp.service.bench.motors import direction
 from blimp.service.bench.person import Person
 from blimp.service.bench.servos import positive
 from blimp.service.initialise import Question
-from blimp.sim import Lockstep
+from blimp.ship import Lockstep
 from blimp.types import Outcome
 from tests.service.bench.bench import TWIN_TEXT, Script, With, run
 

@@ -11,7 +11,7 @@ from blimp import airframe
 from blimp.hardware.calibration import Calibration, Correction
 from blimp.rotation import from_euler
 from blimp.service.bench.magnetometer import DIRECTIONS, ROUND_SAMPLES, fit
-from blimp.sim import Lockstep
+from blimp.ship import Lockstep
 from blimp.sim.chips.icm20948 import Icm20948
 from blimp.types import Vec3
 from tests.service.bench.bench import TWIN_TEXT, Script, With, options, run

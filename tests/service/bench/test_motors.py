@@ -9,7 +9,7 @@ import pytest
 from blimp import airframe
 from blimp.airframe import Airframe
 from blimp.service.initialise import Question
-from blimp.sim import Lockstep
+from blimp.ship import Lockstep
 from blimp.sim.chips.esc import EscPwm
 from blimp.types import Outcome
 from tests.service.bench.bench import TWIN_TEXT, Script, With, run

@@ -16,7 +16,7 @@ from blimp.link.paths import RuntimePaths
 from blimp.service.airframes.check import check as judge
 from blimp.service.doctor import CHECKS, Check, devices, examine, system
 from blimp.service.doctor.computer import Computer
-from blimp.sim import Lockstep
+from blimp.ship import Lockstep
 from blimp.sim.remote import RemoteWorld
 from blimp.sim.seam import linux_devices
 from blimp.types import Snapshot

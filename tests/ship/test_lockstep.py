@@ -9,7 +9,7 @@ import smbus2
 
 from blimp.errors import AirframeError, ConfigError, Refused
 from blimp.rotation import yaw_of
-from blimp.sim import Lockstep
+from blimp.ship import Lockstep
 from blimp.types import Command, OutcomeState, Snapshot, VehicleState
 
 pytestmark = pytest.mark.long  # seconds of computing each

@@ -13,9 +13,9 @@ import msgspec
 
 from blimp.ability import brakes, drag_speed
 from blimp.airframe import Airframe, Thruster
+from blimp.ship.failures import Failure
+from blimp.ship.lockstep import Lockstep
 from blimp.sim.atmosphere import GRAVITY_MPS2
-from blimp.sim.failures import Failure
-from blimp.sim.lockstep import Lockstep
 
 _STEPS = 90  # of a servo's travel: two degrees of half a turn
 _BRIDGES = ("drv8833", "tb6612")  # a pin puts them to sleep, whatever their faults

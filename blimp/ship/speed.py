@@ -10,8 +10,8 @@ from collections.abc import Callable
 import msgspec
 
 from blimp import airframe as airframes
+from blimp.ship.lockstep import Lockstep
 from blimp.sim.batch import Batch
-from blimp.sim.lockstep import Lockstep
 from blimp.sim.physics import Physics
 from blimp.types import Progress, unseen
 

@@ -17,8 +17,8 @@ from blimp.clock import ManualClock, SystemClock
 from blimp.closing import Closing
 from blimp.errors import Refused
 from blimp.recording.tape import TRUTH_HZ, Injected, Tape
-from blimp.service import compose as app
-from blimp.service.meter import Meter
+from blimp.ship.assembly import Ship, assemble, session_of
+from blimp.ship.meter import Meter
 from blimp.sim.seam import linux_devices
 from blimp.sim.world import World
 from blimp.types import (
@@ -145,11 +145,11 @@ class Lockstep(Closing):
             self.hold(True)
         self._settle()
 
-    def _boot(self) -> app.Ship:
+    def _boot(self) -> Ship:
         left = self._left
         number, self._boots = self._boots, self._boots + 1
         with self.linux_devices():
-            return app.assemble(
+            return assemble(
                 self.airframe,
                 clock=self._clock,
                 inbox=self._inbox,
@@ -168,7 +168,7 @@ class Lockstep(Closing):
         from blimp.recording.log_file import SessionLog  # mcap takes a while to import
 
         session = msgspec.structs.replace(
-            app.session_of(
+            session_of(
                 self.airframe, self._ship, vehicle=self.airframe.name,
                 boot_id=f"lockstep-{self._seed}", rate_hz=self._rate_hz, simulated=True,
                 bench=self._bench, clock=self._clock,

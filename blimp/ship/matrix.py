@@ -16,9 +16,9 @@ from multiprocessing import Pool
 import msgspec
 
 from blimp.airframe import Airframe, Device, Thruster, Transmitter
+from blimp.ship.failures import Failure
+from blimp.ship.lockstep import Lockstep
 from blimp.sim.atmosphere import GRAVITY_MPS2
-from blimp.sim.failures import Failure
-from blimp.sim.lockstep import Lockstep
 
 WINDS_MPS = (0.3, 0.0, 0.15, 0.4)
 LOADS = (0.0, -0.006, 0.006)  # beside the airframe's heaviness, shares of the displaced mass

@@ -10,7 +10,7 @@ from typing import Any
 import msgspec
 
 from blimp.airframe import Airframe
-from blimp.sim.lockstep import Lockstep
+from blimp.ship.lockstep import Lockstep
 
 
 class Fault(msgspec.Struct, frozen=True):

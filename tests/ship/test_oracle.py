@@ -3,9 +3,9 @@
 import pytest
 
 from blimp import airframe as airframes
-from blimp.sim.failures import BY_NAME
-from blimp.sim.lockstep import Lockstep
-from blimp.sim.oracle import Bounds, bounds
+from blimp.ship.failures import BY_NAME
+from blimp.ship.lockstep import Lockstep
+from blimp.ship.oracle import Bounds, bounds
 
 
 def of(airframe: str, failure: str, *, load: float = 0.0, wind_mps: float = 0.0) -> Bounds:

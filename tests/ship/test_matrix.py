@@ -7,9 +7,9 @@ from typer.testing import CliRunner
 
 from blimp import airframe as airframes
 from blimp.cli import app
-from blimp.sim.failures import BY_NAME, FAILURES
-from blimp.sim.lockstep import Lockstep
-from blimp.sim.matrix import (
+from blimp.ship.failures import BY_NAME, FAILURES
+from blimp.ship.lockstep import Lockstep
+from blimp.ship.matrix import (
     AT_REST,
     BY_TRANSMITTER,
     LOADS,
