@@ -34,7 +34,7 @@ from blimp.ability import max_wind_mps
 from blimp.airframe import SEA_LEVEL_DENSITY_KG_M3, Airframe
 from blimp.service.airframes.check import check
 from blimp.service.airframes.figures import compute
-from blimp.service.track import Plant
+from blimp.service.tune.track import Plant
 from blimp.ship import oracle
 from blimp.ship.failures import BY_NAME, FAILURES, Failure
 from blimp.ship.lockstep import Lockstep

@@ -40,7 +40,7 @@ from typing import Any
 from benchmarks.figures import print_figures, print_progress
 from blimp.config import signing_keys_from_environment
 from blimp.link.paths import RuntimePaths, emergency_socket
-from blimp.service.stack_process import StackProcess
+from blimp.service.stack.stack_process import StackProcess
 from blimp.tasks.client import VehicleClient
 from tests.faults.harm import HARMS, harm
 from tests.faults.stepped import stepped_server

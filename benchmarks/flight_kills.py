@@ -31,8 +31,8 @@ from benchmarks.figures import print_figures
 from blimp.clock import SystemClock
 from blimp.link.paths import RuntimePaths
 from blimp.link.telemetry import TelemetryReader
-from blimp.service.observer import Observer
-from blimp.service.stack_process import StackProcess
+from blimp.service.show.observer import Observer
+from blimp.service.stack.stack_process import StackProcess
 from blimp.sim.remote import RemoteWorld
 from blimp.tasks.client import VehicleClient
 from blimp.tasks.reply import Pending

@@ -23,7 +23,7 @@ from blimp.recording.recording import open_recording
 from blimp.recording.recover import recover
 from blimp.recording.ring import Ring
 from blimp.recording.tape import Session, Tape
-from blimp.service.stack_process import StackProcess
+from blimp.service.stack.stack_process import StackProcess
 from blimp.ship import Lockstep
 from blimp.tasks.client import VehicleClient
 from blimp.types import Setpoint, VehicleState

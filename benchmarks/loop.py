@@ -19,8 +19,8 @@ import msgspec
 from blimp.control.timing import Timing
 from blimp.link.paths import RuntimePaths
 from blimp.link.telemetry import TelemetryReader
-from blimp.service.observer import percentile
-from blimp.service.stack_process import StackProcess
+from blimp.service.show.observer import percentile
+from blimp.service.stack.stack_process import StackProcess
 from blimp.tasks.client import VehicleClient
 
 RATE_HZ = 100.0

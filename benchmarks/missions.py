@@ -11,7 +11,7 @@ from collections.abc import Callable
 
 import msgspec
 
-from blimp.service.sortie import fly
+from blimp.service.tune.sortie import fly
 from blimp.ship.lockstep import Lockstep
 from ground_station.mission import load_mission
 

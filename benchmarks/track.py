@@ -20,7 +20,7 @@ from typing import Any
 
 import msgspec
 
-from blimp.service.track import Plant, Tracking, track
+from blimp.service.tune.track import Plant, Tracking, track
 from ground_station.trajectory import ReferenceCurve
 
 RATE_HZ = 40.0

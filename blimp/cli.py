@@ -12,7 +12,6 @@ from typing import Any
 import typer
 
 from blimp.errors import BlimpError
-from blimp.service.acl import app as broker_app
 from blimp.service.airframes.command import app as airframe_app
 from blimp.service.commands.computer import app as computer_app
 from blimp.service.commands.log import app as log_app
@@ -22,7 +21,8 @@ from blimp.service.commands.ship import app as ship_app
 from blimp.service.commands.sim import app as sim_app
 from blimp.service.commands.terminal import say
 from blimp.service.commands.tune import app as tune_app
-from blimp.service.keys import app as keys_app
+from blimp.service.computer.acl import app as broker_app
+from blimp.service.computer.keys import app as keys_app
 from blimp.usage import Version, plain
 
 # Every mistake on a command line is one; typer exports only its child.
@@ -86,9 +86,9 @@ def _options(
     if context.invoked_subcommand is None:
         from blimp.config import registry_dir
         from blimp.queue.log import printable
+        from blimp.service.computer.next_step import next_step
+        from blimp.service.computer.systemd import UNIT_DIR, installed_units
         from blimp.service.doctor.computer import model
-        from blimp.service.next_step import next_step
-        from blimp.service.systemd import UNIT_DIR, installed_units
         from ground_station.discover import running_stacks
 
         words = next_step(

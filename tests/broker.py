@@ -8,7 +8,7 @@ from typing import Self
 
 from blimp.errors import BlimpError
 from blimp.processes import Child
-from blimp.service.broker import (
+from blimp.service.stack.broker import (
     LOG_NAME,
     answers,
     find_server_binary,

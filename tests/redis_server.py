@@ -11,7 +11,7 @@ from typing import Any, Self
 import redis
 
 from blimp.processes import Child
-from blimp.service.broker import find_server_binary
+from blimp.service.stack.broker import find_server_binary
 from tests.needs import not_run
 
 START_S = 60.0

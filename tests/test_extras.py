@@ -105,7 +105,7 @@ def test_a_library_whose_extra_is_missing_is_a_wrong_setting(
         "from blimp.errors import ConfigError",
         "from blimp.queue import TaskApp as App",
         "from blimp.service.bench.airframe_file import AirframeFile",
-        "from blimp.service.live_view import LiveView",
+        "from blimp.service.logs.live_view import LiveView",
         f"try: {code}",
         "except ConfigError as error: print(error)",
     )

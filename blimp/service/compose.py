@@ -2,7 +2,7 @@
 
 One function a process (`fly`, `simulate`), and one for the safe state. The ship itself is put
 together by `blimp/ship/assembly.py`. The processes that reach a broker are in `work.py`;
-`blimp/service/up.py` puts all of them together.
+`blimp/service/stack/up.py` puts all of them together.
 """
 
 import contextlib

@@ -31,7 +31,7 @@ from blimp.types import VehicleState
 
 if TYPE_CHECKING:
     from blimp.service.compose import OnStop
-    from blimp.service.live_view import LiveView
+    from blimp.service.logs.live_view import LiveView
 
 POLL_S = 0.1
 FLUSH_S = 1.0  # what a power cut costs at the most
@@ -104,7 +104,7 @@ def _live_view(port: int | None) -> Iterator[LiveView | None]:
     if port is None:
         yield None
         return
-    from blimp.service.live_view import LiveView
+    from blimp.service.logs.live_view import LiveView
 
     try:
         view = LiveView(port)

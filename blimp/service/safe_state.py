@@ -14,7 +14,7 @@ from blimp.clock import SystemClock
 from blimp.errors import BlimpError
 from blimp.link.paths import ON_BOARD_DIR, RuntimePaths
 from blimp.service.compose import flown_airframe, make_safe
-from blimp.service.configuration import read_configuration
+from blimp.service.computer.configuration import read_configuration
 
 ABOUT = """Drive every output to its safe state, then end. For systemd's ExecStopPost.
 
@@ -47,7 +47,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     options = parser.parse_args(arguments)
     try:
         if _AFTER_THE_UNIT not in os.environ:
-            from blimp.service.in_flight import demand_on_ground
+            from blimp.service.computer.in_flight import demand_on_ground
 
             # Beside a flight process that runs, the drivers would sleep, and it would not know.
             demand_on_ground(

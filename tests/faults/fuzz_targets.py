@@ -32,7 +32,7 @@ from blimp.hardware.device import Sensor
 from blimp.hardware.registers import BNO055, CRSF, SBUS, UBX
 from blimp.link.mailbox import MailboxServer
 from blimp.link.paths import emergency_socket
-from blimp.service.configuration import read_configuration
+from blimp.service.computer.configuration import read_configuration
 from blimp.ship import Lockstep
 from blimp.ship.assembly import Ship
 from blimp.types import Command, Heartbeat

@@ -28,7 +28,8 @@ WATCHED: dict[str, tuple[str, ...]] = {
         "blimp.hardware.lines", "blimp.hardware.device",
     ),
     "configuration": (
-        "blimp.config", "blimp.airframe", "blimp.hardware.board", "blimp.service.configuration",
+        "blimp.config", "blimp.airframe", "blimp.hardware.board",
+        "blimp.service.computer.configuration",
         "ground_station.mission_file", "blimp.queue.redis.urls", "tomllib",
     ),
     "mission": (

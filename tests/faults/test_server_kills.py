@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from blimp.service.broker import server_arguments
+from blimp.service.stack.broker import server_arguments
 from tests.faults.server_kills import campaign
 
 

@@ -24,8 +24,9 @@ def run(code: str, *arguments: str) -> "subprocess.CompletedProcess[str]":
     "module",
     [
         "blimp.queue", "blimp.queue.worker.worker", "blimp.queue.cli", "blimp.tasks.app",
-        "blimp.tasks.client", "ground_station.cli", "blimp.cli", "blimp.service.configuration",
-        "blimp.service.up", "blimp.service.doctor", "blimp.ship.lockstep",
+        "blimp.tasks.client", "ground_station.cli", "blimp.cli",
+        "blimp.service.computer.configuration",
+        "blimp.service.stack.up", "blimp.service.doctor", "blimp.ship.lockstep",
     ],
 )  # fmt: skip
 def test_imports_without_it(module: str) -> None:

@@ -21,7 +21,7 @@ from blimp.recording.recording import open_recording
 from blimp.recording.recover import recover
 from blimp.recording.ring import Ring
 from blimp.recording.tape import Kind, Session, Tape
-from blimp.service.live_view import LiveView
+from blimp.service.logs.live_view import LiveView
 from blimp.service.recorder import IDLE_S, RETRY_S, Recorder, RecorderOptions
 from blimp.types import Command, Outcome, OutcomeState, Setpoint, VehicleState
 from tests.disk import small_disk

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from blimp.service.configuration import BROKER_DIR
+from blimp.service.computer.configuration import BROKER_DIR
+from blimp.service.computer.systemd import BROKER, FLIGHT, RECORDER, RELAY, TARGET, UNIT_DIR, WORKER
 from blimp.service.files import write_whole
-from blimp.service.systemd import BROKER, FLIGHT, RECORDER, RELAY, TARGET, UNIT_DIR, WORKER
 from tests.directory import socket_directory
 from tests.redis_server import RedisServer
 from tests.service.under_systemd import CONFIG, INSIDE, ROOT, System, at_rest, under_systemd

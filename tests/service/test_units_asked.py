@@ -14,8 +14,8 @@ from typing import NamedTuple
 
 import pytest
 
-from blimp.service.configuration import LOG_DIR
-from blimp.service.systemd import FLIGHT, TARGET, WORKER
+from blimp.service.computer.configuration import LOG_DIR
+from blimp.service.computer.systemd import FLIGHT, TARGET, WORKER
 from tests.service.under_systemd import INSIDE, RUN, USER, System, at_rest, under_systemd
 
 pytestmark = [pytest.mark.long, pytest.mark.timeout(400)]

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from blimp.service.systemd import FLIGHT, TARGET, UNIT_DIR
+from blimp.service.computer.systemd import FLIGHT, TARGET, UNIT_DIR
 from tests.service.under_systemd import INSIDE, ROOT, USER, System, under_systemd
 
 pytestmark = [pytest.mark.long, pytest.mark.timeout(300)]

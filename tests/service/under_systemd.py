@@ -24,9 +24,9 @@ from typing import Any, TypeVar
 
 import pytest
 
-from blimp.service.configuration import LOCAL_BROKER, Configuration
+from blimp.service.computer.configuration import LOCAL_BROKER, Configuration
+from blimp.service.computer.systemd import FLIGHT, UNIT_DIR, UNITS, plan_install
 from blimp.service.files import write_whole
-from blimp.service.systemd import FLIGHT, UNIT_DIR, UNITS, plan_install
 from blimp.sim.remote import RemoteWorld
 from blimp.tasks.client import VehicleClient
 from ground_station.cli import run

@@ -202,7 +202,7 @@ class RunningStack:
         children = Path(f"/proc/{up}/task/{up}/children").read_text().split()
         for pid in children:
             command = Path(f"/proc/{pid}/cmdline")
-            if command.exists() and b"blimp.service.guard" in command.read_bytes():
+            if command.exists() and b"blimp.service.stack.guard" in command.read_bytes():
                 return int(pid)
         return 0
 

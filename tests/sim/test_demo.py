@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from blimp.service.demo import _ends
+from blimp.service.show.demo import _ends
 
 pytestmark = pytest.mark.long
 

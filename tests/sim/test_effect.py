@@ -9,7 +9,7 @@ import pytest
 from blimp.control.constants import AIR_DENSITY_KGM3
 from blimp.control.effect import EffectCheck, Fault
 from blimp.rotation import from_euler, rotate
-from blimp.service.sortie import fly
+from blimp.service.tune.sortie import fly
 from blimp.ship.lockstep import Lockstep
 from blimp.types import OutcomeState
 from ground_station.mission import load_mission

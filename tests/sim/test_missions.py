@@ -7,7 +7,7 @@ import math
 
 import pytest
 
-from blimp.service.sortie import fly
+from blimp.service.tune.sortie import fly
 from blimp.ship.lockstep import Lockstep
 from ground_station.mission import load_mission
 

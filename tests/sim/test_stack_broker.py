@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from blimp.service.broker_files import DATA
+from blimp.service.stack.broker_files import DATA
 from blimp.tasks.client import VehicleClient
 from tests.disk import small_disk
 from tests.sim.running import RunningStack

@@ -20,7 +20,7 @@ import redis
 from blimp.clock import SystemClock
 from blimp.link.mailbox import MailboxClient
 from blimp.link.stop_socket import StopSocket
-from blimp.service.broker import socket_path
+from blimp.service.stack.broker import socket_path
 from blimp.tasks.client import VehicleClient
 from blimp.types import Snapshot
 from tests.broker import EmbeddedBroker

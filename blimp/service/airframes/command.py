@@ -113,7 +113,7 @@ def _new(
     """
     from blimp.errors import BlimpError
     from blimp.service.airframes import new
-    from blimp.service.initialise import ask_until_usable
+    from blimp.service.computer.initialise import ask_until_usable
 
     if not yes and not sys.stdin.isatty():
         raise BlimpError("airframe new: needs a person at a terminal, or --yes")

@@ -19,8 +19,8 @@ from blimp.airframe import Name
 from blimp.errors import AirframeError, BlimpError
 from blimp.service.airframes.check import Report, check
 from blimp.service.airframes.template import TEMPLATE
+from blimp.service.computer.initialise import Ask, Question
 from blimp.service.files import write_whole
-from blimp.service.initialise import Ask, Question
 from blimp.sim import hull
 from blimp.sim.atmosphere import GRAVITY_MPS2, gas_density_kg_m3
 

@@ -10,7 +10,7 @@ from blimp.link.mailbox import is_served
 from blimp.link.paths import ON_BOARD_DIR, RuntimePaths
 from blimp.service.airframes.trim import Trim, trim
 from blimp.service.compose import flown_airframe
-from blimp.service.in_flight import running_snapshot
+from blimp.service.computer.in_flight import running_snapshot
 from blimp.service.truth import only_stack
 from ground_station.discover import running_stacks
 

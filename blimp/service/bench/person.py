@@ -3,7 +3,7 @@
 from math import isfinite
 
 from blimp.errors import ConfigError
-from blimp.service.initialise import Ask, Question
+from blimp.service.computer.initialise import Ask, Question
 
 
 class Person:

@@ -12,7 +12,7 @@ from blimp.service.commands.options import Json, RuntimeDir, Sim, Vehicle, compl
 from blimp.service.commands.terminal import builtins, print_json, prompt, say
 
 if TYPE_CHECKING:
-    from blimp.service.systemd import Change
+    from blimp.service.computer.systemd import Change
 
 app = typer.Typer(rich_markup_mode=None)
 
@@ -52,9 +52,9 @@ def install_service(
       sudo blimp install-service
       blimp install-service --dry-run --json
     """
-    from blimp.service import systemd
-    from blimp.service.configuration import Configuration, read_configuration
-    from blimp.service.visible import check_visible, try_visible
+    from blimp.service.computer import systemd
+    from blimp.service.computer.configuration import Configuration, read_configuration
+    from blimp.service.computer.visible import check_visible, try_visible
 
     path = config.absolute()
     if dry_run and not path.exists():
@@ -93,7 +93,7 @@ def uninstall_service(
 
     Example: sudo blimp uninstall-service
     """
-    from blimp.service import systemd
+    from blimp.service.computer import systemd
 
     change = systemd.plan_uninstall()
     if not dry_run:
@@ -143,8 +143,13 @@ def init(
       sudo blimp init
       sudo blimp init --airframe twin --broker rediss://ground.local:6379/0 --sign
     """
-    from blimp.service.configuration import CONFIG_PATH
-    from blimp.service.initialise import Wishes, ask_until_usable, initialise, take_defaults
+    from blimp.service.computer.configuration import CONFIG_PATH
+    from blimp.service.computer.initialise import (
+        Wishes,
+        ask_until_usable,
+        initialise,
+        take_defaults,
+    )
 
     wishes = Wishes(airframe=airframe, vehicle=vehicle, broker=broker, sign=sign, new_key=new_key)
     ask = ask_until_usable(prompt, say=say) if sys.stdin.isatty() else take_defaults
@@ -180,7 +185,7 @@ def doctor(
     """
     from blimp.link.paths import ON_BOARD_DIR, RuntimePaths
     from blimp.queue.log import printable
-    from blimp.service.configuration import CONFIG_PATH
+    from blimp.service.computer.configuration import CONFIG_PATH
     from blimp.service.doctor import diagnose
     from blimp.service.truth import only_stack
 
@@ -220,7 +225,7 @@ def _demand_on_ground(*, force: bool, yes: bool) -> None:
     """Raise BlimpError if a ship may fly on this computer: a restart would stop its motors."""
     from blimp.clock import SystemClock
     from blimp.link.paths import ON_BOARD_DIR, RuntimePaths
-    from blimp.service.in_flight import demand_on_ground
+    from blimp.service.computer.in_flight import demand_on_ground
 
     demand_on_ground(RuntimePaths(ON_BOARD_DIR), clock=SystemClock(), force=force, yes=yes)
 

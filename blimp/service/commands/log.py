@@ -383,7 +383,7 @@ def refly(
 
     Example: blimp log refly flight.mcap
     """
-    from blimp.service.refly import refly as run
+    from blimp.service.logs.refly import refly as run
 
     with progress("flying it again", silent=json_output) as draw:
         found = run(file, out=out, progress=draw)
@@ -430,7 +430,7 @@ def replay(
       blimp log replay flight.mcap
       blimp log replay flight.mcap --speed 5 --port 8421
     """
-    from blimp.service.log_page import replay as run
+    from blimp.service.logs.log_page import replay as run
 
     def tell(url: str) -> None:
         opening.close()

@@ -25,7 +25,7 @@ def complete_mission(incomplete: str) -> list[str]:
 
 def complete_scenes(incomplete: str) -> list[str]:
     """Return what --scenes may be, with the last of several names completed."""
-    from blimp.service.show import ALL, NONE, SCENES
+    from blimp.service.show.story import ALL, NONE, SCENES
 
     before, comma, last = incomplete.rpartition(",")
     known = [scene.action for scene in SCENES] + ([] if before else [ALL, NONE])
@@ -46,7 +46,7 @@ Airframe = Annotated[
 def _from_file(context: typer.Context, path: Path | None) -> Path | None:
     """Take what the command line does not say from a configuration file."""
     if path is not None:
-        from blimp.service.configuration import read_configuration
+        from blimp.service.computer.configuration import read_configuration
 
         with no_restart_cures():
             context.default_map = read_configuration(path).options()

@@ -74,7 +74,7 @@ def up(
       blimp up --sim --wind 0.3
       blimp up --sim --ships 2
     """
-    from blimp.service.up import StackOptions, build_stack
+    from blimp.service.stack.up import StackOptions, build_stack
 
     if not sim:
         raise typer.BadParameter(
@@ -298,7 +298,7 @@ def demo(
       blimp demo --mission square --seed 7 --wind 0.3
       blimp demo --ships 2 --read-only
     """
-    from blimp.service.demo import DemoOptions, run_demo
+    from blimp.service.show.demo import DemoOptions, run_demo
 
     on_signals(interrupt)  # SIGTERM ends a demo the way Ctrl-C does: in order
     options = DemoOptions(
@@ -315,7 +315,7 @@ def demo(
     if ships == 1:
         report = run_demo(options, say=say, tell=tell)
     else:
-        from blimp.service.demo_ships import run_demo_ships
+        from blimp.service.show.demo_ships import run_demo_ships
 
         report = run_demo_ships(options, ships=ships, say=say, tell=tell)
     if json_output:

@@ -97,8 +97,8 @@ def wiring(
     Example: blimp wiring twin --out wiring.svg
     """
     from blimp.airframe import load
+    from blimp.service.airframes.wiring import draw
     from blimp.service.files import write_whole
-    from blimp.service.wiring import draw
 
     ship = load(airframe)
     drawing = draw(ship)
@@ -131,7 +131,7 @@ def bench(
     from blimp.service.bench import adjust
     from blimp.service.bench.person import Person
     from blimp.service.bench.ship import MailboxShip
-    from blimp.service.initialise import ask_until_usable
+    from blimp.service.computer.initialise import ask_until_usable
 
     if not sys.stdin.isatty():
         raise BlimpError("bench: needs a person at a terminal")

@@ -155,7 +155,7 @@ def track(
 
     Example: blimp sim track --airframe gtmab --reference circle.csv --gust-mps 0.1 --json
     """
-    from blimp.service import track as tracker
+    from blimp.service.tune import track as tracker
     from ground_station.trajectory import read_curve
 
     if pose_sensor not in ("mocap", "tag"):
@@ -192,7 +192,7 @@ def swing(
     Example: blimp sim swing --airframe gtmab --out swing.png
     """
     from blimp import airframe as airframes
-    from blimp.service import swing as swings
+    from blimp.service.tune import swing as swings
 
     if out is not None:
         with needing("plot", "a picture needs"):  # asked before the flights, which take seconds
@@ -249,7 +249,7 @@ def chaos(
       blimp sim chaos kill-worker
       blimp sim chaos gust --amount 0.5
     """
-    from blimp.service.chaos import chaos_of, report_lines
+    from blimp.service.show.chaos import chaos_of, report_lines
 
     harm = chaos_of(runtime_dir)
     if action is None:

@@ -10,7 +10,7 @@ from blimp.service.commands.options import Json, RuntimeDir, complete_airframe
 from blimp.service.commands.terminal import builtins, print_json, progress, say
 
 if TYPE_CHECKING:
-    from blimp.service.identify import Identified
+    from blimp.service.tune.identify import Identified
 
 app = typer.Typer(no_args_is_help=True, rich_markup_mode=None)
 
@@ -44,7 +44,7 @@ def identify(
     Example: blimp tune identify flight.mcap
     """
     from blimp.airframe import load
-    from blimp.service.identify import identify as run
+    from blimp.service.tune.identify import identify as run
 
     with progress("identifying", silent=json_output) as draw:
         found = run(log, airframe=None if airframe is None else load(airframe), progress=draw)
@@ -83,10 +83,10 @@ def auto(
     from blimp.errors import BlimpError
     from blimp.link.mailbox import MailboxClient, is_served
     from blimp.link.paths import ON_BOARD_DIR, RuntimePaths
-    from blimp.service import autotune
     from blimp.service.bench.ship import MailboxShip
     from blimp.service.compose import flown_airframe
-    from blimp.service.configuration import LOG_DIR
+    from blimp.service.computer.configuration import LOG_DIR
+    from blimp.service.tune import autotune
 
     paths, clock = RuntimePaths(runtime_dir or ON_BOARD_DIR), SystemClock()
     paths.check()

@@ -12,10 +12,10 @@ from blimp.errors import BlimpError, ConfigError
 from blimp.link.paths import RuntimePaths
 from blimp.link.registry import Registration
 from blimp.service.compose import flown_airframe, machine
-from blimp.service.configuration import Configuration, read_configuration
+from blimp.service.computer.configuration import Configuration, read_configuration
+from blimp.service.computer.systemd import FLIGHT
 from blimp.service.doctor import devices, ports, services, system
 from blimp.service.doctor.computer import Computer, Finding, error
-from blimp.service.systemd import FLIGHT
 
 Check = Callable[[Computer], Iterator[Finding]]
 

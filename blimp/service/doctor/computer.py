@@ -14,9 +14,9 @@ import msgspec
 from blimp.airframe import Airframe, Device
 from blimp.clock import Clock
 from blimp.link.paths import RuntimePaths
-from blimp.service.configuration import Configuration
-from blimp.service.in_flight import running_snapshot
-from blimp.service.systemd import FLIGHT, UNIT_DIR
+from blimp.service.computer.configuration import Configuration
+from blimp.service.computer.in_flight import running_snapshot
+from blimp.service.computer.systemd import FLIGHT, UNIT_DIR
 from blimp.types import Snapshot
 
 State = Literal["ok", "warning", "error"]

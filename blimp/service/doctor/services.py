@@ -8,9 +8,7 @@ from blimp.config import check_broker_is_closed, read_signing_keys
 from blimp.errors import BlimpError, ConfigError
 from blimp.queue.redis.client import open_redis
 from blimp.queue.redis.urls import SCHEMES, hide_password, link_errors
-from blimp.service.broker import MINIMUM_SERVER_MAJOR
-from blimp.service.doctor.computer import FLIGHT_UNIT, Computer, Finding, error, ok, warning
-from blimp.service.systemd import (
+from blimp.service.computer.systemd import (
     BROKER,
     FLIGHT,
     RELAY,
@@ -20,6 +18,8 @@ from blimp.service.systemd import (
     installed_units,
     plan_install,
 )
+from blimp.service.doctor.computer import FLIGHT_UNIT, Computer, Finding, error, ok, warning
+from blimp.service.stack.broker import MINIMUM_SERVER_MAJOR
 
 BROKER_TIMEOUT_S = 0.5
 KEY_LENGTH = 32  # characters

@@ -12,7 +12,7 @@ from websockets.sync.client import connect
 
 from blimp.airframe import load
 from blimp.clock import SystemClock
-from blimp.service.demo_page import demo_page
+from blimp.service.show.demo_page import demo_page
 from blimp.web import listening
 from tests.ground_station.page.client import WITHIN_S, Served, stopped, token_of
 from tests.ground_station.ship import FlyingShip

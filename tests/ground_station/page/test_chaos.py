@@ -11,9 +11,9 @@ from playwright.sync_api import Browser, expect
 
 from blimp import airframe as airframes
 from blimp.errors import BlimpError
-from blimp.service.chaos import ChaosReport
-from blimp.service.chaos_offers import offers
-from blimp.service.reaction import Seen
+from blimp.service.show.chaos import ChaosReport
+from blimp.service.show.chaos_offers import offers
+from blimp.service.show.reaction import Seen
 from blimp.sim.wire import Truth
 from blimp.types import VehicleState
 from tests.browser import WITHIN_MS, errors_of, serious_findings

@@ -13,7 +13,7 @@ from websockets.sync.client import ClientConnection, connect
 from blimp.airframe import load
 from blimp.clock import SystemClock
 from blimp.errors import ConfigError
-from blimp.service.demo_page import demo_page, stay
+from blimp.service.show.demo_page import demo_page, stay
 from blimp.web.answers import MAX_BODY_BYTES
 from blimp.web.listening import listening_socket
 from blimp.web.serving import MAX_SOCKET_BYTES
@@ -38,7 +38,7 @@ def test_a_port_that_is_taken_is_named_with_its_cure_and_stops_no_demo(
         taken = other.getsockname()[1]
         with pytest.raises(ConfigError, match=rf"127\.0\.0\.1:{taken}: .*; --port takes another"):
             listening_socket("127.0.0.1", taken)
-        monkeypatch.setattr("blimp.service.demo_page.PORT", taken)
+        monkeypatch.setattr("blimp.service.show.demo_page.PORT", taken)
         with demo_page(
             wanted=True, read_only=True, broker="redis://127.0.0.1:1", vehicle="twin",
             airframe=load("twin"), clock=SystemClock(), say=said.append, tell=events.append,

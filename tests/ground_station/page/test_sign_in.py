@@ -12,7 +12,7 @@ from playwright.sync_api import Browser, BrowserContext, Page, expect
 
 from blimp.airframe import load
 from blimp.clock import SystemClock
-from blimp.service.demo_page import demo_page
+from blimp.service.show.demo_page import demo_page
 from tests.browser import WITHIN_MS, errors_of
 from tests.ground_station.page.client import Served
 from tests.queue.conftest import wait_until
@@ -113,7 +113,7 @@ def test_a_browser_that_a_demo_opens_has_no_token_in_its_arguments(
 ) -> None:
     """Everybody on a machine can read the arguments of every program."""
     monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path))
-    monkeypatch.setattr("blimp.service.demo_page.has_screen", lambda: True)
+    monkeypatch.setattr("blimp.service.show.demo_page.has_screen", lambda: True)
     arguments = tmp_path / "arguments"
     program = tmp_path / "browser"
     program.write_text(f'#!/bin/sh\necho "$@" > {arguments}\n')

@@ -29,7 +29,7 @@ from playwright.sync_api import (
     sync_playwright,
 )
 
-from blimp.service.show import LINES, SCENES
+from blimp.service.show.story import LINES, SCENES
 from tests.browser import CHROMIUM, OPTIONS, errors_of, serious_findings, too_wide_px
 from tests.ground_station.page.pictures import Album, save
 from tests.sim.test_demo import files, wait_until

@@ -13,7 +13,7 @@ import redis
 from blimp.errors import LinkError
 from blimp.queue import TaskApp
 from blimp.queue.redis.client import open_redis
-from blimp.service.broker import find_server_binary
+from blimp.service.stack.broker import find_server_binary
 from blimp.tasks.client import VehicleClient, vehicle_queue
 from tests.queue.conftest import DEADLINE_S, wait_until, working
 

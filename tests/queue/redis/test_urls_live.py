@@ -16,7 +16,7 @@ import redis
 
 from blimp.errors import LinkError
 from blimp.queue import TaskApp
-from blimp.service.broker import find_server_binary
+from blimp.service.stack.broker import find_server_binary
 from blimp.tasks.client import VehicleClient
 from tests.queue.behaviour.test_tcp import free_port
 from tests.queue.conftest import DEADLINE_S, wait_until, working

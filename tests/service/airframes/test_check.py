@@ -19,7 +19,7 @@ from blimp.service.airframes.command import as_text
 from blimp.service.airframes.figures import Figures, compute
 from blimp.service.airframes.gains import CYCLE_S, is_stable
 from blimp.service.compose import FlightOptions, fly
-from blimp.service.up import StackOptions, build_stack
+from blimp.service.stack.up import StackOptions, build_stack
 from tests.contracts.rows import ship
 
 TWIN = (resources.files("blimp.airframes") / "twin.toml").read_text("utf-8")

@@ -12,7 +12,7 @@ from blimp.cli import app
 from blimp.errors import AirframeError, BlimpError
 from blimp.service.airframes.check import check
 from blimp.service.airframes.new import Plan, asked, describe, write
-from blimp.service.initialise import Question
+from blimp.service.computer.initialise import Question
 from blimp.ship.lockstep import Lockstep
 
 FOIL = Plan(name="foil")

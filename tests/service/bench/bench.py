@@ -9,7 +9,7 @@ from blimp.service.bench import adjust
 from blimp.service.bench.person import Person
 from blimp.service.bench.ship import Ship
 from blimp.service.bench.steps import STEPS
-from blimp.service.initialise import Question
+from blimp.service.computer.initialise import Question
 
 TWIN_TEXT = (resources.files("blimp.airframes") / "twin.toml").read_text("utf-8")
 

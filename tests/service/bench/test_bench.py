@@ -13,7 +13,7 @@ from blimp.service.bench.airframe_file import AirframeFile
 from blimp.service.bench.motors import direction
 from blimp.service.bench.person import Person
 from blimp.service.bench.servos import positive
-from blimp.service.initialise import Question
+from blimp.service.computer.initialise import Question
 from blimp.ship import Lockstep
 from blimp.types import Outcome
 from tests.service.bench.bench import TWIN_TEXT, Script, With, run

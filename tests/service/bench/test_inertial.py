@@ -12,7 +12,7 @@ from blimp import airframe
 from blimp.airframe import Airframe
 from blimp.rotation import from_euler, rotate, rotate_back
 from blimp.service.bench.inertial import G_MPS2, POSITIONS, solve
-from blimp.service.initialise import Question
+from blimp.service.computer.initialise import Question
 from blimp.ship import Lockstep
 from blimp.sim.chips.mpu6050 import Mpu6050
 from blimp.types import Quaternion, Snapshot, Vec3

@@ -8,7 +8,7 @@ import pytest
 
 from blimp import airframe
 from blimp.airframe import Airframe
-from blimp.service.initialise import Question
+from blimp.service.computer.initialise import Question
 from blimp.ship import Lockstep
 from blimp.sim.chips.esc import EscPwm
 from blimp.types import Outcome

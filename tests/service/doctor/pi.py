@@ -7,9 +7,9 @@ from blimp import airframe
 from blimp.airframe import Airframe
 from blimp.clock import SystemClock
 from blimp.link.paths import RuntimePaths
-from blimp.service.configuration import Configuration
+from blimp.service.computer.configuration import Configuration
+from blimp.service.computer.systemd import plan_install
 from blimp.service.doctor.computer import Computer, Finding
-from blimp.service.systemd import plan_install
 
 TWIN = airframe.load("twin")
 UNIT = "etc/systemd/system/blimp-flight.service"

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from blimp.service.configuration import Configuration
+from blimp.service.computer.configuration import Configuration
 from blimp.service.doctor import examine, services
 from tests.directory import socket_directory
 from tests.redis_server import RedisServer

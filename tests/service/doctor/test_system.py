@@ -10,7 +10,7 @@ import pytest
 
 from blimp.clock import ManualClock
 from blimp.errors import ConfigError
-from blimp.service.configuration import read_configuration
+from blimp.service.computer.configuration import read_configuration
 from blimp.service.doctor import system
 from blimp.service.doctor.computer import Finding, clock_is_synchronised
 from tests.service.doctor.pi import THROTTLED, Pi

@@ -1,0 +1,1 @@
+"""Sets up a ship's computer: its configuration, keys, users of the broker, and units."""

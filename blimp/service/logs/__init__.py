@@ -1,0 +1,1 @@
+"""Shows recorded flights and flies them again."""

@@ -1,0 +1,1 @@
+"""Flies in front of people: the demo and its page, the story, and the faults on purpose."""

@@ -1,0 +1,140 @@
+"""The show: a mission with faults at set places, and the story of them, line by line.
+
+What is said of a fault is what happened: its time is measured, and the ship's own words stand in
+the telemetry beside it.
+"""
+
+import threading
+from collections.abc import Callable, Mapping, Sequence
+
+import msgspec
+
+from blimp.clock import Clock
+from blimp.errors import BlimpError, ConfigError
+from blimp.service.show.chaos import ChaosReport
+from blimp.suggest import suggestion
+from ground_station.mission import MissionEvent
+from ground_station.page import DOWN
+
+MISSION = "show"
+
+Tell = Callable[[str], None]
+
+
+class Scene(msgspec.Struct, frozen=True, kw_only=True):
+    """One fault. It begins once `fraction` of the leg `leg` is done, and after `wait_s`."""
+
+    leg: int
+    fraction: float
+    action: str
+    before: str
+    wait_s: float = 0.0
+    after: str  # with the seconds until it worked again
+
+
+# For the legs of `ground_station/missions/show.toml`.
+SCENES = (
+    Scene(
+        leg=3, fraction=0.25, action="kill-worker",
+        before="Now the worker is killed, in the middle of the leg.",
+        after="The worker died; the ship kept flying; the worker was back in {down_s:.1f} s.",
+    ),
+    Scene(
+        leg=4, fraction=0.0, wait_s=0.7, action="blind-position",
+        before="Now both position sensors go blind.",
+        after="Blind for {down_s:.0f} s: the ship held height and heading, and flies on.",
+    ),
+    Scene(
+        leg=6, fraction=0.0, wait_s=0.7, action="stop-broker",
+        before="Now the broker stops: no command reaches the ship.",
+        after="No broker for {down_s:.0f} s: the ship held its place. Nothing was lost.",
+    ),
+)  # fmt: skip
+
+ALL, NONE = "all", "none"
+
+
+def chosen(words: str, *, mission: str) -> tuple[Scene, ...]:
+    """Return the scenes of `words`: names with commas between them, `all` or `none`.
+
+    Raises ConfigError naming what is known, and for scenes of a mission that has none.
+    """
+    known = {scene.action: scene for scene in SCENES}
+    if words == NONE or (words == ALL and mission != MISSION):
+        return ()
+    if words == ALL:
+        return SCENES
+    if mission != MISSION:
+        raise ConfigError(f"--scenes belongs to the mission {MISSION!r}, not to {mission!r}")
+    names = [name.strip() for name in words.split(",")]
+    for name in names:
+        if name not in known:
+            raise ConfigError(
+                f"--scenes must be {ALL}, {NONE} or of {', '.join(known)}, not {name[:40]!r}"
+                f"{suggestion(name, known)}"
+            )
+    return tuple(scene for scene in SCENES if scene.action in names)
+
+
+LINES = {
+    "arm": "Armed: the propellers may turn.",
+    "takeoff": "Take-off: the command goes through the queue.",
+    "land": "Home again: it lands and disarms.",
+}
+
+
+class Show:
+    """Plays the scenes as the mission comes to them. tell: gets each line of the story.
+
+    down: gets the stages of a command's way that a scene takes down, and none once they are back.
+    """
+
+    def __init__(
+        self,
+        *,
+        actions: Mapping[str, Callable[[], ChaosReport]],
+        tell: Tell,
+        down: Callable[[Sequence[str]], None] = lambda _: None,
+        clock: Clock,
+        scenes: Sequence[Scene] = SCENES,
+    ) -> None:
+        self._clock = clock
+        self._actions = actions
+        self._tell = tell
+        self._down = down
+        self._waiting = list(scenes)
+        self._threads: list[threading.Thread] = []
+        self.reports: list[ChaosReport] = []
+
+    def hear(self, event: MissionEvent) -> None:
+        """Take what the mission reports; returns at once."""
+        if event.stage == "started" and event.do in LINES:
+            self._tell(LINES[event.do])
+        is_under_way = event.stage in ("started", "executing")
+        for scene in [s for s in self._waiting if s.leg <= event.leg]:
+            if scene.leg < event.leg:
+                self._waiting.remove(scene)  # its leg has passed without it
+            elif is_under_way and (event.fraction or 0.0) >= scene.fraction:
+                self._waiting.remove(scene)
+                thread = threading.Thread(target=self._play, args=(scene,), name=scene.action)
+                self._threads.append(thread)
+                thread.start()
+
+    def close(self) -> None:
+        """Wait for the scene that is under way."""
+        for thread in self._threads:
+            thread.join()
+
+    def _play(self, scene: Scene) -> None:
+        self._clock.sleep_until(self._clock.now_s() + scene.wait_s)
+        self._tell(scene.before)
+        self._down(DOWN.get(scene.action, ()))
+        try:
+            report = self._actions[scene.action]()
+        except (BlimpError, OSError) as error:
+            self._tell(f"{scene.action} did not go as it should: {error}")
+            return
+        finally:
+            self._down(())
+        self.reports.append(report)
+        self._tell(scene.after.format(down_s=report.down_s))

@@ -1,0 +1,1 @@
+"""Keeps the processes of a stack and their broker alive, without systemd."""

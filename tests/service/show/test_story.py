@@ -1,0 +1,102 @@
+"""The show's scenes come where they belong, once, and their story says what was measured."""
+
+import threading
+from collections.abc import Callable
+
+import pytest
+
+from blimp.clock import ManualClock
+from blimp.errors import BlimpError, ConfigError
+from blimp.service.show.chaos import ChaosReport
+from blimp.service.show.story import MISSION, SCENES, Show, chosen
+from ground_station.legs import Hold
+from ground_station.mission import MissionEvent
+from ground_station.mission_file import load_mission
+
+
+def event(leg: int, stage: str, *, fraction: float | None = None, do: str = "goto") -> MissionEvent:
+    return MissionEvent(leg=leg, legs=8, do=do, words=do, stage=stage, fraction=fraction)
+
+
+def test_each_scene_is_played_once_when_its_leg_has_come_so_far() -> None:
+    said: list[str] = []
+    done: list[str] = []
+    down: list[tuple[str, ...]] = []
+
+    def action(name: str) -> Callable[[], ChaosReport]:
+        def act() -> ChaosReport:
+            done.append(name)
+            return ChaosReport(action=name, down_s=0.7)
+
+        return act
+
+    actions = {scene.action: action(scene.action) for scene in SCENES}
+    show = Show(
+        actions=actions, tell=said.append, down=lambda names: down.append(tuple(names)),
+        clock=ManualClock(),
+    )  # fmt: skip
+    show.hear(event(1, "started", do="arm"))
+    show.hear(event(3, "started"))
+    show.hear(event(3, "executing", fraction=0.1))
+    show.close()
+    assert done == []
+    for fraction in (0.3, 0.4):
+        show.hear(event(3, "executing", fraction=fraction))
+    show.close()
+    assert done == ["kill-worker"]
+    assert down == [("worker",), ()], "the chain shows what is killed, and that it is back"
+    assert said[-1] == "The worker died; the ship kept flying; the worker was back in 0.7 s."
+    show.hear(event(4, "started", do="hold"))
+    show.hear(event(7, "started"))  # the mission has gone on without the last scene
+    show.close()
+    assert done == ["kill-worker", "blind-position"]
+    assert [report.action for report in show.reports] == done
+
+
+def test_scenes_are_chosen_by_their_names() -> None:
+    assert chosen("all", mission=MISSION) == SCENES
+    assert chosen("none", mission=MISSION) == chosen("all", mission="square") == ()
+    two = chosen("stop-broker, kill-worker", mission=MISSION)
+    assert [scene.action for scene in two] == ["kill-worker", "stop-broker"]
+    with pytest.raises(ConfigError, match=r"must be all, none or of kill-worker, .*'kil-worker'"):
+        chosen("kil-worker", mission=MISSION)
+    with pytest.raises(ConfigError, match="belongs to the mission 'show', not to 'hop'"):
+        chosen("kill-worker", mission="hop")
+    done: list[str] = []
+
+    def act() -> ChaosReport:
+        done.append("stop-broker")
+        return ChaosReport(action="stop-broker", down_s=5.0)
+
+    show = Show(
+        actions={"stop-broker": act}, tell=done.append, clock=ManualClock(),
+        scenes=chosen("stop-broker", mission=MISSION),
+    )  # fmt: skip
+    show.hear(event(3, "executing", fraction=0.9))
+    show.hear(event(6, "started"))
+    show.close()
+    assert done.count("stop-broker") == 1
+    assert not any("worker" in line for line in done)
+
+
+def test_a_scene_that_fails_is_said_and_counts_for_nothing() -> None:
+    said: list[str] = []
+    refused = threading.Event()
+
+    def fails() -> ChaosReport:
+        refused.set()
+        raise BlimpError("no process 'worker' runs in this stack")
+
+    show = Show(actions={"kill-worker": fails}, tell=said.append, clock=ManualClock())
+    show.hear(event(3, "executing", fraction=0.5))
+    show.close()
+    assert refused.is_set()
+    assert "no process" in said[-1]
+    assert show.reports == []
+
+
+def test_the_scenes_fit_the_mission_that_they_are_written_for() -> None:
+    legs = load_mission(MISSION).legs
+    for scene in SCENES:
+        leg = legs[scene.leg - 1]
+        assert isinstance(leg, Hold) is (scene.fraction == 0.0), scene.action
