@@ -48,7 +48,7 @@ def test_how_long_an_end_is_waited_for_has_its_seconds() -> None:
 @pytest.mark.parametrize(
     ("name", "arguments", "words"),
     [
-        ("takeoff", {}, "altitude_m is missing: Above the pad"),
+        ("takeoff", {}, "altitude_m is missing: Metres above the pad"),
         ("takeoff", {"altitude_m": None}, "altitude_m is missing"),
         ("takeoff", {"altitude_m": "3"}, "altitude_m must be a finite number, 0.5 to 10000 m"),
         ("takeoff", {"altitude_m": True}, "altitude_m must be a finite number"),
