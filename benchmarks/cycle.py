@@ -16,6 +16,7 @@ import sys
 import tempfile
 from importlib import import_module
 from importlib.util import find_spec
+from operator import attrgetter
 from pathlib import Path
 from time import thread_time
 from typing import Any
@@ -32,9 +33,9 @@ STAGES = {
     "witnesses": ("_witnesses", "update"),
     "flags": ("", "_flags"),
     "supervisor and mode": ("_supervisor", "decide"),
-    "controller": ("_controller", "update"),
-    "mixer": ("_mixer", "allocate"),
-    "effect check": ("", "_note_effect"),
+    "controller": ("_actuation._controller", "update"),
+    "mixer": ("_actuation._mixer", "allocate"),
+    "effect check": ("_actuation", "watch"),
     "gate": ("_supervisor", "gate"),
     "record and snapshot": ("", "_report"),
 }
@@ -93,7 +94,7 @@ class Hover:
         """Return the share of compute that each stage of a cycle takes, percent; the median."""
         for stage, (owner, name) in STAGES.items():
             self._took_s[stage] = 0.0
-            self._time(getattr(self._loop, owner) if owner else self._loop, name, stage)
+            self._time(attrgetter(owner)(self._loop) if owner else self._loop, name, stage)
         rows = []
         for _ in range(turns):
             compute_s = 1e-3 * TURN * self.turn()["compute"]

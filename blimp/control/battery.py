@@ -10,9 +10,14 @@ _BACK_S = 0.5  # the clock may step back by less without notice
 
 
 class BatteryFilter:
-    """First-order smoothing of what the monitor says; None when it has gone quiet."""
+    """First-order smoothing of what the monitor says; None when it has gone quiet.
 
-    def __init__(self) -> None:
+    measured: whether this ship has a monitor.
+    """
+
+    def __init__(self, *, measured: bool = True) -> None:
+        self._measured = measured
+        self._known_s: float | None = None
         self.amps = 0.0  # while the voltage is known
         self.volts: float | None = None  # when it was last asked
         self._volts: float | None = None
@@ -35,3 +40,9 @@ class BatteryFilter:
         is_known = self._volts is not None and now_s - self._sample_s <= _STALE_S
         self.volts = self._volts if is_known else None
         return self.volts
+
+    def age_s(self, now_s: float, *, armed: bool) -> float:
+        """Return how long an armed ship has not known its voltage; 0 where nothing measures it."""
+        if self.volts is not None or self._known_s is None or not armed:
+            self._known_s = now_s
+        return now_s - self._known_s if self._measured else 0.0

@@ -5,6 +5,7 @@ from math import hypot, inf
 
 from blimp.ability import lasts_s, max_wind_mps
 from blimp.airframe import Airframe
+from blimp.control.actuation import Actuation
 from blimp.control.battery import BatteryFilter
 from blimp.control.commander import Commander
 from blimp.control.controller import Controller
@@ -17,7 +18,9 @@ from blimp.control.modes.mode import Ship
 from blimp.control.pilot import Pilot
 from blimp.control.recovery import Recovery, may_recover
 from blimp.control.samples import role
+from blimp.control.snapshot import RecordWriter, SnapshotBuilder
 from blimp.control.supervisor import Supervisor
+from blimp.control.timing import Timing
 from blimp.control.transmitter import Transmitter
 from blimp.control.witness import Witnesses
 from blimp.types import FlightRecord
@@ -66,7 +69,7 @@ def build_flight_loop(
             recovery = Recovery(left, airframe=airframe)
     witnesses = Witnesses(airframe=airframe)
     effect = EffectCheck(airframe=airframe)
-    battery = BatteryFilter()
+    battery = BatteryFilter(measured=any(role(device) == "power" for device in airframe.device))
 
     def battery_s() -> float | None:
         if battery.volts is None or battery.amps <= 0.0:
@@ -119,6 +122,7 @@ def build_flight_loop(
         pad_deg=estimator.pad_deg,
         take_over=take_over,
     )
+    timing = Timing(rate_hz=rate_hz)
     return FlightLoop(
         sensors=sensors,
         outputs=outputs,
@@ -127,20 +131,33 @@ def build_flight_loop(
         pilot=pilot,
         commander=commander,
         supervisor=supervisor,
-        controller=controller,
-        mixer=mixer,
+        actuation=Actuation(
+            controller=controller, mixer=mixer, effect=effect, supervisor=supervisor, pilot=pilot
+        ),
         witnesses=witnesses,
-        effect=effect,
         battery=battery,
         transmitter=Transmitter(
             airframe=airframe, commander=commander, pilot=pilot, supervisor=supervisor
         ),
-        measures_power=any(role(device) == "power" for device in airframe.device),
-        vehicle=vehicle,
-        boot_id=boot_id,
-        rate_hz=rate_hz,
-        simulated=simulated,
-        servos=airframe.servo_names,
-        recorder=recorder,
+        timing=timing,
+        snapshots=SnapshotBuilder(
+            vehicle=vehicle,
+            boot_id=boot_id,
+            simulated=simulated,
+            servos=airframe.servo_names,
+            pilot=pilot,
+            commander=commander,
+            supervisor=supervisor,
+            controller=controller,
+            battery=battery,
+            timing=timing,
+        ),
+        record=RecordWriter(
+            recorder,
+            supervisor=supervisor,
+            controller=controller,
+            estimator=estimator,
+            timing=timing,
+        ),
         recovery=recovery,
     )

@@ -8,6 +8,8 @@ from blimp.rotation import wrap_pi, yaw_of
 from blimp.types import Mode, Setpoint, VehicleState
 
 IDLE = Setpoint(idle=True)
+_SILENT_S = 2.0  # without an order: two commands of a terminal follow each other sooner
+_LEFT_S = 30.0  # the same, of a ship that neither rises nor sinks fast
 _ON_HEADING_RAD = 0.25  # a ship that is farther off is on its way to another heading
 
 
@@ -88,3 +90,11 @@ class Pilot:
     @property
     def number(self) -> Mode:
         return self.flying.number
+
+    def is_unattended(self, state: VehicleState, now_s: float) -> bool:
+        """Whether nobody drives a ship in MANUAL: for long, or while it rises or sinks fast."""
+        if self.flying is not self.manual or not state.height_valid or state.on_ground:
+            return False
+        limits = self.ship.airframe.limits
+        slow = -limits.climb_mps < state.velocity_ned_mps[2] < limits.descent_mps
+        return self.manual.silent_s(now_s) > (_LEFT_S if slow else _SILENT_S)

@@ -52,6 +52,10 @@ class Timing:
         self._wakeup = Histogram()
         self._step = Histogram()
 
+    def is_due(self, hz: float) -> bool:
+        """Whether this cycle is one of those that do what happens `hz` times a second."""
+        return self.cycles % max(1, round(self.rate_hz / hz)) == 0
+
     def add(self, *, wakeup_error_s: float, step_s: float, overrun: bool) -> None:
         """Count one cycle that the real-time runner has paced."""
         self._wakeup.add(wakeup_error_s)

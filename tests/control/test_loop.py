@@ -75,7 +75,7 @@ def test_a_value_that_is_no_number_makes_the_outputs_safe_and_is_said(
     ship.tell("takeoff", altitude_m=3.0)
     ship.run(0.5)
     broken = ActuatorCommand(motors=(float("nan"), 0.0, 0.0), servos=(0.0, 0.0, 0.0))
-    monkeypatch.setattr(ship.loop._mixer, "allocate", lambda *_, **__: broken)
+    monkeypatch.setattr(ship.loop._actuation._mixer, "allocate", lambda *_, **__: broken)
     ship.run(0.02)
     assert ship.outputs.command is None
     assert "outputs safe: an actuator value is not finite" in ship.snapshot().messages

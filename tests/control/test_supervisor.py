@@ -271,12 +271,12 @@ def test_a_landing_for_a_lost_height_ends_as_the_pilot_says_once_it_is_back() ->
 def test_a_landing_for_an_output_ends_as_the_pilot_says_once_nothing_is_accused() -> None:
     """It was latched until an arm, and an arm in the air does nothing: only a restart helped."""
     ship, _ = on_a_leg()
-    ship.loop._effect.broken = ("tail",)
+    ship.loop._actuation._effect.broken = ("tail",)
     ship.run(1.0)
     text = "an output does not do what is commanded: landing"
     assert ship.snapshot().failsafe == text
     assert text in ship.tell("hold").reason
-    ship.loop._effect.broken = ()  # it was accused wrongly
+    ship.loop._actuation._effect.broken = ()  # it was accused wrongly
     ship.run(1.0)
     assert ship.snapshot().failsafe == text  # that alone ends nothing
     assert ship.tell("hold").state is OutcomeState.DONE

@@ -1,0 +1,180 @@
+"""From a setpoint to the actuators, and whether the ship does what they are sent."""
+
+from blimp.control.bounds import lifts
+from blimp.control.constants import GRAVITY_MPS2
+from blimp.control.controller import Controller
+from blimp.control.effect import EffectCheck
+from blimp.control.mixer import Mixer
+from blimp.control.pilot import Pilot
+from blimp.control.supervisor import Supervisor
+from blimp.types import ActuatorCommand, Setpoint, VehicleState, Wrench
+
+_PUSHED = 0.3  # of the vertical force: less may be a gust's
+_ASKED = 0.5  # of the vertical force
+_RISING_MPS = 0.1  # a ship that rises against its commands
+_UNHEEDED_S = 4.0  # asked to sink, it does not: from then on height goes before all else
+_UNHEEDED = 0.25  # of the sink rate that was asked for
+_ASKED_MPS = 0.1  # less is not asked in earnest
+_HEIGHT_FIRST_S = 10.0  # how long height goes before all else
+
+
+class Actuation:
+    """Call `allocate` once a cycle, and then `watch`.
+
+    rising_s: sent down and rising all the same, for so long. unmoved_s: pushed down and not
+    sinking, for so long. driven_up: it rises faster than it would without thrust.
+    """
+
+    def __init__(
+        self,
+        *,
+        controller: Controller,
+        mixer: Mixer,
+        effect: EffectCheck,
+        supervisor: Supervisor,
+        pilot: Pilot,
+    ) -> None:
+        self._controller = controller
+        self._mixer = mixer
+        self._effect = effect
+        self._supervisor = supervisor
+        self._pilot = pilot
+        self.rising_s = self.unmoved_s = 0.0
+        self.driven_up = self._was_armed = False
+        self._unheeded_s = self._height_first_s = 0.0
+
+    @property
+    def broken(self) -> tuple[str, ...]:
+        """The outputs that do not do what is commanded."""
+        return self._effect.broken
+
+    @property
+    def astray(self) -> bool:
+        """Whether one of them does something else, not only nothing."""
+        return not self._effect.only_dead
+
+    @property
+    def spared(self) -> float:
+        """The share of surge, heave and yaw that is left without one that does nothing."""
+        is_one = len(self._effect.faults) == 1 and self._effect.only_dead
+        return self._mixer.left_over if is_one else 0.0
+
+    @property
+    def heavy(self) -> bool:
+        """Whether it has weighed itself in flight, and is heavy."""
+        return self._controller.heavy
+
+    @property
+    def thrust(self) -> Wrench | None:
+        """What the thrusters give; None if that is not what the mixer says."""
+        return self._mixer.achieved if self._knows_thrust else None
+
+    @property
+    def _knows_thrust(self) -> bool:
+        return self._effect.only_dead and not self._mixer.doubted
+
+    def allocate(
+        self, state: VehicleState, setpoint: Setpoint, *, unhealthy: tuple[str, ...], dt_s: float
+    ) -> ActuatorCommand:
+        """Setpoint to actuators: straight through if a person holds the sticks.
+
+        unhealthy: the devices that do not answer.
+        """
+        self._mixer.leave_out(self._effect.fixed_n)
+        stuck_rad = self._effect.stuck_rad
+        if setpoint.idle or setpoint.actuators is not None:
+            if setpoint.idle:
+                self._controller.reset()
+            actuators = setpoint.actuators or self._mixer.neutral
+            self._mixer.follow(actuators, dt_s=dt_s, unhealthy=unhealthy, stuck_rad=stuck_rad)
+            return actuators
+        height_first = self._height_first_s > 0.0
+        wrench = self._controller.update(
+            state,
+            setpoint,
+            dt_s=dt_s,
+            achieved=self._mixer.achieved,
+            saturated=self._mixer.saturated,
+            sways=self._mixer.sways,
+            straight=self._mixer.straight,
+            weighs=self._knows_thrust,
+            height_first=height_first,
+        )
+        return self._mixer.allocate(
+            wrench,
+            dt_s=dt_s,
+            forward_mps=self._controller.forward_mps(state),
+            unhealthy=unhealthy,
+            stuck_rad=stuck_rad,
+            height_first=height_first,
+        )
+
+    def watch(self, state: VehicleState, setpoint: Setpoint, *, powered: bool, dt_s: float) -> None:
+        """Compare what the outputs were sent with what the ship does.
+
+        powered: whether they were driven in the last cycle.
+        """
+        if self._supervisor.armed and not self._was_armed:
+            self._controller.weigh_again()  # somebody may have changed its ballast
+        self._was_armed = self._supervisor.armed
+        self._check_effect(state, dt_s)
+        self._check_height(state, setpoint, powered=powered, dt_s=dt_s)
+
+    def _check_effect(self, state: VehicleState, dt_s: float) -> None:
+        """Name what is newly broken, and what follows its commands again."""
+        effect, supervisor = self._effect, self._supervisor
+        thrusts_n, known = self._mixer.thrusts_n, effect.faults
+        if not supervisor.armed:
+            effect.reset()
+            known = ()  # forgotten for a new flight, not taken back
+        elif thrusts_n is None or supervisor.may_stand(state):
+            effect.pause()  # what lies on the ground does not follow a push
+        else:
+            tilts_rad = self._mixer.tilts_rad
+            effect.update(
+                state,
+                thrusts_n,
+                tilts_rad,
+                weight_n=GRAVITY_MPS2 * self._controller.believed_kg,
+                wind_ned_mps=(*self._controller.wind.north_east_mps, 0.0),
+                dt_s=dt_s,
+            )
+        for fault in effect.faults:
+            if fault in known:
+                continue
+            supervisor.say(f"{' and '.join(fault.names)}: {fault.what}")
+            self._controller.correct(lifts=lifts(self._pilot.ship.airframe, fault.names))
+        for fault in known:
+            if not set(fault.names) & set(effect.broken):
+                supervisor.say(f"{' and '.join(fault.names)}: follows its commands again")
+
+    def _check_height(
+        self, state: VehicleState, setpoint: Setpoint, *, powered: bool, dt_s: float
+    ) -> None:
+        """Count for how long a ship that is sent down does not sink."""
+        down_n = self._mixer.achieved.force_body_n[2]
+        pushed = down_n > _PUSHED * self._mixer.limit_n(2)
+        # A broken output may leave no push to command: what is asked counts, if slower.
+        asked = not setpoint.idle and setpoint.velocity_ned_mps[2] > 0.0
+        commanded = powered and state.height_valid and (pushed or asked)
+        rises = -state.velocity_ned_mps[2] > _RISING_MPS and not state.on_ground
+        share = 1.0 if pushed else _ASKED
+        self.rising_s = self.rising_s + share * dt_s if commanded and rises else 0.0
+        down_mps = self._controller.asked_mps
+        unheeded = (
+            powered
+            and state.height_valid
+            and not state.on_ground
+            and down_mps > _ASKED_MPS
+            and state.velocity_ned_mps[2] < _UNHEEDED * down_mps
+        )
+        self._unheeded_s = self._unheeded_s + dt_s if unheeded else 0.0
+        self.unmoved_s = self.unmoved_s + dt_s if unheeded and pushed else 0.0
+        if not self._supervisor.armed:
+            self._height_first_s = 0.0
+        elif not state.on_ground:  # held down there, it would come off again
+            self._height_first_s = max(0.0, self._height_first_s - dt_s)
+        if self._unheeded_s > _UNHEEDED_S:
+            self._height_first_s = _HEIGHT_FIRST_S
+        weight_n = GRAVITY_MPS2 * self._controller.heaviness_kg
+        self.driven_up = -state.velocity_ned_mps[2] > self._effect.float_mps(weight_n)
