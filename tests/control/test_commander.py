@@ -545,7 +545,7 @@ def test_a_parameter_is_taken_over_by_a_disarmed_ship_which_arms_no_more() -> No
     assert ship.tell("param", name="limits.speed_mps", value=0.5).state is DONE
     assert [one.limits.speed_mps for one in ship.taken_over] == [0.5]
     assert "is being set" in refused(ship.tell("arm"))
-    assert "another one" in refused(ship.tell("param", name="limits.speed_mps", value=0.6))
+    assert "another parameter" in refused(ship.tell("param", name="limits.speed_mps", value=0.6))
 
 
 @pytest.mark.parametrize(
