@@ -210,6 +210,7 @@ def test_no_message_names_another_distribution() -> None:
 
 
 @pytest.mark.process
+@pytest.mark.long
 def test_a_users_program_beside_an_editable_install_sees_the_types(tmp_path: Path) -> None:
     """Of an install whose packages are found by an import hook, mypy finds none."""
     program = tmp_path / "program.py"

@@ -32,6 +32,7 @@ CASES = [
 
 
 @pytest.mark.parametrize(("package", "extra", "program", "status", "words"), CASES)
+@pytest.mark.long
 def test_a_missing_extra_is_one_line_with_its_cure(
     package: str, extra: str, program: str, status: int, words: tuple[str, ...], tmp_path: Path
 ) -> None:
@@ -129,6 +130,7 @@ def test_a_package_that_is_there_and_broken_says_how() -> None:
         from json import no_such  # type: ignore[attr-defined]  # noqa: F401
 
 
+@pytest.mark.long
 def test_no_command_has_a_way_of_its_own_to_say_it() -> None:
     """`needing` is the one place that turns a missing package into the command that installs it."""
     # What asks for no package: a server that may be on PATH, a driver that a URL names, a reason.

@@ -59,6 +59,7 @@ if TYPE_CHECKING:
     from blimp.queue.app import TaskApp
     from blimp.queue.canvas.parts import ChordPart
     from blimp.queue.protocol.record import Outcome
+    from blimp.queue.redis.scripts import Script
     from blimp.queue.worker.job import CallNext
 
 T = TypeVar("T")
@@ -641,6 +642,9 @@ class _Server:
     def zrange(self, key: str, *_: object, **__: object) -> list[tuple[bytes, float]]:
         found = sorted(self.parts.get(key, {}).values())
         return [(entry, place) for place, entry in found]
+
+    def run(self, script: Script, keys: Sequence[str], arguments: Sequence[Any]) -> Any:
+        return self.execute_command("", script.digest, len(keys), *keys, *arguments)
 
     def execute_command(self, _: str, digest: str, keys: int, *words: Any) -> Any:
         if digest not in self._scripts:

@@ -6,6 +6,8 @@ from tests.faults.boundary import campaign, one_of_each_kind, points
 from tests.faults.run import open_runs
 from tests.faults.shot import CLIENT_TARGETS, WORKER_TARGETS, Point, Target
 
+pytestmark = pytest.mark.long
+
 SERVER_EVERY = 3  # of the boundaries; each costs a start of the server
 # What a worker must be killed at, whatever else it asks of its server.
 WORKERS = {"take", "complete", "renew", "release", "dead_letter", "XREADGROUP", "look"}

@@ -248,7 +248,7 @@ def test_a_mission_by_its_name(operator: Ground) -> None:
     assert [report["state"] for report in result["reports"]] == ["SUCCESS"] * 4
 
 
-def test_a_mission_that_is_refused(operator: Ground, tmp_path: Path) -> None:
+def test_a_mission_that_is_refused(operator: Ground, twin: FlyingShip, tmp_path: Path) -> None:
     path = tmp_path / "far.toml"
     path.write_text(
         'name = "far"\n[[leg]]\ndo = "arm"\n[[leg]]\ndo = "takeoff"\naltitude_m = 2\n'
@@ -257,9 +257,11 @@ def test_a_mission_that_is_refused(operator: Ground, tmp_path: Path) -> None:
     assert operator("mission", "run", str(path), "--yes") == 5
     assert "refused, 0 of 3 legs" in operator.out  # nothing has moved
     assert "leg 3 (goto): is 999.0 m from the pad, the ship's limit is 100 m" in operator.err
+    wall = [{"exclude": True, "circle": [3.0, 0.0, 1.0]}]
+    twin.ship.command("geofence", zones=wall)  # `ground` does not know of it
     path.write_text(
-        'name = "low"\n[[leg]]\ndo = "arm"\n[[leg]]\ndo = "takeoff"\naltitude_m = 2\n'
-        '[[leg]]\ndo = "goto"\nnorth_m = 1\neast_m = 0\naltitude_m = 0.4\n'
+        'name = "walled"\n[[leg]]\ndo = "arm"\n[[leg]]\ndo = "takeoff"\naltitude_m = 2\n'
+        '[[leg]]\ndo = "goto"\nnorth_m = 3\neast_m = 0\naltitude_m = 2\n'
     )
     assert operator("mission", "run", str(path), "--yes") == 5
     assert "refused, 2 of 3 legs" in operator.out

@@ -121,6 +121,7 @@ def test_words_of_others_stay_text(flight: FlightData) -> None:
     assert "".join(read(html).text).count(nasty) >= 3
 
 
+@pytest.mark.long
 def test_report_writes_html_and_pdf_and_says_what_next(
     flown: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -135,6 +136,7 @@ def test_report_writes_html_and_pdf_and_says_what_next(
     assert (tmp_path / "flight-report.html").stat().st_size < 3_000_000
 
 
+@pytest.mark.long
 def test_two_flights_are_compared(flown: Path, tmp_path: Path, flight: FlightData) -> None:
     other = tmp_path / "other.mcap"
     with Lockstep("twin", seed=4, log=other) as ship:
@@ -157,6 +159,7 @@ def test_two_flights_are_compared(flown: Path, tmp_path: Path, flight: FlightDat
     assert 'aria-label="both tracks"' in out.read_text("utf-8")
 
 
+@pytest.mark.long
 def test_where_a_report_goes(flown: Path, tmp_path: Path) -> None:
     said = run(app, ["log", "report", str(flown), "--out", str(tmp_path / "new"), "--json"])
     assert json.loads(said.stdout) == {"path": str(tmp_path / "new" / "flight-report.html")}

@@ -310,7 +310,7 @@ def test_directory_and_bound_come_from_the_environment() -> None:
     assert log_directory({"XDG_STATE_HOME": "/s"}) == Path("/s/blimp/logs")
     assert log_directory({"BLIMP_LOG_DIR": "/l", "XDG_STATE_HOME": "/s"}) == Path("/l")
     assert log_bound_mb({}) == 1000
-    with pytest.raises(ConfigError, match="BLIMP_LOG_MB: 'much' is no whole number"):
+    with pytest.raises(ConfigError, match="BLIMP_LOG_MB: 'much' is not a whole number of MB"):
         log_bound_mb({"BLIMP_LOG_MB": "much"})
     assert check_bound(0, where="x") == 0
     with pytest.raises(ConfigError, match="--log-mb: must be 10 to 1000000 MB, or 0"):

@@ -112,6 +112,7 @@ def uneven(ship: Airframe) -> Airframe:
     ],
     ids=["alike", "differing masses", "uneven", "polar and gondola"],
 )
+@pytest.mark.long
 def test_a_batch_agrees_with_each_ship_alone(ships: list[Airframe]) -> None:
     batch, alone = together(ships, 4.0, wind_mps=0.4, down_m=-12.0)
     assert difference(batch, alone) < 1e-9

@@ -32,6 +32,7 @@ from blimp.types import OutcomeState
 SHIPS = ("twin", "gtmab", "hobby", "blimp2b")
 
 
+@pytest.mark.long
 def test_a_healthy_draw_is_a_ship_that_can_fly_in_a_wind_that_it_can_hold() -> None:
     draws = [draw_healthy(n, seed=3, ships=SHIPS, watch_s=1.0) for n in range(60)]
     assert draws == [draw_healthy(n, seed=3, ships=SHIPS, watch_s=1.0) for n in range(60)]
@@ -52,6 +53,7 @@ def test_the_plant_weighs_what_was_drawn() -> None:
     assert more_kg == pytest.approx(draw.load * SEA_LEVEL_DENSITY_KG_M3 * twin.hull.volume_m3)
 
 
+@pytest.mark.long
 def test_a_cell_is_drawn_with_one_failure_or_two_that_its_ship_can_have() -> None:
     draws = [draw_cell(n, seed=3, ships=SHIPS, watch_s=1.0) for n in range(200)]
     assert {draw.mode for draw in draws} == set(MODES)

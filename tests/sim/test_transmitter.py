@@ -16,6 +16,8 @@ from blimp.ship.matrix import fly
 from blimp.sim.chips.crsf import Crsf
 from tests.contracts import rows
 
+pytestmark = pytest.mark.long
+
 MANUAL: Any = {
     "left": {"forward": 1.0},
     "right": {"forward": 1.0},

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 
 STORE = Script(read_functions("results.lua") + "return store_result(KEYS[1], ARGV[1], ARGV[2])")
 LOOK_AGAIN_S = 5.0
+FIRST_LOOK_S = 1.0  # without any report the broker may hang, which only a question shows
 AT_ONCE = 1000  # keys in one command
 
 
@@ -265,13 +266,13 @@ class PublishedWatch(GrowingWatch):
         """Take in what the server has confirmed already. Does not wait; by the thread of `next`.
 
         To be called between `add` of new ids and sending their tasks: if all is confirmed, nothing
-        can be missed, and `next` need not begin with what is stored. Raises LinkError.
+        can be missed, and `next` looks after FIRST_LOOK_S only. Raises LinkError.
         """
         self._looked_s = None
         while self._unconfirmed and (received := self._receive(0.0)) is not None:
             self._message_key(received)
         if not self._unconfirmed:
-            self._looked_s = self._clock.now_s()
+            self._looked_s = self._clock.now_s() - max(0.0, self._look_s - FIRST_LOOK_S)
 
     def _message_key(self, received: Any) -> str | None:
         """Return the key of a record that is watched, None for what is none."""

@@ -115,7 +115,7 @@ def test_what_cannot_be_shown_is_refused_in_words(flown: Path, tmp_path: Path) -
         ("foreign", "of another program"),
         ("damaged", "is damaged"),
         ("empty", "no status is in it"),
-        ("odd", "what it says of its flight"),
+        ("odd", "the description of its flight"),
     ):
         said = CliRunner().invoke(app, ["log", "replay", str(tmp_path / name)])
         assert said.exit_code == 1

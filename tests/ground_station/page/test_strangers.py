@@ -111,6 +111,7 @@ def strangers(url: str, kind: str, *, addresses: int = 1, token: str = "") -> It
         "command-body",
     ],
 )
+@pytest.mark.long
 def test_strangers_keep_no_stop_from_the_operator(
     addresses: Addresses, kind: str, is_operators: bool
 ) -> None:

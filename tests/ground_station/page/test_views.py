@@ -6,6 +6,8 @@ from playwright.sync_api import Browser, Page, ViewportSize, expect
 from tests.browser import WITHIN_MS, errors_of, serious_findings, too_wide_px
 from tests.ground_station.page.client import Served
 
+pytestmark = pytest.mark.long
+
 VIEWS = ("present", "pilot", "engineer", "queue", "fleet", "setup")
 LAPTOP = ViewportSize(width=1280, height=720)
 BIG = ViewportSize(width=3840, height=2160)

@@ -26,6 +26,8 @@ from tests.redis_cluster import (
     running_sentinels,
 )
 
+pytestmark = pytest.mark.long
+
 TAG = "weather"
 BEFORE_THE_KILL = 150
 AFTER_IT = 150

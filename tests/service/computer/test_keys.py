@@ -71,14 +71,14 @@ def test_a_process_on_board_refuses_an_open_broker_with_the_cure(
 ) -> None:
     where = ("--runtime-dir", str(tmp_path), "--broker")
     ended = blimp(command, *where, "redis://u:secret@ground.example:6379/0")
-    assert ended.returncode == 1
+    assert ended.returncode == 2
     assert "refused without TLS: rediss://; and a signing key: blimp keys new" in ended.stderr
     assert "secret" not in ended.stderr
     path = tmp_path / "signing.key"
     path.write_text("")
     path.chmod(0o600)
     ended = blimp(command, *where, "rediss://ground.example", "--signing-key-file", str(path))
-    assert ended.returncode == 1
+    assert ended.returncode == 2
     assert "there is no key in it" in ended.stderr
 
 

@@ -89,6 +89,7 @@ def test_messages_that_are_new_are_found_in_a_list_that_keeps_its_last() -> None
 
 def test_a_ship_that_is_not_simulated_is_left_alone(tmp_path: Path) -> None:
     (tmp_path / "blimp").mkdir()
+    (tmp_path / "blimp" / "__init__.py").touch()
     (tmp_path / "blimp" / "__main__.py").write_text("print(flush=True)\ninput()\n")
     words = [sys.executable, "-m", "blimp", "fly", "--runtime-dir", str(tmp_path)]
     with subprocess.Popen(

@@ -27,6 +27,7 @@ TRUTH = {
 
 
 @pytest.mark.slow
+@pytest.mark.long
 def test_a_tuning_flight_finds_the_plant_with_honest_uncertainties(tmp_path: Path) -> None:
     path = tmp_path / "flight.mcap"
     ship = with_pose_sensor(airframes.load("gtmab"), "mocap")

@@ -14,6 +14,8 @@ from blimp.errors import MissionError
 from blimp.service.tune.track import Plant, track, with_pose_sensor
 from ground_station.trajectory import ReferenceCurve, read_curve
 
+pytestmark = pytest.mark.long
+
 RUN = CliRunner()
 
 

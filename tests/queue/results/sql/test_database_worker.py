@@ -167,6 +167,7 @@ def test_what_a_worker_does_at_its_start_for_results(
     [("sqlite", "before"), ("sqlite", "after"), ("postgresql", "after"), ("mariadb", "after")],
     indirect=["database"],
 )
+@pytest.mark.long
 def test_killed_around_the_commit_of_a_result_it_is_one_all_the_same(
     database: str,
     url: str,
@@ -225,6 +226,7 @@ def own_server(request: pytest.FixtureRequest) -> Iterator[DatabaseServer]:
 
 
 @pytest.mark.filterwarnings("ignore:unclosed <socket:ResourceWarning")
+@pytest.mark.long
 def test_a_database_that_crashes_under_load_delays_results_and_loses_none(
     url: str, look: Look, own_server: DatabaseServer
 ) -> None:

@@ -127,8 +127,8 @@ def test_a_child_that_dies_between_two_jobs_is_seen() -> None:
         ("time.sleep(3600)", "does not start in time"),
         ("sys.exit(3)", "ended with status 3"),
         ("say(kind='ready', child=2); time.sleep(3600)", "child 1 has the number 2"),
-        ("os.write(0, b'x' * 100); time.sleep(3600)", "cannot be read: a frame above"),
-        ("say(kind='what', child=1); time.sleep(3600)", "cannot be read: Invalid value"),
+        ("os.write(0, b'x' * 100); time.sleep(3600)", "unreadable frame: a frame above"),
+        ("say(kind='what', child=1); time.sleep(3600)", "unreadable frame: Invalid value"),
         ("say(kind='ready', child=1, problem='too tired')", "cannot start: too tired"),
     ],
 )
