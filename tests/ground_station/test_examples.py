@@ -1,10 +1,16 @@
-"""The example programs: flown in lockstep, one on a running stack; tasks run by a worker."""
+"""The example programs: flown in lockstep, one on a running stack; tasks run by a worker.
+
+The programs of docs/python.md fly as well: by the queue, or in lockstep as they do themselves.
+"""
 
 import asyncio
 import csv
 import io
 import math
+import os
+import re
 import runpy
+import signal
 import subprocess
 import sys
 from collections.abc import AsyncIterator, Iterator
@@ -26,6 +32,7 @@ from ground_station.examples import chip, failsafe, follow, log_csv, square, sti
 from ground_station.ship import Ship
 from tests.broker import EmbeddedBroker
 from tests.directory import socket_directory
+from tests.ground_station.ship import FlyingShip
 from tests.queue.conftest import working
 from tests.sim.running import RunningStack
 
@@ -228,3 +235,48 @@ def test_square_on_a_running_stack() -> None:
         assert stack.left_behind() == []
     finally:
         stack.close()
+
+
+@pytest.fixture
+def programs(tmp_path: Path) -> list[Path]:
+    """The Python blocks of the page, each saved as a reader saves it."""
+    page = Path(__file__).parents[2] / "docs" / "python.md"
+    found = re.findall(r"^```py(?:thon)?\n(.*?)^```$", page.read_text("utf-8"), re.S | re.M)
+    paths = [tmp_path / f"block{number}.py" for number in range(len(found))]
+    for path, text in zip(paths, found, strict=True):
+        path.write_text(text, "utf-8")
+    return paths
+
+
+def test_the_programs_of_the_page(broker: EmbeddedBroker, programs: list[Path]) -> None:
+    with_coroutines, plainly, in_lockstep = programs
+    environment = {**os.environ, "BLIMP_BROKER_URL": broker.url}
+    with Lockstep("twin", seed=1) as simulated:
+        twin = FlyingShip(broker=broker, vehicle="twin", ship=simulated)
+        with twin.worker(), twin.telling():
+            done = subprocess.run(
+                [sys.executable, str(with_coroutines)],
+                capture_output=True, text=True, env=environment, check=False,
+            )  # fmt: skip
+            assert (done.returncode, done.stderr) == (0, "")
+            assert simulated.truth.on_ground
+            assert math.dist(simulated.truth.position_ned_m[:2], (5.0, 0.0)) < 1.0
+            with subprocess.Popen(
+                [sys.executable, "-u", str(plainly)],
+                stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment,
+            ) as watching:  # fmt: skip
+                try:
+                    assert watching.stdout is not None
+                    heights_m = [float(watching.stdout.readline() or "nan") for _ in range(3)]
+                    watching.send_signal(signal.SIGINT)  # it prints until Ctrl-C
+                    _, said = watching.communicate()
+                finally:
+                    watching.kill()
+            assert heights_m == pytest.approx([3.0] * 3, abs=0.4), said
+            assert "KeyboardInterrupt" in said
+    done = subprocess.run(
+        [sys.executable, str(in_lockstep)], capture_output=True, text=True, check=False
+    )
+    assert (done.returncode, done.stderr) == (0, "")
+    north_m, east_m, _ = map(float, re.findall(r"-?[\d.]+(?:e-?\d+)?", done.stdout))
+    assert math.dist((north_m, east_m), (0.0, 0.0)) < 1.0
