@@ -135,7 +135,10 @@ def new(session: Session, file: Path) -> int:
         raise MissionError(f"mission {file} exists already") from None
     except OSError as error:
         raise MissionError(f"mission {file} cannot be written: {error.strerror}") from None
-    return check(session, str(file))
+    status = check(session, str(file))
+    if not session.report.as_json:
+        session.report.say(f"{file} written: edit it; next: ground mission run {file}")
+    return status
 
 
 def run(session: Session, file: str) -> int:

@@ -16,6 +16,7 @@ def test_new_is_a_mission_that_can_be_checked_for_a_ship(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     assert operator("mission", "new", "survey.toml") == 0
+    assert operator.err == "survey.toml written: edit it; next: ground mission run survey.toml\n"
     status, found = operator.json("mission", "check", "survey.toml", "--airframe", "twin")
     assert (status, found["result"]["name"]) == (0, "survey")
     assert 60.0 < found["result"]["estimate"]["duration_s"] < 200.0

@@ -220,7 +220,12 @@ def test_the_commands_print_what_they_promise(flown: Path, tmp_path: Path) -> No
     found = json.loads(said.stdout)
     assert list(found) == ["chunks", "lost_bytes"]
     assert found["chunks"] == listed[1]["chunks"] > 0
+    assert said.stderr == ""
     assert "complete" in run(app, ["log", "info", str(tmp_path / "out.mcap")]).stdout
+    words[1] = str(tmp_path / "whole.mcap")
+    said = run(app, ["log", "recover", *words[:2]])
+    assert f"{found['chunks']} chunks written to {words[1]}" in said.stdout
+    assert said.stderr == f"next: blimp log report {words[1]}\n"
 
 
 def test_a_log_that_holds_nothing_whole_is_said_and_none_is_written(

@@ -204,7 +204,7 @@ class System:
         return status, said + why
 
     def install(self) -> None:
-        assert self.blimp("install-service") == ""
+        assert "the units are written and run; next: " in self.blimp("install-service")
         check_readable(USER)
 
     def examined(self) -> list[dict[str, str]]:

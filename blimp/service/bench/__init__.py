@@ -36,5 +36,5 @@ def adjust(path: Path, *, ship: Ship, person: Person, say: Callable[[str], None]
     if not person.agrees(f"Write this to {path}"):
         return False
     file.write()
-    say("restart the flight process, and go through the bench again")
+    say(f"{path} written; next: restart the flight process, and go through the bench again")
     return True

@@ -74,7 +74,8 @@ def install_service(
         _demand_on_ground(force=force, yes=yes)
         try_visible(configuration, user=user)
         systemd.install(change)
-    _show(change, json_output=json_output)
+    then = "the units are written and run; next: systemctl status blimp.target, ground status"
+    _show(change, then="" if dry_run else then, json_output=json_output)
 
 
 @app.command("uninstall-service")
@@ -100,7 +101,8 @@ def uninstall_service(
         _demand_root("uninstall-service")
         _demand_on_ground(force=force, yes=yes)
         systemd.uninstall(change)
-    _show(change, json_output=json_output)
+    then = "the units are removed; the configuration and the keys stay"
+    _show(change, then="" if dry_run else then, json_output=json_output)
 
 
 @app.command()
@@ -230,9 +232,10 @@ def _demand_on_ground(*, force: bool, yes: bool) -> None:
     demand_on_ground(RuntimePaths(ON_BOARD_DIR), clock=SystemClock(), force=force, yes=yes)
 
 
-def _show(change: "Change", *, json_output: bool) -> None:
-    """Print what was changed, or would be; file texts only as JSON."""
+def _show(change: "Change", *, then: str, json_output: bool) -> None:
+    """Print what was changed, or would be; file texts only as JSON. then: empty for a dry run."""
     if json_output:
         print_json(builtins(change))
     else:
         print("\n".join([*(file.path for file in change.files), *change.commands]))
+        say(then or "nothing was changed")

@@ -210,6 +210,7 @@ def recover(
         raise LogError(f"log {file}: no whole chunk is in its {size} bytes; {out} is not written")
     if not json_output:
         print(f"{found.chunks} chunks written to {out}, {found.lost_bytes} bytes lost")
+        say(f"next: blimp log report {out}")
 
 
 @app.command()
@@ -396,6 +397,8 @@ def refly(
             f"different from {found.first_difference_s} s on, at most "
             f"{found.max_difference_m:.4f} m apart (simulated)"
         )
+    if out is not None and not json_output:
+        say(f"{out} written; blimp log report {file} {out} compares the two flights")
 
 
 def _speed(given: str) -> float:

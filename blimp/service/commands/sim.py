@@ -7,9 +7,10 @@ import typer
 
 from blimp.distribution import needing
 from blimp.service.commands.options import Airframe, Held, Json, PadEast, RuntimeDir, Seed, Wind
-from blimp.service.commands.terminal import builtins, on_signals, print_json, progress
+from blimp.service.commands.terminal import builtins, on_signals, print_json, progress, say
 from blimp.usage import example, number
 
+TABLE = "reference and true path, SI units; a spreadsheet or pandas opens it"
 app = typer.Typer(rich_markup_mode=None)
 
 
@@ -172,6 +173,9 @@ def track(
             pose_sensor="mocap" if pose_sensor == "mocap" else "tag", log=log, progress=draw,
         )  # fmt: skip
     print(tracker.as_json(tracking) if json_output else tracker.words(tracking))
+    if log is not None and not json_output:
+        is_table = log.suffix == ".csv"
+        say(f"{log} written: " + (TABLE if is_table else f"next: blimp log report {log}"))
 
 
 @app.command()
@@ -210,6 +214,8 @@ def swing(
             f"swing_damping {one.damping:g}: to 1/e in {one.decay_s:.1f} s, then "
             f"{one.rest_deg:.1f} degrees RMS; {one.strayed_m:.2f} m off at most (simulated)"
         )
+    if out is not None:
+        say(f"{out} written: a PNG, which any viewer of pictures opens")
 
 
 @app.command()

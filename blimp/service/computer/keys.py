@@ -10,16 +10,16 @@ import typer
 
 from blimp.config import read_signing_keys
 from blimp.errors import ConfigError
+from blimp.service.commands.terminal import say
 from blimp.service.files import write_whole
 
 KEY_BYTES = 32
 MODE = 0o600
 FINGERPRINT_LETTERS = 16
+VARIABLE = "BLIMP_SIGNING_KEY_FILE"
 
 app = typer.Typer(no_args_is_help=True, rich_markup_mode=None)
-KeyFile = Annotated[
-    Path, typer.Argument(metavar="FILE", envvar="BLIMP_SIGNING_KEY_FILE", help="The key file.")
-]
+KeyFile = Annotated[Path, typer.Argument(metavar="FILE", envvar=VARIABLE, help="The key file.")]
 
 
 def make(path: Path) -> str:
@@ -72,6 +72,7 @@ def _new(
     else:
         make(out)
         _print((fingerprint(read_signing_keys(out)[0]),))
+        say(f"{out} written; next: copy it to ship and ground, and name it by {VARIABLE} there")
 
 
 @app.command("show")
@@ -94,6 +95,7 @@ def _rotate(file: KeyFile) -> None:
     Example: blimp keys rotate signing.key
     """
     _print(tuple(map(fingerprint, rotate(file))))
+    say(f"{file} written; next: copy it to every ship and ground station, restart the workers")
 
 
 def _print(fingerprints: tuple[str, ...]) -> None:

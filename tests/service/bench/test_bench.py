@@ -84,6 +84,7 @@ def test_a_motor_that_turns_the_wrong_way_has_its_pins_swapped(path: Path, ship:
     assert written
     assert changed(path) == ["pins = { ain1 = 20, ain2 = 16, nsleep = 21 }"]
     assert "-pins = { ain1 = 16, ain2 = 20, nsleep = 21 }" in said[0]
+    assert said[1].startswith(f"{path} written; next: restart the flight process")
     assert path.stat().st_mode & 0o777 == 0o640
 
 

@@ -10,6 +10,7 @@ import pytest
 from blimp.config import read_signing_keys
 from blimp.errors import ConfigError, MessageError
 from blimp.queue.protocol.signing import Signer
+from blimp.service.commands.terminal import WRONG_CONFIGURATION
 from blimp.service.computer import keys
 from ground_station import cli as ground
 
@@ -30,7 +31,8 @@ def _environment(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_a_new_key_is_for_its_user_alone_and_replaces_none(tmp_path: Path) -> None:
     path = tmp_path / "signing.key"
     made = blimp("keys", "new", "--out", str(path))
-    assert (made.returncode, made.stderr) == (0, "")
+    assert made.returncode == 0
+    assert made.stderr.startswith(f"{path} written; next: copy it to ship and ground")
     assert path.stat().st_mode & 0o777 == 0o600
     (key,) = read_signing_keys(path)
     assert made.stdout == f"{keys.fingerprint(key)}  signs\n"
@@ -54,6 +56,7 @@ def test_while_rotating_two_keys_are_valid_and_then_the_old_one_ends(tmp_path: P
     assert rotated[1:] == before
     assert path.stat().st_mode & 0o777 == 0o600
     assert shown.stdout == blimp("keys", "show", str(path)).stdout
+    assert shown.stderr.startswith(f"{path} written; next: copy it to every ship")
     assert [line.split()[1] for line in shown.stdout.splitlines()] == ["signs", "accepted"]
     assert not any(key in shown.stdout for key in rotated)
 
@@ -71,14 +74,14 @@ def test_a_process_on_board_refuses_an_open_broker_with_the_cure(
 ) -> None:
     where = ("--runtime-dir", str(tmp_path), "--broker")
     ended = blimp(command, *where, "redis://u:secret@ground.example:6379/0")
-    assert ended.returncode == 2
+    assert ended.returncode == WRONG_CONFIGURATION
     assert "refused without TLS: rediss://; and a signing key: blimp keys new" in ended.stderr
     assert "secret" not in ended.stderr
     path = tmp_path / "signing.key"
     path.write_text("")
     path.chmod(0o600)
     ended = blimp(command, *where, "rediss://ground.example", "--signing-key-file", str(path))
-    assert ended.returncode == 2
+    assert ended.returncode == WRONG_CONFIGURATION
     assert "there is no key in it" in ended.stderr
 
 

@@ -30,12 +30,19 @@ def changed(path: Path, out: Path, session: Session, *, without: str = "") -> Pa
     return out
 
 
-def test_a_flight_in_lockstep_is_the_same_to_the_bit(flown: Path) -> None:
+def test_a_flight_in_lockstep_is_the_same_to_the_bit(flown: Path, tmp_path: Path) -> None:
     said = CliRunner().invoke(app, ["log", "refly", str(flown), "--json"])
     assert said.exit_code == 0, said.output
     found = json.loads(said.stdout)
     assert list(found) == ["same", "first_difference_s", "max_difference_m"]
     assert found == {"same": True, "first_difference_s": None, "max_difference_m": 0.0}
+    assert said.stderr == ""
+    out = tmp_path / "again.mcap"
+    said = CliRunner().invoke(app, ["log", "refly", str(flown), "--out", str(out)])
+    assert (
+        said.stderr == f"{out} written; blimp log report {flown} {out} compares the two flights\n"
+    )
+    assert out.exists()
 
 
 def test_a_fault_that_was_not_there_is_a_difference_from_then_on(

@@ -55,6 +55,9 @@ def test_it_flies_a_file_and_prints_the_errors_of_the_true_ship(tmp_path: Path) 
     lines = log.read_text().splitlines()
     assert lines[0] == "time,x_ref,y_ref,z_ref,psi_ref,x,y,z,psi"
     assert len(lines) == 2201
+    assert result.stderr == ""
+    result = RUN.invoke(app, words[:-1])
+    assert f"{log} written: reference and true path" in result.stderr
 
 
 def test_with_the_stock_tag_a_ship_that_spins_is_on_its_path() -> None:
