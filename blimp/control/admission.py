@@ -16,7 +16,10 @@ def admit(command: Command, *, boot_id: str) -> None:
     if command.name == "estop":
         return
     if command.boot_id and command.boot_id != boot_id:
-        raise Refusal(f"meant for boot {command.boot_id}, this is {boot_id}")
+        raise Refusal(
+            f"the flight process was restarted since it was sent (boot {command.boot_id}, now "
+            f"{boot_id}): send it again"
+        )
     if not isfinite(command.age_s):
         raise Refusal(f"age_s is {command.age_s}, must be a finite number")
     if command.ttl_s is not None and not isfinite(command.waited_s):

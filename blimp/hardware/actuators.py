@@ -133,7 +133,7 @@ class Actuators:
         return {
             output.name: SensorStatus(
                 value=tuple(last[name] for name in output.outputs),
-                unit=output.UNIT,
+                unit=output.unit,
                 age_s=now_s - max(self._driven_s, self._checked_s),
                 healthy=output.healthy,
                 error=output.error,

@@ -222,6 +222,11 @@ class Output(Device):
         self._airframe = airframe
         self.enabled = False
 
+    @property
+    def unit(self) -> str:
+        """The unit of all values, or of each in turn."""
+        return self.UNIT
+
     def enable(self, now_s: float) -> None:
         """Let values through from now on. A HardwareError becomes health."""
         self.enabled = True

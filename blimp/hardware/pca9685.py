@@ -53,7 +53,6 @@ class Pca9685(Output):
     too, but a quarter of a second late.
     """
 
-    UNIT: ClassVar[str] = "rad, throttle"
     WIRING: ClassVar = Wiring(
         bus="i2c",
         addresses=R.ADDRESSES,
@@ -95,6 +94,11 @@ class Pca9685(Output):
         self._oe_pin = row.pins.get("oe")
         self._oe: DigitalOutput | None = None
         self._written: list[bytes | None] = [None] * len(self.outputs)  # None: not known
+
+    @property
+    def unit(self) -> str:
+        each = ["throttle" if servo is None else "rad" for servo in self._servos]
+        return each[0] if len(set(each)) == 1 else ", ".join(each)
 
     def safe(self) -> None:
         self.enabled = False

@@ -264,7 +264,10 @@ class HeartbeatRelay:
         # A goodbye counts for any boot: the new flight process may have heard the session begin.
         named = content.boot_id or self._signer is not None
         if content.boot_id != present and named and not content.ends:
-            raise MessageError(f"heartbeat: for boot {content.boot_id!r}, this is {present!r}")
+            raise MessageError(
+                "heartbeat: the flight process was restarted since it was sent (boot "
+                f"{content.boot_id!r}, now {present!r})"
+            )
         return document.id, content
 
 

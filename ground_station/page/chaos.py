@@ -169,8 +169,8 @@ class ChaosRoom:
             return Outcome(id=None, task=task, state="REFUSED", reason=f"{self._doing} goes on")
         try:
             self._doing = name
-            words = NOW.get(name, "Now: {name}.")
-            tell("caption", {"text": words.format(name=name[:60], device=str(wish.device)[:60])})
+            words = NOW.get(name, f"{name[:60]} is under way: watch what the ship does about it.")
+            tell("caption", {"text": words.replace("{device}", str(wish.device)[:60])})
             tell("down", DOWN.get(name, ()))
             if name == REPLAY:
                 result = self._replay()

@@ -187,7 +187,8 @@ def test_an_older_fence_is_refused_and_the_outcome_kept() -> None:
         ),
         (
             Command(id="a", name="arm", boot_id="boot-0"),
-            "meant for boot boot-0, this is boot-1",
+            "the flight process was restarted since it was sent (boot boot-0, now boot-1): "
+            "send it again",
         ),
         (
             Command(id="a", name="arm", age_s=nan, ttl_s=5.0),

@@ -85,6 +85,13 @@ def test_angles_become_pulses_of_the_airframes_servos() -> None:
     ]  # fmt: skip
 
 
+def test_each_value_has_its_unit() -> None:
+    assert fitted()[0].unit == "rad"
+    assert fitted({"0": "tilt"})[0].unit == "rad"
+    assert armed()[0].unit == "rad, throttle, throttle"
+    assert fitted({"4": "left"}, esc={"reversible": True})[0].unit == "throttle"
+
+
 def test_only_what_changed_is_written() -> None:
     servos, chip, _ = fitted()
     start(servos)

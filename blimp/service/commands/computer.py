@@ -185,11 +185,13 @@ def doctor(
       sudo blimp doctor
       sudo blimp doctor --json
     """
+    from blimp.config import registry_dir
     from blimp.link.paths import ON_BOARD_DIR, RuntimePaths
     from blimp.queue.log import printable
     from blimp.service.computer.configuration import CONFIG_PATH
     from blimp.service.doctor import diagnose
     from blimp.service.truth import only_stack
+    from ground_station.discover import running_stacks
 
     stack, path = None, config.absolute()
     on_board = not sim or (runtime_dir is None and RuntimePaths(ON_BOARD_DIR).world.exists())
@@ -213,6 +215,10 @@ def doctor(
             print(printable(f"{finding.state:<8} {finding.check:<14} {finding.found}"))
             if finding.cure:
                 print(printable(f"{'':<23} cure: {finding.cure}"))
+        if not sim and runtime_dir is None and not path.exists():
+            for one in running_stacks(registry_dir()):
+                where = f"blimp doctor --sim --runtime-dir {one.runtime_dir}"
+                say(f"{one.vehicle} is simulated on this computer; for that ship: {where}")
     if not ok:
         raise typer.Exit(1)
 

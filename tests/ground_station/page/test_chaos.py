@@ -16,6 +16,7 @@ from blimp.service.show.chaos_offers import offers
 from blimp.service.show.reaction import Seen
 from blimp.sim.wire import Truth
 from blimp.types import VehicleState
+from ground_station.page.chaos import NOW
 from tests.browser import WITHIN_MS, errors_of, serious_findings
 from tests.ground_station.page.client import WITHIN_S, Served
 from tests.ground_station.page.conftest import serving
@@ -25,6 +26,11 @@ BUTTONS = (
     "kill-worker", "kill-flight", "stop-broker", "cut-link", "blind-position", "gust", "heat",
     "leak", "blind-sensor", "freeze-sensor", "lie-sensor", "replay-command",
 )  # fmt: skip
+
+
+def test_each_offer_has_a_caption_that_says_what_a_person_sees() -> None:
+    offered = {one.name for one in NotedHarm().offers()}
+    assert offered - set(NOW) == set()
 
 
 class NotedHarm:

@@ -202,7 +202,13 @@ def test_doctor_finds_nothing_wrong_with_a_simulated_ship_that_is_well() -> None
             [sys.executable, "-m", "blimp", *words], capture_output=True, text=True, check=False,
             env={**os.environ, **stack.environment},
         )  # fmt: skip
+        of_the_computer = subprocess.run(
+            [sys.executable, "-m", "blimp", "doctor", "--config", "/nonexistent/blimp.toml"],
+            capture_output=True, text=True, check=False, env={**os.environ, **stack.environment},
+        )  # fmt: skip
     finally:
         stack.close()
+    where = f"blimp doctor --sim --runtime-dir {stack.paths.directory}"
+    assert of_the_computer.stderr == f"twin is simulated on this computer; for that ship: {where}\n"
     assert [one for one in json.loads(found.stdout)["findings"] if one["state"] == "error"] == []
     assert found.returncode == 0
