@@ -10,6 +10,7 @@ import msgspec
 from blimp import airframe as airframes
 from blimp.ability import Ability, ability, full_v
 from blimp.airframe import Home
+from blimp.clock import SystemClock
 from blimp.errors import ConfigError, LinkError, MissionError
 from ground_station.mission import (
     LegReport,
@@ -38,6 +39,7 @@ FAR_M = 100.0
 SAME_PAD_M = 3.0  # the error of a GPS
 ASK_S = 5.0
 HIGH_M = 30.0
+SILENT_S = 1.0  # a check that takes less needs no line of progress
 
 
 def check(session: Session, file: str, *, airframe: str | None = None) -> int:
@@ -69,9 +71,14 @@ def _check_all(session: Session, folder: Path, ship: Ability | None) -> int:
         raise MissionError(f"missions in {folder}: {error.strerror}") from None
     if not paths:
         raise MissionError(f"no mission in {folder}: files end in {', '.join(ENDINGS)}")
+    report = session.report
     rows: list[dict[str, Any]] = []
-    for path in paths:
+    clock = SystemClock()
+    shown_s = clock.now_s() + SILENT_S
+    for number, path in enumerate(paths):
         name = path.name
+        if report.err_is_terminal and not report.as_json and clock.now_s() >= shown_s:
+            report.progress(f"checking {number} of {len(paths)}: {name}")
         try:
             mission = load_mission(str(path))
             if ship is not None:
@@ -80,6 +87,7 @@ def _check_all(session: Session, folder: Path, ship: Ability | None) -> int:
             rows.append({"file": name, "error": str(error).removeprefix(f"mission {path}")[:300]})
         else:
             rows.append({"file": name, "legs": len(mission.legs), "contains": _summary(mission)})
+    report.end_line()
     bad = sum("error" in row for row in rows)
     state, reason = ("REFUSED", f"{bad} of {len(rows)} cannot be flown") if bad else ("SUCCESS", "")
     if session.report.as_json:

@@ -1,5 +1,6 @@
 """Bad options, directories and brokers of `blimp`: nothing starts, and one line says why."""
 
+import contextlib
 import io
 import json
 import os
@@ -271,3 +272,25 @@ def test_a_bar_is_drawn_on_a_terminal_for_what_takes_long(
     assert err.getvalue() == at_its_end
     assert ("flying" in at_its_end and "25%" in at_its_end) is drawn
     assert drawn or at_its_end == ""
+
+
+@pytest.mark.parametrize(
+    ("words", "bar"),
+    [
+        (["doctor", "--config", "/nonexistent/blimp.toml"], "examining"),
+        (["sim", "swing"], "flying"),
+    ],
+)
+def test_a_command_that_takes_seconds_shows_how_far_it_is(
+    monkeypatch: pytest.MonkeyPatch, words: list[str], bar: str
+) -> None:
+    monkeypatch.setenv("TERM", "xterm")
+    monkeypatch.setenv("XDG_RUNTIME_DIR", "/nonexistent")  # no ship of this computer
+    monkeypatch.setattr("blimp.service.commands.terminal.SILENT_S", 0.0)
+    for more in ([], ["--json"]):
+        monkeypatch.setattr(sys, "stderr", err := Terminal())
+        with contextlib.suppress(typer.Exit):
+            blimp_app([*words, *more], standalone_mode=False)
+        shares = [int(one) for one in re.findall(r"(\d+)%", err.getvalue())]
+        assert shares == sorted(shares)
+        assert (bar in err.getvalue() and shares[-1] > 90) is (not more)

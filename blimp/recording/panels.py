@@ -195,10 +195,19 @@ def mode_colour(name: str) -> str:
     return MODES.get(name, MEASURED)
 
 
-def line(panel: Axes, t_s: Values, values: Values, label: str, colour: str, **options: Any) -> None:
+def line(
+    panel: Axes,
+    t_s: Values,
+    values: Values,
+    label: str,
+    colour: str,
+    *,
+    points: int = MAX_POINTS,
+    **options: Any,
+) -> None:
     """Draw a line over time with as many points as can be seen; nothing if no value is known."""
     if np.isfinite(values).any():
-        panel.plot(*thinned(t_s, values), label=label, color=colour, **options)
+        panel.plot(*thinned(t_s, values, points=points), label=label, color=colour, **options)
 
 
 def legend(panel: Axes) -> None:

@@ -21,10 +21,13 @@ if TYPE_CHECKING:
 DPI = 110
 
 
-def draw(log: Recording, directory: Path) -> list[Path]:
+def draw(
+    log: Recording, directory: Path, *, progress: Callable[[float], object] = lambda _: None
+) -> list[Path]:
     """Write a PNG for each picture into `directory`, which is made; return their paths.
 
-    Raises LogError if nothing can be drawn or written.
+    progress: called with the share of the pictures that is drawn, 0 to 1. Raises LogError if
+    nothing can be drawn or written.
     """
     flight = read_flight(log)
     written = []
@@ -35,6 +38,7 @@ def draw(log: Recording, directory: Path) -> list[Path]:
             with style():
                 picture(name, flight).savefig(path, dpi=DPI)
             written.append(path)
+            progress(len(written) / len(PICTURES))
     except OSError as error:
         raise LogError(f"pictures in {directory}: {error.strerror}") from error
     return written

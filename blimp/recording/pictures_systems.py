@@ -98,22 +98,24 @@ def innovations(flight: FlightData) -> Figure:
         }
         for sensor, votes in known.items():
             colour = SENSORS.get(sensor, MEASURED)
-            line(panel, *_with_gaps(votes.t_s, votes["innovation"]), sensor, colour, lw=0.8)
+            gapped = _with_gaps(votes.t_s, votes["innovation"])
+            line(panel, *gapped, sensor, colour, points=_VOTE_POINTS, lw=0.8)
         for votes in known.values():
             out = votes["agrees"] == 0
             if out.any():
                 panel.plot(
-                    *thinned(votes.t_s[out], votes["innovation"][out]), "x", color=LIMIT,
-                    markersize=3.5, label="outvoted",
+                    *thinned(votes.t_s[out], votes["innovation"][out], points=_VOTE_POINTS), "x",
+                    color=LIMIT, markersize=3.5, label="outvoted",
                 )  # fmt: skip
         panel.set_ylim(panel.get_ylim())  # a filter that begins is far from sure: not in view
         sigma = status[f"sigma_{quantity}"]
         for sign in (1.0, -1.0) if quantity in _SIGNED else (1.0,):
-            line(panel, status.t_s, sign * sigma, "1 sigma", MEASURED, ls=":")
+            line(panel, status.t_s, sign * sigma, "1 sigma", MEASURED, points=_VOTE_POINTS, ls=":")
         legend(panel)
     return figure
 
 
+_VOTE_POINTS = 2_000  # of a line, two a pixel: a panel has a line for each sensor
 _SIGNED = ("height", "climb", "heading")  # the others' innovations are distances
 _SILENT_S = 1.0  # without a vote: the line has a gap
 

@@ -6,7 +6,7 @@ the extra `plot`; raises ConfigError when it is imported without.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from html import escape
 from io import StringIO
 from pathlib import Path
@@ -73,17 +73,33 @@ svg { width: 100%; height: auto; display: block; } figure { margin: 0; overflow-
 """
 
 
-def write_html(flight: FlightData, out: Path, *, other: FlightData | None = None) -> None:
-    """Write a page on a flight, and on how another one differs. Raises LogError."""
-    write(out, page(flight, other=other).encode("utf-8"))
+def write_html(
+    flight: FlightData,
+    out: Path,
+    *,
+    other: FlightData | None = None,
+    progress: Callable[[float], object] = lambda _: None,
+) -> None:
+    """Write a page on a flight, and on how another one differs. Raises LogError.
+
+    progress: called with the share of the pictures that is drawn, 0 to 1.
+    """
+    write(out, page(flight, other=other, progress=progress).encode("utf-8"))
 
 
-def page(flight: FlightData, *, other: FlightData | None = None) -> str:
-    """Return the page."""
-    return "\n".join(_page(flight, other))
+def page(
+    flight: FlightData,
+    *,
+    other: FlightData | None = None,
+    progress: Callable[[float], object] = lambda _: None,
+) -> str:
+    """Return the page. progress: as for `write_html`."""
+    return "\n".join(_page(flight, other, progress))
 
 
-def _page(flight: FlightData, other: FlightData | None) -> Iterator[str]:
+def _page(
+    flight: FlightData, other: FlightData | None, progress: Callable[[float], object]
+) -> Iterator[str]:
     figures = figures_of(flight)
     name = escape(heading(flight))
     yield '<!doctype html>\n<html lang="en"><head><meta charset="utf-8">'
@@ -102,7 +118,8 @@ def _page(flight: FlightData, other: FlightData | None) -> Iterator[str]:
         yield from _comparison(flight, other, figures)
     else:
         yield from _figures(figures)
-    for title in PICTURES:
+    for number, title in enumerate(PICTURES):
+        progress(number / len(PICTURES))
         with style(title):
             drawn = (
                 event_rows(flight) if title == "events" else picture(title, flight, titled=False)

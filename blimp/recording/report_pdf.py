@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import textwrap
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from io import BytesIO
 from pathlib import Path
 
@@ -32,23 +32,32 @@ _COLUMNS = (0.0, 0.42, 0.6, 0.78)  # of the table, shares of the width
 _WRAP = 120
 
 
-def write_pdf(flight: FlightData, out: Path, *, other: FlightData | None = None) -> None:
-    """Write the report as a PDF. Raises LogError."""
+def write_pdf(
+    flight: FlightData,
+    out: Path,
+    *,
+    other: FlightData | None = None,
+    progress: Callable[[float], object] = lambda _: None,
+) -> None:
+    """Write the report as a PDF. Raises LogError. progress: as for `write_html`."""
     data = BytesIO()
     about = {"Title": heading(flight), "CreationDate": None}
     with style(), PdfPages(data, metadata=about) as pages:
-        for drawn in _pages(flight, other):
+        for drawn in _pages(flight, other, progress):
             pages.savefig(drawn)
     write(out, data.getvalue())
 
 
-def _pages(flight: FlightData, other: FlightData | None) -> Iterator[Figure]:
+def _pages(
+    flight: FlightData, other: FlightData | None, progress: Callable[[float], object]
+) -> Iterator[Figure]:
     yield from _words(flight, other)
     if other is not None:
         both = named(flight, other)
         yield pictures_compare.tracks(both)
         yield pictures_compare.over_time(both)
-    for name in PICTURES:
+    for number, name in enumerate(PICTURES):
+        progress(number / len(PICTURES))
         yield picture(name, flight)
 
 

@@ -34,12 +34,21 @@ def test_new_is_a_mission_that_can_be_checked_for_a_ship(
     assert "square" in operator.out
 
 
-def test_check_of_a_folder_is_a_table_of_its_files(operator: Ground, tmp_path: Path) -> None:
+def test_check_of_a_folder_is_a_table_of_its_files(
+    operator: Ground, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     (tmp_path / "site.plan").write_text(plan(UP_AND_HOME))
     assert operator("mission", "check", str(tmp_path)) == 0
     assert "site.plan site: 5 legs" in operator.out
+    monkeypatch.setattr("ground_station.mission_command.SILENT_S", 0.0)
+    assert operator("mission", "check", str(tmp_path)) == 0
+    assert operator.err == ""  # into a pipe
+    monkeypatch.setattr("ground_station.report.Report.err_is_terminal", True)
+    assert operator("mission", "check", str(tmp_path)) == 0
+    assert "checking 0 of 1: site.plan" in operator.err
     (tmp_path / "old.waypoints").write_text("QGC WPL 100")
     status, found = operator.json("mission", "check", str(tmp_path))
+    assert "checking" not in operator.err
     assert (status, found["state"], found["reason"]) == (2, "REFUSED", "1 of 2 cannot be flown")
     assert "line 1: 'QGC WPL 100'" in found["result"]["missions"][0]["error"]
     assert operator("mission", "check", str(tmp_path), "--airframe", "twin") == 2

@@ -2,18 +2,20 @@
 
 import json
 import re
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from html.parser import HTMLParser
 from pathlib import Path
 
 import msgspec
+import numpy as np
 import pytest
 from typer.testing import CliRunner
 
 from blimp.cli import app
 from blimp.errors import LogError
-from blimp.recording.flight_data import FlightData, Happening, read_flight
+from blimp.recording.flight_data import KINDS, FlightData, Happening, Table, read_flight
 from blimp.recording.log_file import LogFile
 from blimp.recording.panels import INK
 from blimp.recording.pictures import PICTURES
@@ -22,6 +24,7 @@ from blimp.recording.report import page
 from blimp.recording.summary import ROWS, figures_of, shown
 from blimp.recording.topics import Message
 from blimp.ship import Lockstep
+from tests.test_cli import Terminal
 
 run = CliRunner().invoke
 VOID = {"meta", "br", "hr", "img", "link", "input"}
@@ -95,6 +98,52 @@ def test_the_page_can_be_read_on_white_and_on_black(html: str) -> None:
     assert "currentColor" in pictures
     assert INK not in pictures
     assert not re.search(r"fill: #(000000|ffffff)", pictures)
+
+
+def longer(flight: FlightData, *, times: int, events: int) -> FlightData:
+    """Return the flight so many times in a row, with other events."""
+    end_s = times * flight.end_s
+
+    def repeated(table: Table) -> Table:
+        after_s = np.repeat(np.arange(times) * flight.end_s, len(table.t_s))
+        columns = {name: np.tile(column, times) for name, column in table.columns.items()}
+        return Table(np.tile(table.t_s, times) + after_s, columns)
+
+    return flight._replace(
+        cycles=repeated(flight.cycles),
+        status=repeated(flight.status),
+        truth=repeated(flight.truth),
+        votes={name: repeated(votes) for name, votes in flight.votes.items()},
+        happenings=[
+            Happening(i, i * end_s / (events + 1), KINDS[i % 5], "what happened")
+            for i in range(1, events + 1)
+        ],
+        end_s=end_s,
+    )
+
+
+@pytest.mark.slow
+def test_the_page_of_a_long_log_with_many_events_has_a_bounded_size(flight: FlightData) -> None:
+    few, many = (len(page(longer(flight, times=400, events=n))) for n in (10, 1000))  # an hour
+    assert few < 4_200_000  # measured: 3.7 MB
+    assert (many - few) / 990 < 2_000  # an event, in all pictures and in the list: 1.5 kB
+    assert many < 5_700_000  # measured: 5.2 MB
+
+
+def test_a_bar_shows_how_much_is_drawn(
+    flown: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TERM", "xterm")
+    monkeypatch.setattr("blimp.service.commands.terminal.SILENT_S", 0.0)
+    for words, bar, last in (
+        (["report", str(flown), "--out", str(tmp_path)], "drawing", 90),
+        (["report", str(flown), "--out", str(tmp_path / "a.pdf")], "drawing the PDF", 90),
+        (["plot", str(flown), str(tmp_path)], "drawing", 100),
+    ):
+        monkeypatch.setattr(sys, "stderr", err := Terminal())
+        app(["log", *words], standalone_mode=False)
+        drawn = err.getvalue().rpartition(bar)[2]
+        assert int(re.findall(r"(\d+)%", drawn)[-1]) >= last, words
 
 
 def test_the_page_says_what_happened_in_words_and_figures(html: str, flight: FlightData) -> None:

@@ -9,7 +9,7 @@ import typer
 
 from blimp.errors import BlimpError, ConfigError
 from blimp.service.commands.options import Json, RuntimeDir, Sim, Vehicle, complete_airframe
-from blimp.service.commands.terminal import builtins, print_json, prompt, say
+from blimp.service.commands.terminal import builtins, print_json, progress, prompt, say
 
 if TYPE_CHECKING:
     from blimp.service.computer.systemd import Change
@@ -201,12 +201,14 @@ def doctor(
         except ConfigError:
             if runtime_dir is None:
                 raise
-    findings = diagnose(
-        config_path=path,
-        runtime_dir=runtime_dir or (Path(stack.runtime_dir) if stack else ON_BOARD_DIR),
-        simulated=sim,
-        stack=None if path != CONFIG_PATH or path.exists() else stack,
-    )
+    with progress("examining", silent=json_output) as draw:
+        findings = diagnose(
+            config_path=path,
+            runtime_dir=runtime_dir or (Path(stack.runtime_dir) if stack else ON_BOARD_DIR),
+            simulated=sim,
+            stack=None if path != CONFIG_PATH or path.exists() else stack,
+            progress=draw,
+        )
     ok = all(finding.state != "error" for finding in findings)
     if json_output:
         print_json({"ok": ok, "findings": builtins(findings)})

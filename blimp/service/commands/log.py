@@ -276,9 +276,9 @@ def plot(
 
     with (
         progress("drawing", silent=json_output) as show,
-        open_recording(file, progress=show) as log,
+        open_recording(file, progress=lambda share: show(0.5 * share)) as log,
     ):
-        written = draw(log, out or Path(file.stem))
+        written = draw(log, out or Path(file.stem), progress=lambda share: show(0.5 + 0.5 * share))
     _tell(written, json_output=json_output)
     if not json_output:
         say(f"{len(written)} pictures; blimp log report {file} puts them on one page")
@@ -333,11 +333,13 @@ def report(
     flight, second = flights[0], flights[1] if len(flights) > 1 else None
     written = []
     if page.suffix == ".html":
-        write_html(flight, page, other=second)
+        with progress("drawing", silent=json_output) as show:
+            write_html(flight, page, other=second, progress=show)
         written.append(page)
     if pdf or page.suffix == ".pdf":
         written.append(page.with_suffix(".pdf"))
-        write_pdf(flight, written[-1], other=second)
+        with progress("drawing the PDF", silent=json_output) as show:
+            write_pdf(flight, written[-1], other=second, progress=show)
     _tell(written, json_output=json_output)
     if not json_output:
         say(f"open {written[0]}: it needs no network and no server")

@@ -1,5 +1,6 @@
 """`blimp sim`: the simulated world, and what is flown in it."""
 
+import sys
 from pathlib import Path
 from typing import Annotated, Literal
 
@@ -203,7 +204,15 @@ def swing(
             import matplotlib.figure  # noqa: F401
     ship = airframes.load(airframe)
     dampings = sorted({0.0, ship.gains.swing_damping})
-    found = [swings.swing(ship, damping=damping, seed=seed) for damping in dampings]
+    found: list[swings.Swing] = []
+    with progress("flying", silent=json_output) as draw:
+        for damping in dampings:
+            found.append(
+                swings.swing(
+                    ship, damping=damping, seed=seed,
+                    progress=lambda share: draw((len(found) + share) / len(dampings)),
+                )
+            )  # fmt: skip
     if out is not None:
         swings.draw(found, out, ship=ship.name)
     if json_output:
@@ -267,6 +276,8 @@ def chaos(
             limit = "" if one.most is None else f"up to {one.most:g} {one.unit}: {one.why}"
             print(f"{one.name:15} {', '.join(one.devices) or limit}")
         return
+    if sys.stderr.isatty() and not json_output:
+        say(f"{action}: the report comes when the ship is back, or does not come back in time")
     report = harm.act(action, amount=amount, device=device)
     if json_output:
         print_json(builtins(report))

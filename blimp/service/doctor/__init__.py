@@ -56,10 +56,16 @@ CHECKS = (
 )
 
 
-def examine(computer: Computer) -> list[Finding]:
-    """Run every check; what a check cannot find out is an error, too."""
+def examine(
+    computer: Computer, *, progress: Callable[[float], object] = lambda _: None
+) -> list[Finding]:
+    """Run every check; what a check cannot find out is an error, too.
+
+    progress: called with the share of the checks that is done, 0 to 1.
+    """
     findings = []
-    for row in CHECKS:
+    for number, row in enumerate(CHECKS):
+        progress(number / len(CHECKS))
         if (row.real and computer.simulated) or (row.on_board and computer.is_of_a_stack):
             continue
         try:
@@ -77,7 +83,12 @@ def _cure() -> str:
 
 
 def diagnose(
-    *, config_path: Path, runtime_dir: Path, simulated: bool, stack: Registration | None = None
+    *,
+    config_path: Path,
+    runtime_dir: Path,
+    simulated: bool,
+    stack: Registration | None = None,
+    progress: Callable[[float], object] = lambda _: None,
 ) -> list[Finding]:
     """Examine the computer that this runs on; in a simulation with a simulated ship's chips.
 
@@ -105,4 +116,4 @@ def diagnose(
             simulated=simulated,
             is_of_a_stack=stack is not None,
         )
-        return examine(computer)
+        return examine(computer, progress=progress)

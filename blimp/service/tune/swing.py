@@ -4,6 +4,7 @@ Flown in Lockstep: sensors, estimator, control and mixer are those that fly. The
 it is kicked, in pitch and in roll at once.
 """
 
+from collections.abc import Callable
 from math import degrees, e, hypot, sqrt
 from pathlib import Path
 from statistics import fmean
@@ -40,11 +41,18 @@ class Swing(msgspec.Struct, frozen=True, kw_only=True):
     angles_deg: tuple[tuple[float, float, float], ...]
 
 
-def swing(airframe: Airframe, *, damping: float, seed: int = 1) -> Swing:
+def swing(
+    airframe: Airframe,
+    *,
+    damping: float,
+    seed: int = 1,
+    progress: Callable[[float], object] = lambda _: None,
+) -> Swing:
     """Hover in still air, kick the ship, and watch. Raises AirframeError or Refused if it cannot
     fly, MissionError if it does not take off.
 
-    damping: in place of the airframe's `swing_damping`.
+    damping: in place of the airframe's `swing_damping`. progress: called with the share of the
+    watch that is over, 0 to 1.
     """
     demand_airworthy(airframe)
     gains = msgspec.structs.replace(airframe.gains, swing_damping=damping)
@@ -67,6 +75,7 @@ def swing(airframe: Airframe, *, damping: float, seed: int = 1) -> Swing:
         rows, strayed_m = [], 0.0
         for k in range(round(WATCH_S / _LOOK_S)):
             ship.step(_LOOK_S)
+            progress(_LOOK_S * (k + 1) / WATCH_S)
             truth = ship.truth
             roll, pitch, _ = euler(truth.attitude)
             rows.append((round(_LOOK_S * (k + 1), 2), degrees(pitch), degrees(roll)))
