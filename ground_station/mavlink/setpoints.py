@@ -108,7 +108,9 @@ class Streams:
             first.set_result((result, words))
             return
         self._vehicle.say(f"offboard ends: {words}")
-        if "goto" in state:  # a velocity ends by itself
+        # A velocity ends by itself. A place that was reached is held, and what took the place of
+        # one, a failsafe or a person, flies on.
+        if "going" in state and not _is_answered(state["going"]):
             loiter = {"name": Mode.LOITER.name}
             work = self._vehicle.command("mode", loiter, within_s=SHORT_S)
             self._vehicle.start(work, is_stop=True)
@@ -121,7 +123,7 @@ class Streams:
         if not vehicle.has(station):
             return DENIED, f"{name_of(station)} has not the ship"
         if demand.task == "velocity":
-            state.pop("goto", None)
+            state.clear()
             arguments = self._along(demand)
             if arguments is None:
                 return BUSY, "the ship is not heard, and a velocity along it needs its heading"
@@ -130,7 +132,7 @@ class Streams:
                 return OK
             await vehicle.note(refused)
             return answer_of(refused)
-        if (answer := await self._refused(state.get("going"))) is not None:
+        if (answer := await self._ended(state.get("going"))) is not None:
             return answer
         if _far(state.get("goto"), demand.arguments):
             state["goto"] = demand.arguments
@@ -142,12 +144,12 @@ class Streams:
             # The stream may end first: what becomes of the last place is nobody's question then.
             going.add_done_callback(lambda done: done.cancelled() or done.exception())
             await asyncio.wait([going], timeout=PERIOD_S)
-            return await self._refused(going) or OK
+            return await self._ended(going) or OK
         return OK
 
-    async def _refused(self, going: asyncio.Task[Reply] | None) -> Answer | None:
-        """Return why the ship refused a place; None if it has not. Raises LinkError."""
-        if going is None or not going.done() or answer_of(going.result())[0] != DENIED:
+    async def _ended(self, going: asyncio.Task[Reply] | None) -> Answer | None:
+        """Return why a place is not flown to; None if it is, or is held. Raises LinkError."""
+        if going is None or not going.done() or answer_of(going.result()) == OK:
             return None
         await self._vehicle.note(going.result())
         return answer_of(going.result())
@@ -265,6 +267,15 @@ class Streams:
         if refused is not None:
             self._vehicle.say(f"sticks: {refused.reason}")
             await self._vehicle.note(refused)
+
+
+def _is_answered(going: asyncio.Task[Reply]) -> bool:
+    """Whether the ship has said how a place ended."""
+    return (
+        going.done()
+        and going.exception() is None
+        and going.result().state in ("SUCCESS", "REFUSED", "SUPERSEDED")
+    )
 
 
 def _far(old: dict[str, float] | None, new: dict[str, float]) -> bool:

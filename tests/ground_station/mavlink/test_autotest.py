@@ -6,9 +6,10 @@ Its `FlyLoiter` flies a square in LOITER and looks at the corners, then yaws and
 import math
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import closing
+from contextlib import closing, contextmanager
 
 import pytest
 
@@ -20,11 +21,13 @@ from tests.sim.running import RunningStack
 
 pytestmark = [pytest.mark.long, pytest.mark.timeout(400)]
 CORNER_M = 0.5
-# Four turns in lockstep drift 0.17 to 0.31 m, of which holding alone is up to 0.23 m: the estimate
-# wanders that far with its fixes. The goal is 0.15 m.
+# The goal is 0.15 m, and the ship misses it: four turns in lockstep drift 0.17 to 0.31 m, of which
+# holding alone is up to 0.23 m. The cause is not known.
 DRIFT_M = 0.4
 HEIGHT_M, SIDE_M = 1.5, 2.0
 E7_M = 6371e3 * math.radians(1e-7)  # of latitude
+PLACE, VELOCITY = 0b110111111000, 0b110111000111  # type masks: the rest, yaw too, is ignored
+LOCAL_NED, BODY_NED = 1, 8
 
 
 @pytest.fixture
@@ -49,6 +52,26 @@ def station(stack: RunningStack) -> Iterator[Station]:
         gateway.communicate()
 
 
+@contextmanager
+def streaming(station: Station, frame: int, mask: int, *values: float) -> Iterator[None]:
+    """Stream one setpoint, ten times a second: x, y, z and their speeds."""
+    ended = threading.Event()
+
+    def stream() -> None:
+        while not ended.wait(0.1):
+            station.send.set_position_target_local_ned_send(
+                0, 1, 1, frame, mask, *values, 0, 0, 0, 0, 0
+            )
+
+    thread = threading.Thread(target=stream)
+    thread.start()
+    try:
+        yield
+    finally:
+        ended.set()
+        thread.join()
+
+
 def until(station: Station, holds: Callable[[], bool], *, within_s: float) -> None:
     """Wait for it, with the station's heartbeat."""
     until_s = time.monotonic() + within_s
@@ -62,7 +85,7 @@ def place(world: RemoteWorld) -> tuple[float, float]:
     return north, east
 
 
-def test_a_square_and_a_turn_in_loiter(stack: RunningStack, station: Station) -> None:
+def test_a_square_a_turn_and_setpoints(stack: RunningStack, station: Station) -> None:
     home = station.get("HOME_POSITION")
 
     def reposition(north_m: float, east_m: float, yaw: float = NAN) -> int:
@@ -79,6 +102,8 @@ def test_a_square_and_a_turn_in_loiter(stack: RunningStack, station: Station) ->
         assert station.command(22, 0, 0, 0, NAN, NAN, NAN, HEIGHT_M) == 0
         station.link.set_mode("LOITER")  # with the number that it has on ArduPilot's Blimp
         station.get("HEARTBEAT", lambda m: m.custom_mode == 4 << 16 | 3 << 24)
+        # Left unread it would be taken for the answer to the offboard mode.
+        assert station.get("COMMAND_ACK", lambda m: m.command == 176).result == 0
 
         for corner in ((SIDE_M, 0.0), (SIDE_M, SIDE_M), (0.0, SIDE_M), (0.0, 0.0)):
             assert reposition(*corner) == 0
@@ -107,4 +132,18 @@ def test_a_square_and_a_turn_in_loiter(stack: RunningStack, station: Station) ->
         assert math.cos(turned - math.pi / 2.0) > math.cos(math.radians(10.0))
         assert worst_m <= DRIFT_M
 
+        with streaming(station, LOCAL_NED, PLACE, 1.0, -1.0, -HEIGHT_M, 0.0, 0.0, 0.0):
+            station.get("ATTITUDE")
+            until(station, lambda: station.command(176, 1, 6, 0) == 0, within_s=10.0)
+            until(station, lambda: math.dist(place(world), (1.0, -1.0)) < 0.3, within_s=60.0)
+        station.text("offboard ends")
+        with streaming(station, BODY_NED, VELOCITY, 0.0, 0.0, 0.0, 0.3, 0.0, 0.0):
+            until(station, lambda: station.command(176, 1, 6, 0) == 0, within_s=10.0)
+            truth = world.truth()
+            begin, yaw = place(world), yaw_of(truth.attitude)
+            until(station, lambda: math.dist(place(world), begin) > 1.0, within_s=60.0)
+            north, east = place(world)
+            course = math.atan2(east - begin[1], north - begin[0])
+            print(f"course {math.degrees(course - yaw):.0f} deg from the nose")
+            assert math.cos(course - yaw) > math.cos(math.radians(30.0))
         assert station.command(185, 1) == 0

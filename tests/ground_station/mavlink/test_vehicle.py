@@ -17,6 +17,7 @@ from pymavlink.dialects.v20 import all as dialect
 from blimp.config import log_directory
 from blimp.errors import ConfigError
 from blimp.recording.directory import log_sizes
+from blimp.tasks.reply import Reply, ReplyState
 from ground_station.mavlink import logs, missions
 from ground_station.mavlink.commands import MAX_STOPS
 from ground_station.mavlink.missions import ACTIVE
@@ -347,6 +348,40 @@ def test_setpoints_are_flown_as_their_frame_and_mask_say_and_others_are_refused(
         await send(bench, velocity())  # NaN where it says that nobody looks
         await send(bench, command(*OFFBOARD))
         assert bench.ship.asked[0][0] == "velocity"
+
+    fly(standing, flight)
+
+
+@pytest.mark.parametrize(("state", "is_held"), [("SUPERSEDED", False), ("EXPIRED", True)])
+def test_offboard_ends_when_its_place_is_not_flown_to(
+    standing: Twin, monkeypatch: pytest.MonkeyPatch, state: ReplyState, is_held: bool
+) -> None:
+    """LOITER is sent unless the ship says that something else flies it."""
+
+    async def flight(bench: Bench) -> None:
+        ends = asyncio.Event()
+        asked: list[str] = []
+
+        async def ordered(name: str, *_: object, **__: object) -> Reply:
+            asked.append(name)
+            if name != "goto":
+                return Reply(id="2", task=name, state="SUCCESS")
+            await ends.wait()
+            return Reply(id="1", task=name, state=state, reason="something came")
+
+        monkeypatch.setattr(bench.ship, "command", ordered)
+        await send(bench, place(6))
+        await send(bench, command(*OFFBOARD))
+        while not acks(bench, 176):
+            await asyncio.sleep(0.001)
+        assert acks(bench, 176) == [0]
+        ends.set()
+        while "offboard ends: something came" not in bench.texts:
+            await send(bench, place(6))
+            assert asked in (["goto"], ["goto", "mode"])
+            await asyncio.sleep(0.001)
+        await bench.turn()
+        assert asked == ["goto", *["mode"] * is_held]
 
     fly(standing, flight)
 
