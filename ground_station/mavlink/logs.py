@@ -26,17 +26,31 @@ AT_ONCE, PAUSE_S = 64, 0.01  # pieces of all transfers, then a pause: a UDP buff
 MAX_LOGS = 1000
 LOOK_S = 1.0  # between two looks into the directory, for all stations
 MAX_READERS = 8  # stations that are sent something at once
+MAX_SPANS = 32  # of a log, asked for by one station: MAVProxy asks for 20 gaps at once
 _MOST_BYTES = 2**32 - 1
 
 _Listed = list[tuple[Path, int]]
+_Span = tuple[int, int]  # of a log: offset, end
 
 
 class _Reader:
-    """What one station was listed, and what it is being sent."""
+    """What one station was listed, and what it is being sent: spans of a log, or a list (0)."""
 
     def __init__(self) -> None:
         self.listed: _Listed = []
+        self.id = 0
+        self.spans: list[_Span] = []
         self.sending: asyncio.Task[Any] | None = None
+
+    def takes(self, id: int, span: _Span) -> bool:
+        """Whether a span of log `id` is sent after the others: it has nothing in common."""
+        return (
+            self.sending is not None
+            and not self.sending.done()
+            and self.id == id
+            and 0 < len(self.spans) < MAX_SPANS
+            and all(span[1] <= offset or end <= span[0] for offset, end in self.spans)
+        )
 
     def end(self) -> None:
         if self.sending is not None:
@@ -47,7 +61,8 @@ class _Reader:
 class Logs:
     """The logs of one ship, numbered from 1, the oldest first, as of each station's newest list.
 
-    A station is sent one thing at a time; all together have one rate. The files are looked for and
+    A station is sent one thing at a time; all together have one rate. Gaps of one log are sent one
+    after the other; any other request replaces what is being sent. The files are looked for and
     read in threads. With a key only signed requests come so far: see `wire.Decoder`.
     """
 
@@ -69,7 +84,7 @@ class Logs:
         reader = self._reader(station)
         if reader is not None:
             work = self._send_list(peer, reader, asked.start, asked.end)
-            self._begin(reader, work)
+            self._begin(reader, 0, [], work)
 
     async def _send_list(self, peer: Peer, reader: _Reader, start: int, end: int) -> None:
         now_s = self._vehicle.transport.now_s()
@@ -113,20 +128,27 @@ class Logs:
             self._vehicle.say("logs are sent while the ship is disarmed")
         else:
             path, size = reader.listed[asked.id - 1]
-            count = max(0, min(asked.count, size - asked.ofs))
-            self._begin(reader, self._send_data(peer, path, asked.id, asked.ofs, count))
+            span = asked.ofs, asked.ofs + max(0, min(asked.count, size - asked.ofs))
+            if reader.takes(asked.id, span):
+                reader.spans.append(span)
+            else:
+                spans = [span]
+                work = self._send_data(peer, path, asked.id, spans)
+                self._begin(reader, asked.id, spans, work)
 
     def _is_disarmed(self) -> bool:
         seen = self._vehicle.seen
         return seen is not None and not seen.ship.armed
 
-    async def _send_data(self, peer: Peer, path: Path, id: int, offset: int, count: int) -> None:
-        end = offset + count
-        while self._vehicle.reaches(peer):
+    async def _send_data(self, peer: Peer, path: Path, id: int, spans: list[_Span]) -> None:
+        """Send spans of a log; each is removed when it is sent, and more may be added."""
+        sent = 0  # bytes of the first one
+        while spans and self._vehicle.reaches(peer):
             if not self._is_disarmed():
                 self._vehicle.say("logs are sent while the ship is disarmed")
                 return
             async with self._turn:
+                offset, end = spans[0][0] + sent, spans[0][1]
                 wanted = min(end - offset, AT_ONCE * PIECE_BYTES)
                 try:
                     block = await asyncio.to_thread(_read, path, offset, wanted)
@@ -136,12 +158,13 @@ class Logs:
                 for at in range(0, max(1, len(block)), PIECE_BYTES):
                     piece = block[at : at + PIECE_BYTES]
                     data = [*piece, *bytes(PIECE_BYTES - len(piece))]
-                    sent = {"id": id, "ofs": offset + at, "count": len(piece), "data": data}
-                    self._vehicle.send(message("log_data", **sent), peer)
+                    one = {"id": id, "ofs": offset + at, "count": len(piece), "data": data}
+                    self._vehicle.send(message("log_data", **one), peer)
+                sent += len(block)
+                if offset + len(block) >= end or not block:
+                    del spans[0]
+                    sent = 0
                 await asyncio.sleep(PAUSE_S)
-            offset += len(block)
-            if offset >= end or not block:
-                return
 
     def _reader(self, station: Station) -> _Reader | None:
         """Return a station's place; None, in words, if as many as may are being sent something."""
@@ -156,9 +179,10 @@ class Logs:
                 return None
         return self._readers.setdefault(station, reader or _Reader())
 
-    def _begin(self, reader: _Reader, work: Any) -> None:
-        """Send this instead of what is being sent: a station asks for one thing after the other."""
+    def _begin(self, reader: _Reader, id: int, spans: list[_Span], work: Any) -> None:
+        """Send this instead of what is being sent."""
         reader.end()
+        reader.id, reader.spans = id, spans
         reader.sending = self._vehicle.start(work)
 
     def _end(self, station: Station) -> None:

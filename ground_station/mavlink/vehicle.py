@@ -169,6 +169,7 @@ class Vehicle:
         task = asyncio.create_task(self._guarded(work))
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
+        task.add_done_callback(lambda _: work.close())  # one that ended before its first step
         return task
 
     async def _guarded(self, work: Coroutine[Any, Any, object]) -> None:

@@ -218,6 +218,37 @@ def test_logs_are_sent_to_two_stations_and_looked_for_once(
     fly(standing, flight)
 
 
+def test_gaps_of_a_log_that_are_asked_for_at_once_are_all_sent(standing: Twin) -> None:
+    """MAVProxy asks for up to 20 of them, and again for those that do not come."""
+    directory = log_directory()
+    directory.mkdir(parents=True)
+    for number in (1, 2):
+        flown = directory / f"twin-00000{number}-20261128T101112Z.mcap"
+        flown.write_bytes(bytes(100_000))
+
+    async def flight(bench: Bench) -> None:
+        async def sent(*asked: tuple[int, int, int]) -> list[tuple[int, int, int]]:
+            """Ask for log, offset, count in one burst; return what comes."""
+            bench.sent.clear()
+            for one in asked:
+                request = dialect.MAVLink_log_request_data_message(1, 1, *one)
+                bench.feed(bytes(request.pack(dialect.MAVLink(None, 255, 190))))
+            while len(asyncio.all_tasks()) > 1:
+                await asyncio.sleep(0.001)
+            return [(one.id, one.ofs, one.count) for one in bench.read("LOG_DATA")]
+
+        await send(bench, dialect.MAVLink_log_request_list_message(1, 1, 0, 0xFFFF))
+        await sent()
+        gaps = [(1, 180 * number, 90) for number in range(logs.MAX_SPANS)]
+        assert await sent(*gaps) == gaps
+        beyond = (1, 90_000, 90)  # replaces those that wait
+        assert await sent(*gaps, beyond) == [beyond]
+        assert await sent(*gaps, (2, 0, 90)) == [(2, 0, 90)]
+        assert await sent((1, 0, 0xFFFFFFFF), gaps[1]) == [gaps[1]]
+
+    fly(standing, flight)
+
+
 def test_with_a_key_nothing_unsigned_forged_or_sent_again_is_taken(standing: Twin) -> None:
     async def flight(bench: Bench) -> None:
         wanted = dialect.MAVLink_log_request_list_message(1, 1, 0, 0xFFFF)
