@@ -6,7 +6,7 @@ emergency stop passes all of that.
 """
 
 from collections.abc import Callable
-from math import degrees, hypot, isfinite, radians
+from math import degrees, dist, hypot, isfinite, radians
 from typing import Any, cast
 
 import msgspec
@@ -31,6 +31,7 @@ from blimp.control.modes.mode import FlightMode, Stick
 from blimp.control.modes.rtl import ReturnToPad
 from blimp.control.modes.table import MODES
 from blimp.control.modes.velocity import Velocity
+from blimp.control.path import Reference
 from blimp.control.pilot import Pilot
 from blimp.control.running import FlightInProgress, OrderInProgress, Running, judge
 from blimp.control.supervisor import Supervisor
@@ -304,6 +305,7 @@ class Commander:
             start_ned_m=self._leg_start(at.state),
             yaw_rad=None if wish.yaw_deg is None else heading_rad(wish.yaw_deg),
             speed_mps=wish.speed_mps,
+            before=self._reference(at.state, wish),
         )
         return self._fly(command, at, mode)
 
@@ -453,6 +455,17 @@ class Commander:
             return None
         off = hypot(*(a - b for a, b in zip(corner, state.position_ned_m, strict=True)))
         return corner if off < _REFERENCE_M else None
+
+    def _reference(self, state: VehicleState, wish: forms.Goto) -> Reference | None:
+        """Return where the leg under way is; None if far, or if the way leaves the fence."""
+        reference = None if self._pilot.paused else self._pilot.mode.reference
+        if reference is None:
+            return None
+        north, east, down = reference.position_ned_m
+        place = (wish.north_m, wish.east_m, wish.altitude_m)
+        if dist(reference.position_ned_m, state.position_ned_m) >= _REFERENCE_M:
+            return None
+        return None if self._fence.way_problem((north, east, -down), place) else reference
 
     def _fly(self, command: Command, at: Situation, mode: FlightMode) -> Outcome:
         self._pilot.enter(mode, reason=_superseded(command))

@@ -38,7 +38,15 @@ class Leg:
     & Melchiorri, "Trajectory Planning for Automatic Machines and Robots", section 3.2.
     """
 
-    def __init__(self, *, start_ned_m: Vec3, end_ned_m: Vec3, limits: Limits) -> None:
+    def __init__(
+        self,
+        *,
+        start_ned_m: Vec3,
+        end_ned_m: Vec3,
+        limits: Limits,
+        velocity_ned_mps: Vec3 = ZERO3,
+    ) -> None:
+        """velocity_ned_mps: of the reference before it; its part along the leg goes on."""
         self._start = start_ned_m
         self.end_ned_m = end_ned_m
         delta = minus(end_ned_m, start_ned_m)
@@ -61,7 +69,7 @@ class Leg:
                 self._least = _ASIDE_LEAST
         self._acceleration_mps2 = limits.acceleration_mps2
         self._travelled_m = 0.0
-        self._moving_mps = 0.0
+        self._moving_mps = max(0.0, min(self._speed_mps, dot(velocity_ned_mps, self._along)))
 
     @property
     def along(self) -> Vec3:

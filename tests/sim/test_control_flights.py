@@ -61,6 +61,18 @@ def test_a_heading_is_kept_on_a_leg_that_asks_for_one() -> None:
     assert (north, east, down) == pytest.approx((5.0, 3.0, -4.0), abs=0.5)
 
 
+def test_a_place_that_moves_is_followed_at_its_speed() -> None:
+    """Each goto goes on with the leg that it replaces: begun again from rest, none gets far."""
+    rig = airborne(wind_mps=0.1)
+    begin = rig.physics.state.position_ned_m
+    for tenth in range(200):
+        rig.command("goto", north_m=begin[0] + 0.03 * tenth, east_m=begin[1], altitude_m=3.0)
+        rig.step(0.1)
+    north, east, _ = rig.physics.state.position_ned_m
+    assert north - begin[0] == pytest.approx(6.0, abs=1.0)
+    assert east == pytest.approx(begin[1], abs=0.4)
+
+
 def test_a_velocity_is_flown_and_ends_in_a_loiter() -> None:
     rig = airborne(wind_mps=0.0)
     outcome = rig.command("velocity", north_mps=0.4, east_mps=0.0, up_mps=0.0, seconds=15.0)

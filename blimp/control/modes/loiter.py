@@ -7,9 +7,10 @@ import msgspec
 
 from blimp.control.modes.mode import FlightMode, Ship
 from blimp.control.modes.nose import Nose
-from blimp.control.path import Leg
+from blimp.control.path import Leg, Reference
+from blimp.control.vector import dot, minus
 from blimp.rotation import wrap_pi, yaw_of
-from blimp.types import Mode, Setpoint, Vec3, VehicleState
+from blimp.types import ZERO3, Mode, Setpoint, Vec3, VehicleState
 
 ARRIVED_M = 0.4  # of the place: a tag's noise, several times
 _ARRIVED_MPS = 0.2  # and no faster
@@ -28,7 +29,8 @@ class Loiter(FlightMode):
     yaw_rad: the heading to keep, and to have before it is done. None turns the nose to the
     course of a leg over 2 m, before it moves off, and keeps it on a shorter one; a ship that is
     weak sideways allows for the wind on the leg and lies into it at rest. speed_mps: over
-    ground, its fastest by default.
+    ground, its fastest by default. before: of the leg that this one replaces; if it moves nearer
+    to the target, this one goes on from it: a place that moves is followed and not begun again.
     """
 
     number = Mode.LOITER
@@ -45,6 +47,7 @@ class Loiter(FlightMode):
         start_ned_m: Vec3 | None = None,
         yaw_rad: float | None = None,
         speed_mps: float | None = None,
+        before: Reference | None = None,
     ) -> None:
         self._ship = ship
         limits = ship.airframe.limits
@@ -52,7 +55,11 @@ class Loiter(FlightMode):
             limits = msgspec.structs.replace(limits, speed_mps=min(speed_mps, limits.speed_mps))
         start = state.position_ned_m if start_ned_m is None else start_ned_m
         self.target_ned_m = state.position_ned_m if target_ned_m is None else target_ned_m
-        self._leg = Leg(start_ned_m=start, end_ned_m=self.target_ned_m, limits=limits)
+        velocity = ZERO3
+        if before is not None:
+            ahead = minus(self.target_ned_m, before.position_ned_m)
+            if dot(before.velocity_ned_mps, ahead) > 0.0:
+                start, velocity = before.position_ned_m, before.velocity_ned_mps
         self._yaw_rad = None if yaw_rad is None else wrap_pi(yaw_rad)
         self._nose = Nose(ship=ship, yaw_rad=yaw_of(state.attitude))
         north, east = self.target_ned_m[0] - start[0], self.target_ned_m[1] - start[1]
@@ -61,10 +68,21 @@ class Loiter(FlightMode):
         self._course_mps = (cruise * north, cruise * east)
         self._long = distance_m > _TURN_LEG_M
         self._turning_s = 0.0
-        self._moving = False
+        self._moving = self._is_turned(state)
+        self._leg = Leg(
+            start_ned_m=start,
+            end_ned_m=self.target_ned_m,
+            limits=limits,
+            velocity_ned_mps=velocity if self._moving else ZERO3,
+        )
+        self._reference: Reference | None = None
         self._arriving = False
         self._settled_s = 0.0
         self._error_m = distance_m
+
+    @property
+    def reference(self) -> Reference | None:
+        return self._reference if self._moving and not self.done else None
 
     @property
     def fraction(self) -> float:
@@ -83,16 +101,17 @@ class Loiter(FlightMode):
     def resume(self, state: VehicleState) -> None:
         self._leg.resume(state.position_ned_m)
         self._moving = False
+        self._reference = None
         self._turning_s = 0.0
 
     def update(self, state: VehicleState, *, dt_s: float) -> Setpoint:
         yaw_rad = self._heading(dt_s)
         if not self._moving:
             self._turning_s += dt_s
-            off = abs(wrap_pi(self._final_heading() - yaw_of(state.attitude)))
-            self._moving = off < _TURNED_RAD or self._turning_s > _TURN_LIMIT_S
+            self._moving = self._is_turned(state) or self._turning_s > _TURN_LIMIT_S
         # Standing still on the line while turning is a leg that does not advance.
         reference = self._leg.advance(state.position_ned_m, dt_s if self._moving else 0.0)
+        self._reference = reference
         self._arriving = self._leg.fraction > _ARRIVING
         self._judge(state, reference.done, dt_s)
         return Setpoint(
@@ -101,6 +120,9 @@ class Loiter(FlightMode):
             acceleration_ned_mps2=reference.acceleration_ned_mps2,
             yaw_rad=yaw_rad,
         )
+
+    def _is_turned(self, state: VehicleState) -> bool:
+        return abs(wrap_pi(self._final_heading() - yaw_of(state.attitude))) < _TURNED_RAD
 
     def _heading(self, dt_s: float) -> float:
         if self._yaw_rad is not None:

@@ -8,6 +8,7 @@ import msgspec
 
 from blimp.airframe import Airframe
 from blimp.control.failsafe import Action
+from blimp.control.path import Reference
 from blimp.control.trajectory import TrajectoryPoint
 from blimp.geofence import Geofence
 from blimp.types import Mode, Setpoint, Vec3, VehicleState
@@ -89,6 +90,11 @@ class FlightMode:
     @property
     def idles(self) -> bool:
         return False
+
+    @property
+    def reference(self) -> Reference | None:
+        """Where its leg is, for the leg that takes its place; None if none is under way."""
+        return None
 
     @property
     def demand(self) -> Demand | None:
