@@ -13,6 +13,8 @@ FREE_FOR_ALL = frozenset({"ping", "limits", "sensor", "estop"})
 # What only brings a ship to rest passes an older number than was seen: one that was forged since
 # must not keep it out.
 COMES_TO_REST = frozenset({"land", "hold"})
+# With these a pilot on the ground flies a mode that needs one.
+FLIES_BY_HAND = frozenset({"mode", "stick", "velocity", "motor", "servo"})
 
 
 class OlderAuthority(Refusal):

@@ -18,12 +18,11 @@ from blimp.airframe import Airframe
 from blimp.control.admission import Refusal, admit
 from blimp.control.arguments import geofence_of, parse, payload_name, payload_rad, servo_of
 from blimp.control.arming import Readiness, problems, substitutes
-from blimp.control.authority import AuthorityFence, OlderAuthority
+from blimp.control.authority import FLIES_BY_HAND, AuthorityFence, OlderAuthority
 from blimp.control.failsafe import Action, Flags
 from blimp.control.inside import check_leg, check_points, check_velocity
 from blimp.control.memory import OutcomeMemory, Seen
 from blimp.control.modes.auto import Auto
-from blimp.control.modes.hold import Hold
 from blimp.control.modes.land import Land
 from blimp.control.modes.loiter import Loiter, heading_rad
 from blimp.control.modes.manual import Order
@@ -111,9 +110,8 @@ class Commander:
             authority.admit(command)
             admit(command, boot_id=self._boot_id)
             outcome = self._dispatch(command, situation)
-            if authority.held and authority.takes(command) and self._pilot.paused:
-                # Not back to a mode whose pilot is gone.
-                self._pilot.enter(self._pilot.flying, reason=_superseded(command))
+            if authority.held and authority.takes(command) and command.name not in FLIES_BY_HAND:
+                self._pilot.abandon(state, reason=_superseded(command))
             authority.obeyed(command)
         except OlderAuthority as refusal:
             newest = {"authority": self.authority.newest}
@@ -148,6 +146,8 @@ class Commander:
         mode = MODES[number](state, self._pilot.ship)
         try:
             self._must_fly(at)
+            if decision := self._supervisor.decision.text:  # it would rest again at once
+                raise Refusal(f"failsafe in force: {decision}")
             if mode.needs_position:
                 self._must_know_position(at, number.name)
         except Refusal as refusal:
@@ -280,8 +280,10 @@ class Commander:
         mode = None if factory is None else factory(at.state, self._pilot.ship)
         if mode is not None and mode.needs_position:
             self._must_know_position(at, number.name)
+        if number is Mode.HOLD:
+            return self.hold(command, forms.Nothing(), at)
         if self._resting(at):
-            if number in (Mode.HOLD, Mode.LAND):
+            if number is Mode.LAND:
                 self._pilot.rest(at.state, reason=_superseded(command))
                 return self._done(command, at, {"mode": number.name, "on_ground": True})
             raise Refusal(f"mode: {number.name}: on the ground: send takeoff first")
@@ -350,12 +352,7 @@ class Commander:
         return self._done(command, at, {"mode": mode, "seconds": wish.seconds})
 
     def hold(self, command: Command, _: forms.Nothing, at: Situation) -> Outcome:
-        if self._resting(at):
-            self._pilot.rest(at.state, reason=_superseded(command))
-        else:
-            pilot = self._pilot
-            hold = Hold(at.state, ship=pilot.ship, yaw_rad=pilot.heading_rad(at.state))
-            self._pilot.enter(hold, reason=_superseded(command))
+        self._pilot.hold(at.state, reason=_superseded(command))
         return self._done(command, at, {"mode": Mode.HOLD.name})
 
     def land(self, command: Command, _: forms.Nothing, at: Situation) -> Outcome:
@@ -405,8 +402,8 @@ class Commander:
     # --- what handlers share -------------------------------------------------------------
 
     def _must_fly(self, at: Situation, _: str = "") -> None:
-        self._supervisor.review(at.state, at.flags, now_s=at.now_s, armed=False)
-        refusal = self._supervisor.refusal()
+        decision = self._supervisor.review(at.state, at.flags, now_s=at.now_s, armed=False)
+        refusal = self._supervisor.refusal(decision)
         if refusal:
             raise Refusal(refusal)
 

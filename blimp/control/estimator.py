@@ -41,7 +41,7 @@ _MAX_BLIND_S = 0.2  # a longer gap is not filled with predicted movement
 _HEALTH_S = 0.1  # between two judgements of the sensors
 _BACK_S = 0.5  # a smaller step back of the clock is ignored
 _TURNED_RAD = 1.0  # how far the ship may have turned before the gyro's fault was noticed
-_UNWATCHED_RADPS = 0.15  # how far a drifting ship may turn
+_UNWATCHED_RADPS = 0.15  # how fast a drifting ship may turn
 _LOST_GYRO_RAD = 0.08  # per sqrt(s): growth of the heading's deviation without a gyro
 # Of the difference, at each pose of motion capture: 2 s at 40 Hz, and half a minute for the bias.
 _POSE_TURN = 0.012

@@ -1,5 +1,6 @@
 """Which mode flies, and what it gave way to."""
 
+from blimp.control.failsafe import Action
 from blimp.control.modes.hold import Hold
 from blimp.control.modes.manual import Manual
 from blimp.control.modes.mode import FlightMode, Ship
@@ -10,6 +11,7 @@ from blimp.types import Mode, Setpoint, VehicleState
 IDLE = Setpoint(idle=True)
 _SILENT_S = 2.0  # without an order: two commands of a terminal follow each other sooner
 _LEFT_S = 30.0  # the same, of a ship that neither rises nor sinks fast
+_NEEDS_A_PILOT = (Mode.MANUAL, Mode.STABILIZE, Mode.ALTHOLD, Mode.VELOCITY)
 _ON_HEADING_RAD = 0.25  # a ship that is farther off is on its way to another heading
 
 
@@ -56,6 +58,25 @@ class Pilot:
         """Lie on the ground, outputs idle."""
         self.enter(Hold(state), reason=reason)
         self.resting = True
+
+    def hold(self, state: VehicleState, *, reason: str) -> None:
+        """Stay where the ship is: on the ground idle, for HOLD would drive it there without end."""
+        if self.can_rest(state):
+            self.rest(state, reason=reason)
+        else:
+            hold = Hold(state, ship=self.ship, yaw_rad=self.heading_rad(state))
+            self.enter(hold, reason=reason)
+
+    def can_rest(self, state: VehicleState) -> bool:
+        """Whether the ship is on the ground and does not land: a landing one may be light."""
+        if not state.height_valid and self.mode is not self.manual:
+            return self.resting  # another one may have risen since
+        return state.on_ground and self.flying.remedy < Action.LAND
+
+    def abandon(self, state: VehicleState, *, reason: str) -> None:
+        """Leave a mode that needs a pilot, also one that is paused: its pilot is gone."""
+        if self.paused or self.number in _NEEDS_A_PILOT:
+            self.hold(state, reason=reason)
 
     def pause(self, stand_in: FlightMode) -> None:
         """Let `stand_in` fly until `resume`."""

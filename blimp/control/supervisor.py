@@ -117,23 +117,29 @@ class Supervisor:
         if not self.messages or self.messages[-1] != message:
             self.messages.append(message)
 
-    def review(self, state: VehicleState, flags: Flags, *, now_s: float, armed: bool) -> None:
+    def review(self, state: VehicleState, flags: Flags, *, now_s: float, armed: bool) -> Decision:
         """Let a pilot's command end a failsafe whose cause is gone. armed: that command is `arm`.
 
-        A failsafe whose cause persists continues until the pilot commands another mode.
+        Return what is then in force. A failsafe whose cause persists continues until the pilot
+        commands another mode.
         """
-        if self.decision.action >= Action.RETURN:
-            self._failsafe.release(state, flags, up_to=Action.IDLE if armed else Action.LAND)
-            self.decision = self._failsafe.update(now_s, state, flags)
+        if self.decision.action < Action.RETURN:
+            return self.decision
+        self._failsafe.release(state, flags, up_to=Action.IDLE if armed else Action.LAND)
+        decision = self._failsafe.update(now_s, state, flags)
+        if armed:  # any other command may still be refused, and then ends nothing
+            self._note_decision(decision)
+        return decision
 
-    def refusal(self) -> str:
-        """Return why a flight command must not be taken now, or ""."""
+    def refusal(self, decision: Decision | None = None) -> str:
+        """Return why a flight command must not be taken now, or "". decision: after `review`."""
+        decision = decision or self.decision
         if self.killed:
             return "killed: send arm first"
         if not self.armed:
             return "not armed: send arm first"
-        if self.decision.action >= Action.RETURN:
-            return f"failsafe in force: {self.decision.text}"
+        if decision.action >= Action.RETURN:
+            return f"failsafe in force: {decision.text}"
         if self.recovering:
             return "landing after a crash of the flight process: send arm first"
         if self._grounded and self._pilot.resting:
@@ -152,9 +158,7 @@ class Supervisor:
             decision = Decision(
                 action=decision.action, text=f"{lost}: on the ground, it stays there"
             )
-        if decision.text != self.decision.text:
-            self.say(decision.text or f"over: {self.decision.text}")
-        self.decision = decision
+        self._note_decision(decision)
         self._act(decision, state)
         self._note_lift(state, dt_s)
         setpoint = self._pilot.update(state, dt_s=dt_s)
@@ -180,6 +184,11 @@ class Supervisor:
             return "an actuator value is not finite"
         return ""
 
+    def _note_decision(self, decision: Decision) -> None:
+        if decision.text != self.decision.text:
+            self.say(decision.text or f"over: {self.decision.text}")
+        self.decision = decision
+
     def _act(self, decision: Decision, state: VehicleState) -> None:
         pilot, action = self._pilot, decision.action
         if pilot.resting and (state.on_ground or not state.height_valid):
@@ -190,8 +199,8 @@ class Supervisor:
                 land = Land(state, ship=pilot.ship, down=True)
                 pilot.enter(land, reason="it does not stay where it was let go")
             return
-        if pilot.mode is pilot.manual and action > Action.NONE and state.on_ground:
-            pilot.rest(state, reason=decision.text)
+        if Action.NONE < action < Action.IDLE and pilot.can_rest(state):
+            pilot.rest(state, reason=decision.text)  # no failsafe lifts a ship
             return
         if pilot.flying.remedy is Action.DESCEND and action < Action.DESCEND:
             # After a short dropout, land under control instead of finishing the descent blind.

@@ -27,7 +27,6 @@ _ON = 0.4  # a switch is at -1, 0 or 1; one bit that is wrong moves a channel by
 _HYSTERESIS = 0.1  # beyond the edge of a position of the mode switch, before it counts as left
 _STICKS = ("forward", "right", "up", "turn")
 _FLOWN_BY_STICK = (Mode.STABILIZE, Mode.ALTHOLD, Mode.VELOCITY)
-_NEEDS_A_PILOT = (Mode.MANUAL, *_FLOWN_BY_STICK)
 
 
 class Transmitter:
@@ -48,13 +47,17 @@ class Transmitter:
         self._pilot = pilot
         self._supervisor = supervisor
         # Frames in which one of these is doubtful do not count at all.
-        self._strict = {self._table.stop.channel, self._table.arm.channel}
+        self._strict = {self._table.stop.channel}
+        if self._table.takes_control != "never":
+            self._strict.add(self._table.arm.channel)
         if self._table.takes_control == "switch":
             self._strict.add(self._table.control.channel)
         self._channels: tuple[float, ...] = ()
         self._doubted_s: dict[int, float] = {}  # since when, by channel
         self._heard_s = -inf
         self._frames = 0
+        self._stop_s = -inf  # the newest sample that has the stop switch on; -inf: it is off
+        self.stopped = False  # the stop switch is on
         self._stop_tried: bool | None = None  # False: it was on, True: and then off
         self.heard = False
         self._was_armed = False
@@ -80,6 +83,10 @@ class Transmitter:
             since_s = self._doubted_s
             self._doubted_s = {n: since_s.get(n, sample.t_s) for n in sample.doubted}
         lost = sample is not None and not sample.channels
+        stop = self._table.stop
+        if sample is not None and sample.channels and stop.channel not in sample.doubted:
+            self._stop_s = sample.t_s if _raw(stop, sample.channels) > _ON else -inf
+        self.stopped = not lost and now_s - self._stop_s <= SILENT_S
         heard = not lost and now_s - self._heard_s <= SILENT_S
         if self.heard and not heard:
             # What was moved meanwhile must not arm, nor take control.
@@ -103,11 +110,6 @@ class Transmitter:
         return now_s - self._heard_s if self._authority.held and not self.heard else None
 
     @property
-    def stopped(self) -> bool:
-        """Whether the stop switch is on."""
-        return self.heard and self._is_on(self._table.stop)
-
-    @property
     def stops(self) -> bool:
         """Whether it is heard and its stop switch was seen on, and then off."""
         return self.heard and self._stop_tried is True
@@ -118,13 +120,13 @@ class Transmitter:
         self._was_armed = armed
         if was_armed and not armed:  # that flight is over
             self._authority.release()
-        if not self.heard:
-            return
         if flags.stopped:
             self._stop_tried = self._stop_tried or False
             self._arm = None
             if not self._supervisor.killed:
                 self._commander.obey("estop", now_s=now_s, state=state, flags=flags)
+            return
+        if not self.heard:
             return
         if self._stop_tried is False:
             self._stop_tried = True
@@ -132,7 +134,7 @@ class Transmitter:
             return
         sticks = {name: self._stick(getattr(self._table, name)) for name in _STICKS}
         pushed = self._is_pushed(any(sticks.values()))
-        self._note_control(pushed, state, flags, now_s)
+        self._note_control(pushed, state)
         self._note_arm(sticks, state, flags, now_s)
         if self._supervisor.armed and self._authority.held:
             self._fly(sticks, pushed, state, flags, now_s)
@@ -150,7 +152,7 @@ class Transmitter:
         self._centred = not pushed
         return pushed
 
-    def _note_control(self, pushed: bool, state: VehicleState, flags: Flags, now_s: float) -> None:
+    def _note_control(self, pushed: bool, state: VehicleState) -> None:
         """Take control, or give it up, by what was moved."""
         table = self._table
         position, before = self._switched(), self._position
@@ -160,7 +162,10 @@ class Transmitter:
         if table.takes_control == "switch":
             takes = is_on and was_on is False
             if not is_on and self._authority.held:
-                self._give_up(state, flags, now_s)
+                self._authority.release()
+                reason = "the transmitter gives up control"
+                self._supervisor.say(reason)
+                self._pilot.abandon(state, reason=reason)
         else:
             takes = pushed or (before is not None and position != before)
         if takes and self._supervisor.armed:
@@ -171,20 +176,6 @@ class Transmitter:
             self._authority.take()
             self._asked = None
             self._supervisor.say("the transmitter has control")
-
-    def _give_up(self, state: VehicleState, flags: Flags, now_s: float) -> None:
-        """Give control back to the ground. A mode that only sticks fly gives way to HOLD."""
-        self._authority.release()
-        self._supervisor.say("the transmitter gives up control")
-        pilot = self._pilot
-        if pilot.resting or pilot.flying.number not in _NEEDS_A_PILOT:
-            return
-        if pilot.flying is pilot.manual and state.on_ground:
-            pilot.rest(state, reason="the transmitter gives up control")
-            return
-        reason = self._commander.obey("hold", now_s=now_s, state=state, flags=flags)
-        if reason:
-            self._supervisor.say(f"transmitter: HOLD refused: {reason}")
 
     def _note_arm(
         self, sticks: dict[str, float], state: VehicleState, flags: Flags, now_s: float
@@ -228,14 +219,17 @@ class Transmitter:
                 self._asked = None if reason else mode
             else:
                 return
-        elif mode is not self._asked or (
+        elif mode is not self._asked or (self._again and pushed and not self._flies(mode)):
             # A refusal is not asked again by itself: that would be no word of the pilot's.
-            self._again and pushed and pilot.flying.number is not mode
-        ):
             reason = self._enter(mode, state, flags, now_s)
         if reason:
             self._supervisor.say(f"transmitter: {mode.name} refused: {reason}")
+        self._again = self._again and not self._flies(mode)
         self._push(sticks, state, now_s)
+
+    def _flies(self, mode: Mode) -> bool:
+        flying = self._pilot.flying  # without a demand VELOCITY shows itself as LOITER
+        return flying.number is mode or (mode is Mode.VELOCITY and isinstance(flying, Velocity))
 
     def _enter(self, mode: Mode, state: VehicleState, flags: Flags, now_s: float) -> str:
         self._asked = mode
@@ -285,27 +279,28 @@ class Transmitter:
                 return servo.neutral_rad + abs(share) * (end_rad - servo.neutral_rad)
         return share
 
-    def _raw(self, use: Channel) -> float:
-        value = self._channels[use.channel - 1]
-        return -value if use.reverse else value
-
     def _stick(self, use: Channel) -> float:
         """Return a stick's share; one that has been doubtful for long is let go."""
         if self._heard_s - self._doubted_s.get(use.channel, inf) > SILENT_S:
             return 0.0
-        value, dead = self._raw(use), self._table.deadband
+        value, dead = _raw(use, self._channels), self._table.deadband
         beyond = max(0.0, abs(value) - dead) / (1.0 - dead)
         return beyond if value > 0.0 else -beyond
 
     def _is_on(self, use: Channel) -> bool:
-        return self._raw(use) > _ON
+        return _raw(use, self._channels) > _ON
 
     def _switched(self) -> int:
         """Return the position of the mode switch, 0 for the lowest."""
-        count, value = len(self._table.mode_names), self._raw(self._table.modes)
+        count, value = len(self._table.mode_names), _raw(self._table.modes, self._channels)
         place, before = min(count - 1, int(count * (value + 1.0) / 2.0)), self._position
         if before is None or place == before:
             return place
         # The edge that was passed on the way from the position before.
         edge = 2.0 * (before + (place > before)) / count - 1.0
         return place if abs(value - edge) > _HYSTERESIS else before
+
+
+def _raw(use: Channel, channels: tuple[float, ...]) -> float:
+    value = channels[use.channel - 1]
+    return -value if use.reverse else value

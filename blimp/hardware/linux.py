@@ -404,7 +404,7 @@ class LinuxSerial:
             sent = os.write(self._port.fileno(), data)
         except BlockingIOError:
             return False
-        except OSError as error:
+        except (OSError, TypeError) as error:  # TypeError: as above
             raise BusError(f"serial port {self._name}: {error}") from error
         self._unsent = data[sent:]
         return True

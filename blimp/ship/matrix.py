@@ -10,6 +10,7 @@ pilot has taken control in the mode's middle, of a ship with a receiver, and nob
 
 import os
 from collections.abc import Callable, Iterator, Sequence
+from itertools import count
 from math import cos, hypot, inf, sin
 from multiprocessing import Pool
 
@@ -160,15 +161,12 @@ def with_receiver(airframe: Airframe, mode: str) -> Airframe:
 
     The mode switch is low for STABILIZE and high for what `BY_TRANSMITTER` has for `mode`.
     """
+    others = [device for device in airframe.device if device.chip not in ("crsf", "sbus")]
+    taken = {device.port for device in others}
     row = Device(
-        name="transmitter", chip="crsf", bus="serial", port="/dev/ttyAMA3", baud=420_000,
-        rate_hz=100.0, required=False,
+        name="transmitter", chip="crsf", bus="serial", baud=420_000, rate_hz=100.0, required=False,
+        port=next(port for n in count(3) if (port := f"/dev/ttyAMA{n}") not in taken),
     )  # fmt: skip
-    others = [
-        device
-        for device in airframe.device
-        if device.chip not in ("crsf", "sbus") and device.port != row.port
-    ]
     table = Transmitter(
         mode_names=("STABILIZE", BY_TRANSMITTER[mode][0]),
         manual={name: {"forward": 1.0} for name in airframe.thruster_names},

@@ -285,7 +285,21 @@ def test_by_switch_sticks_take_nothing_and_the_switch_gives_it_back() -> None:
     assert goto(ship, 0).state is OutcomeState.IN_PROGRESS
 
 
-@pytest.mark.parametrize("mode", ["STABILIZE", "ALTHOLD", "VELOCITY", "MANUAL", "RTL"])
+STICK_MODES = ("STABILIZE", "ALTHOLD", "VELOCITY", "MANUAL")
+
+
+def on_the_pad(mode: str, **table: Any) -> Radio:
+    """Armed by its switch, a stick moved; it has not left the ground."""
+    ship = Radio(mode_names=("HOLD", mode), **table)
+    ship.move({6: 1.0, 8: 1.0})
+    ship.move({5: 1.0})
+    ship.move({2 if mode == "MANUAL" else 3: 0.5}, 1.0)
+    assert (ship.snapshot().mode, ship.motors_driven()) == (mode, True)
+    ship.move({2: 0.0, 3: 0.0})
+    return ship
+
+
+@pytest.mark.parametrize("mode", [*STICK_MODES, "RTL"])
 def test_control_that_is_given_up_leaves_no_mode_without_a_pilot(mode: str) -> None:
     ship = Radio(takes_control="switch", mode_names=("LOITER", mode))
     by_ground(ship)
@@ -295,15 +309,64 @@ def test_control_that_is_given_up_leaves_no_mode_without_a_pilot(mode: str) -> N
     assert ship.snapshot().mode == ("RTL" if mode == "RTL" else "HOLD")
 
 
-def test_control_that_is_given_up_on_the_ground_starts_no_motor() -> None:
-    ship = Radio(takes_control="switch", mode_names=("MANUAL", "ALTHOLD"))
-    ship.move({8: 1.0})
-    ship.move({5: 1.0})
-    ship.move({2: 0.5})
-    assert ship.motors_driven()
-    ship.move({8: -1.0}, 1.0)
-    assert ship.snapshot().mode == "HOLD"
+@pytest.mark.parametrize("mode", STICK_MODES)
+@pytest.mark.parametrize("ends", ["control switch", "mode switch", "ground"])
+def test_control_that_is_given_up_or_a_hold_on_the_pad_stops_the_motors(
+    mode: str, ends: str
+) -> None:
+    ship = on_the_pad(mode, takes_control="switch")
+    if ends == "ground":
+        assert ship.tell("hold").state is OutcomeState.DONE
+    else:
+        ship.move({8: -1.0} if ends == "control switch" else {6: -1.0})
+    assert (ship.snapshot().mode, ship.motors_driven()) == ("HOLD", False)
+    ship.run(1.0)
     assert not ship.motors_driven()
+
+
+@pytest.mark.parametrize("mode", STICK_MODES)
+@pytest.mark.parametrize("cause", ["silence", "position"])
+def test_control_given_up_while_a_failsafe_holds_resumes_nothing(mode: str, cause: str) -> None:
+    ship = Radio(takes_control="switch", mode_names=("LOITER", mode))
+    by_ground(ship)
+    ship.move({6: 1.0, 8: 1.0, 2: 0.5})
+    if cause == "silence":
+        ship.silence(2.0)
+        ship.sensors.channels = {6: 1.0, 8: -1.0}
+        ship.back(1.0)
+    else:
+        ship.move({2: 0.0})
+        ship.sensors.cut.update(("tag", "gps"))
+        ship.run(2.5)
+        assert ship.snapshot().failsafe.startswith("position lost")
+        ship.move({8: -1.0})
+        ship.sensors.cut.difference_update(("tag", "gps"))
+        ship.run(10.0)
+    assert (ship.snapshot().failsafe, ship.snapshot().mode) == ("", "HOLD")
+
+
+@pytest.mark.parametrize("mode", STICK_MODES)
+def test_a_ground_that_takes_control_without_a_mode_leaves_none_without_a_pilot(mode: str) -> None:
+    ship = Radio(mode_names=("LOITER", mode))
+    by_ground(ship)
+    goto(ship, 3)
+    ship.move({6: 1.0, 2: 0.5})
+    assert ship.snapshot().mode == mode
+    sent = Command(id="x", name="arm", arguments={}, authority=9)
+    assert ship.send(sent).state is OutcomeState.DONE, "it is, and that moves nothing"
+    assert ship.snapshot().mode == "HOLD"
+
+
+def test_a_ground_that_takes_control_by_a_stick_flies_the_mode_on() -> None:
+    ship = Radio(mode_names=("LOITER", "STABILIZE"))
+    by_ground(ship)
+    goto(ship, 3)
+    ship.move({6: 1.0, 2: 0.5})
+    stick = {"forward_percent": 50.0, "seconds": 1.0}
+    sent = Command(id="x", name="stick", arguments=stick, authority=9)
+    assert ship.send(sent).state is OutcomeState.DONE
+    ship.run(0.1)
+    assert ship.snapshot().mode == "STABILIZE"
 
 
 def test_a_stick_that_is_brushed_takes_no_control() -> None:
@@ -386,6 +449,25 @@ def test_a_noisy_arm_or_stop_switch_is_a_transmitter_that_is_lost(number: int) -
     ship.doubt(number, seconds=0.7, ch5=1.0)
     assert ship.snapshot().failsafe == "transmitter lost: holding"
     assert not ship.snapshot().killed
+
+
+@pytest.mark.parametrize("takes_control", ["stick", "switch", "never"])
+def test_the_stop_switch_acts_while_the_arm_switch_is_noisy(takes_control: str) -> None:
+    ship = Radio(takes_control=takes_control)
+    by_ground(ship)
+    ship.doubt(5, seconds=1.0, ch5=1.0)
+    assert not ship.snapshot().killed
+    ship.doubt(5, seconds=0.02, ch5=1.0, ch7=1.0)
+    assert ship.snapshot().killed
+    assert "transmitter's stop switch is on" in ship.tell("arm").reason
+
+
+def test_a_noisy_arm_switch_that_arms_nothing_is_no_loss() -> None:
+    ship = Radio(takes_control="never")
+    ship.doubt(5, seconds=1.0)
+    assert ship.loop.state.t_s == pytest.approx(ship.now_s)
+    assert ship.loop._flags_seen is not None
+    assert ship.loop._flags_seen.heard
 
 
 @pytest.mark.parametrize("rate", [1e-3, 1e-2, 5e-2])
@@ -553,6 +635,61 @@ def test_heard_again_after_its_return_a_stick_that_is_moved_flies_on() -> None:
     assert (ship.snapshot().failsafe, ship.snapshot().mode) == ("", "RTL")
     ship.move({2: 0.5})
     assert ship.snapshot().mode == "ALTHOLD"
+
+
+@pytest.mark.parametrize("mode", STICK_MODES)
+def test_lost_on_the_pad_after_a_stick_was_moved_no_motor_runs(mode: str) -> None:
+    ship = on_the_pad(mode)
+    ship.silence(0.6)
+    for _ in range(130):  # the last row comes after 60 s
+        assert not ship.motors_driven()
+        ship.run(0.5)
+    assert ship.snapshot().mode == "HOLD"
+
+
+@pytest.mark.parametrize("mode", STICK_MODES)
+def test_a_battery_that_gets_low_on_the_pad_lifts_nothing(mode: str) -> None:
+    ship = on_the_pad(mode)
+    ship.sensors.battery_v = 6.8
+    ship.run(30.0)
+    assert ship.snapshot().failsafe == "battery low: returning"
+    assert (ship.snapshot().mode, ship.motors_driven()) == ("HOLD", False)
+    ship.move({3: 0.5})
+    assert not ship.motors_driven()
+
+
+def test_without_a_position_the_stick_that_lifts_is_refused_with_the_failsafe() -> None:
+    ship = on_the_pad("ALTHOLD")
+    ship.sensors.cut.update(("tag", "gps"))
+    ship.run(5.0)
+    assert not ship.motors_driven()
+    ship.move({3: 0.5})
+    assert not ship.motors_driven()
+    assert ship.said("transmitter: ALTHOLD refused: failsafe in force: position lost: holding")
+
+
+def test_after_a_loss_a_stick_undoes_no_command_of_the_ground() -> None:
+    ship = Radio()
+    ship.flying()
+    ship.silence(1.0)
+    ship.back(0.5)
+    assert ship.snapshot().mode == "ALTHOLD"
+    ship.tell("land")
+    ship.move({2: 0.5}, 0.3)
+    assert ship.snapshot().mode == "LAND"
+
+
+def test_the_end_of_a_return_is_said_once_and_only_if_it_ends() -> None:
+    ship = Radio()
+    ship.flying()
+    ship.silence(31.0)
+    far = {"north_m": 9000.0, "east_m": 0.0, "altitude_m": 2.0}
+    sent = Command(id="far", name="goto", arguments=far, authority=3)
+    assert ship.send(sent).state is OutcomeState.REFUSED
+    assert ship.snapshot().failsafe == "transmitter lost: returning"
+    assert not ship.said("over: ")
+    assert goto(ship, 3).state is OutcomeState.IN_PROGRESS
+    assert ship.said("over: transmitter lost: returning")
 
 
 def test_a_ground_that_takes_over_does_not_get_a_mode_without_a_pilot() -> None:

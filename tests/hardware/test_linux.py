@@ -98,6 +98,10 @@ def test_a_port_that_hangs_up_is_a_bus_error(buses: LinuxBuses) -> None:
 def test_a_closed_port_is_a_bus_error(buses: LinuxBuses, terminal: tuple[int, str]) -> None:
     _, path = terminal
     port = buses.serial(path, 115200)
+    descriptor, port._port.fd = port._port.fd, None  # as pyserial's close leaves it for a moment
+    with pytest.raises(BusError, match=path):
+        port.write(b"lep")
+    port._port.fd = descriptor
     port.close()
     with pytest.raises(BusError, match=path):
         port.read_available()

@@ -2,6 +2,7 @@
 
 import json
 
+import msgspec
 import pytest
 from typer.testing import CliRunner
 
@@ -138,6 +139,21 @@ def test_every_failure_is_there_once_and_fits_the_twin() -> None:
     assert all(f.fits(equipped if f.transmitter else twin) for f in FAILURES)
     assert set(BY_TRANSMITTER) == set(MODES)
     assert not BY_NAME["tilt-up"].fits(gtmab)
+
+
+def test_a_receiver_takes_the_port_of_no_device() -> None:
+    twin = airframes.load("twin")
+    port = with_receiver(twin, "hold").device[-1].port
+    *others, last = (device for device in twin.device if device.port)
+    crowded = msgspec.structs.replace(
+        twin, device=(*others, msgspec.structs.replace(last, port=port))
+    )
+    equipped = with_receiver(crowded, "hold").device
+    assert [device.name for device in equipped] == [
+        *(d.name for d in crowded.device),
+        "transmitter",
+    ]
+    assert equipped[-1].port != port
 
 
 def test_twelve_seeds_meet_every_wind_with_every_heaviness() -> None:
