@@ -183,7 +183,7 @@ def broker(monkeypatch: pytest.MonkeyPatch) -> Iterator[EmbeddedBroker]:
 
 def program(name: str) -> dict[str, Any]:
     """Return the names of an example that is loaded with this test's broker."""
-    return runpy.run_module(f"{examples.__name__}.{name}")
+    return runpy.run_path(str(Path(examples.__file__).with_name(f"{name}.py")))
 
 
 def test_leases(broker: EmbeddedBroker, capsys: pytest.CaptureFixture[str]) -> None:

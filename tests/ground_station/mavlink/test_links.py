@@ -95,7 +95,8 @@ def test_ships_are_systems_on_every_kind_of_link(fleet: RunningStack) -> None:
         by_call.text("station 255 has the ship")
         for system in (ONE, TWO):
             heard(by_radio, system, armed=True)
-        assert by_radio.command(400, 0, target=ONE) == 0  # the same station, by another link
+        assert by_radio.command(400, 0, target=ONE) == 1  # its number, but another link
+        assert by_tcp.command(400, 0, target=ONE) == 0
         heard(by_tcp, ONE, armed=False)
         by_radio.send.mission_request_list_send(TWO, 1, 0)
         count = by_radio.get("MISSION_COUNT")

@@ -76,4 +76,4 @@ def test_a_station_that_falls_silent_is_a_lost_link(
         station.is_silent = False
         station.text("failsafe: over")
         assert station.command(185, 1) == 0
-        assert stack.status()["killed"]
+        stack.wait_until(lambda: stack.status()["killed"], within_s=10.0)  # telemetry follows
