@@ -12,7 +12,7 @@ import pytest
 
 from blimp.clock import ManualClock
 from blimp.errors import BusError
-from blimp.hardware.linux import LinuxBuses
+from blimp.hardware.linux import LinuxBuses, LinuxSerial
 
 
 @pytest.fixture
@@ -98,6 +98,7 @@ def test_a_port_that_hangs_up_is_a_bus_error(buses: LinuxBuses) -> None:
 def test_a_closed_port_is_a_bus_error(buses: LinuxBuses, terminal: tuple[int, str]) -> None:
     _, path = terminal
     port = buses.serial(path, 115200)
+    assert isinstance(port, LinuxSerial)
     descriptor, port._port.fd = port._port.fd, None  # as pyserial's close leaves it for a moment
     with pytest.raises(BusError, match=path):
         port.write(b"lep")
