@@ -26,13 +26,28 @@ class Setpoints:
         self._client = client
         self._sent: deque[str] = deque()
 
-    def send(self, key: str, task: str, arguments: dict[str, Any], *, ttl_s: float) -> Pending:
-        """Send one. ttl_s: for how long it may wait in the queue. Raises LinkError."""
+    def send(
+        self,
+        key: str,
+        task: str,
+        arguments: dict[str, Any],
+        *,
+        ttl_s: float,
+        asked_s: float | None = None,
+    ) -> Pending:
+        """Send one. ttl_s: for how long it may wait, from `asked_s` (client's clock; None: now) on.
+
+        A broker that hangs before it takes the setpoint makes it no younger. Raises LinkError.
+        """
+        asked_s = self._client.clock.now_s() if asked_s is None else asked_s
+        id = str(uuid.uuid4())
+        sent = self._client.send(
+            task, arguments, ttl_s=ttl_s, priority=HIGH, id=id, coalesce=key, asked_s=asked_s
+        )
+        self._sent.append(id)
         if len(self._sent) >= 2 * KEPT_RESULTS:
             self._client.forget(*(self._sent.popleft() for _ in range(KEPT_RESULTS)))
-        id = str(uuid.uuid4())
-        self._sent.append(id)
-        return self._client.send(task, arguments, ttl_s=ttl_s, priority=HIGH, id=id, coalesce=key)
+        return sent
 
     def refusal(self, sent: Pending, *, within_s: float) -> Reply | None:
         """Wait until the ship has accepted a setpoint; return its reply if it refuses it.

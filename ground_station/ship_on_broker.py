@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from blimp.types import Snapshot
 
 WAITING = 64  # commands of one ship that are awaited at once; what is beyond is sent, too
-PRESSES = 4  # emergency stops at once
+PRESSES = 16  # emergency stops at once: one that is not confirmed keeps its thread for seconds
 SLICE_S = 0.25  # in which a thread notices that nobody waits any more
 RETRY_S = 0.25
 TAKE_S = 1.0  # between two looks at whether control is still wanted
@@ -168,8 +168,10 @@ class BrokerTransport:
     async def push(
         self, key: str, arguments: dict[str, Any], *, ttl_s: float, task: str = "velocity"
     ) -> Reply | None:
+        asked_s = self._client.clock.now_s()
+
         def send() -> Pending:
-            return self._setpoints.send(key, task, arguments, ttl_s=ttl_s)
+            return self._setpoints.send(key, task, arguments, ttl_s=ttl_s, asked_s=asked_s)
 
         try:
             return await self._followed(

@@ -58,10 +58,10 @@ class Keys:
             text, self._pending = self._pending + typed, ""
             while text:
                 # Some terminals send the arrows as "ESC O", with the same letters.
-                if text[0] == "\x1b" and (len(text) == 1 or (text[1] in "[O" and len(text) < 3)):
+                length = _length(text)
+                if not length:
                     self._pending, self._pending_s = text, now_s
                     return
-                length = 3 if text[0] == "\x1b" and text[1] in "[O" else 1
                 self._press(text[:length].replace("\x1bO", "\x1b["), now_s)
                 text = text[length:]
 
@@ -89,6 +89,21 @@ class Keys:
         with self._lock:
             held = {axis: way for axis, (way, until_s) in self._held.items() if now_s < until_s}
             return {f"{axis}_percent": float(held.get(axis, 0) * self.percent) for axis in AXES}
+
+
+def _length(text: str) -> int:
+    """Return the letters of the first key in `text`, 0 if more of it may follow.
+
+    A sequence ends with its first letter from "@" to "~" (ECMA-48, 5.4): an arrow with Ctrl is
+    "ESC [ 1 ; 5 D", and its D is no key.
+    """
+    if text[0] != "\x1b":
+        return 1
+    if len(text) == 1:
+        return 0
+    if text[1] not in "[O":
+        return 1
+    return next((at + 1 for at in range(2, len(text)) if "@" <= text[at] <= "~"), 0)
 
 
 def fly(session: Session) -> int:

@@ -120,7 +120,7 @@ class Commands:
             bad = next(k for k in row.used if not math.isfinite(asked.params[k - 1]))
             words = f"parameter {bad} is {asked.params[bad - 1]:g}, must be a number"
             self._end(asked, row, (DENIED, words))
-        elif _same(self._running.get((asked.station, asked.command)), asked):
+        elif not _stops(asked) and _same(self._running.get((asked.station, asked.command)), asked):
             self._ack(asked, IN_PROGRESS)  # its answer was lost, or takes long
         elif self._count >= MAX_RUNNING and not _stops(asked):
             words = f"{MAX_RUNNING} commands are under way, the limit: send it again"
@@ -209,11 +209,11 @@ async def _order(
     vehicle: Vehicle, name: str, arguments: dict[str, Any] | None = None, *, within_s: float
 ) -> Answer:
     """Send a command that ends what flew before: a mission, a stream of setpoints."""
-    vehicle.missions.pause()
-    vehicle.demands.end()
     given = {key: value for key, value in (arguments or {}).items() if value is not None}
     if any(isinstance(value, float) and not math.isfinite(value) for value in given.values()):
         return DENIED, "a parameter is infinite"
+    vehicle.missions.pause()
+    vehicle.demands.end()
     return answer_of(await vehicle.command(name, given, within_s=within_s))
 
 

@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from blimp.recording.directory import log_sizes
+from ground_station.mavlink.logs import LOOK_S
 from ground_station.mavlink.stations import Station
 from ground_station.mavlink.wire import Message, message
 
@@ -97,6 +98,8 @@ class Ftp:
         self._directory = directory
         self._sessions: dict[tuple[Station, int], Session] = {}
         self._summing: asyncio.Task[Any] | None = None
+        self._known: dict[str, tuple[Path, int]] = {}
+        self._looked_s = 0.0
         self._does: dict[int, Callable[[Request], None]] = {
             NONE: self._answer, TERMINATE: self._terminate, RESET: self._reset, LIST: self._list,
             OPEN: self._open, READ: self._read, CRC: self._crc, BURST: self._burst,
@@ -194,16 +197,26 @@ class Ftp:
             self._answer(asked, struct.pack("<I", total ^ _FROM_ZERO))
         except FtpError as refusal:
             self._refuse(asked, refusal)
+        except OSError:  # the recorder removed it
+            self._refuse(asked, FtpError(FAIL))
 
     # --- files ----------------------------------------------------------------------------
 
     def _logs(self) -> dict[str, tuple[Path, int]]:
-        """Return the ship's logs by their names, with their bytes."""
-        return {
+        """Return the ship's logs by their names, with their bytes, as of the last LOOK_S.
+
+        Requests come from anybody, and a look at 1,000 logs takes 14 ms: no stop is heard then.
+        """
+        now_s = self._vehicle.transport.now_s()
+        if self._known and now_s - self._looked_s < LOOK_S:
+            return self._known
+        self._looked_s = now_s
+        self._known = {
             path.name: (path, min(size, _MOST_BYTES))
             for path, size in log_sizes(self._directory).items()
             if path.name.rsplit("-", 2)[0] == self._vehicle.transport.vehicle
         }
+        return self._known
 
     def _log(self, asked: Request) -> tuple[Path, int]:
         """Return the log of a path and its bytes, if it may be read now."""

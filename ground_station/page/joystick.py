@@ -140,7 +140,8 @@ class Joystick(Closing):
     def _push(self, setpoints: Setpoints, sticks: Sticks) -> str:
         """Send where the sticks are; return why the ship refuses it, "" if it does not."""
         orders = _commands(sticks, seconds=DEMAND_S)
-        sent = [setpoints.send(*order, ttl_s=TTL_S) for order in orders]
+        asked_s = self._clock.now_s()
+        sent = [setpoints.send(*order, ttl_s=TTL_S, asked_s=asked_s) for order in orders]
         replies = [setpoints.refusal(pending, within_s=ANSWER_S) for pending in sent]
         return next((_words(reply) for reply in replies if reply is not None), "")
 

@@ -54,6 +54,7 @@ def test_a_key_counts_while_it_repeats_and_is_let_go_within_half_a_second() -> N
         ("-" * 20 + "w", {"forward_percent": 10.0}),
         ("w ", {}),
         ("x!\x1b[5~é", {}),
+        ("\x1b[1;5D\x1b[1;2Q\x1b[1;5A", {}),  # Ctrl and an arrow, Shift and F2
     ],
 )
 def test_what_a_key_asks_for(typed: str, wanted: dict[str, float]) -> None:

@@ -18,6 +18,7 @@ from blimp.queue.extensions import Broadcast
 from blimp.queue.protocol.record import Record, State, encode
 from blimp.queue.redis.keys import result_key
 from blimp.tasks.client import BOOT, RECENT_S, VehicleClient, telemetry_key, vehicle_queue
+from ground_station.setpoints import Setpoints
 from tests.broker import EmbeddedBroker
 from tests.queue.conftest import DEADLINE_S, wait_until, working
 from tests.signals import stop_process
@@ -231,6 +232,24 @@ def test_a_stream_asks_once_a_second_which_boot_it_is_for(vehicle: TaskApp, url:
         heard("third")
         clock.advance(RECENT_S)
         assert sent(coalesce="joystick") == "third"
+
+
+def test_a_setpoint_is_as_old_as_the_wish_however_long_the_broker_hangs(
+    vehicle: TaskApp, url: str
+) -> None:
+    server = vehicle.broker_link.client
+
+    @vehicle.task(name="blimp.stick", bind=True)
+    def stick(context: TaskContext) -> int | None:
+        return context.message.issued_ms
+
+    with working(vehicle), VehicleClient(url, "twin") as client:
+        setpoints = Setpoints(client)
+        seconds, microseconds = server.time()
+        server.execute_command("CLIENT", "PAUSE", 1500, "ALL")
+        with setpoints.send("joystick", "stick", {}, ttl_s=60.0) as pending:
+            issued_ms = pending.wait(DEADLINE_S).result
+        assert issued_ms - (seconds * 1000 + microseconds / 1000) < 700  # of 1500
 
 
 def test_what_is_heard_late_does_not_turn_progress_back(

@@ -324,6 +324,8 @@ class PublishedWatch(GrowingWatch):
                 self._newest.pop(key, None)
                 self._stored.pop(key, None)
                 self._unconfirmed.discard(key)
+            if not self._ids:
+                self.forged = 0
             if not self._closed:
                 with contextlib.suppress(LinkError), self._server.link(self._url):
                     self._pubsub.unsubscribe(*keys)

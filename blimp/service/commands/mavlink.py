@@ -102,4 +102,5 @@ def mavlink(
         except asyncio.CancelledError:
             return
 
-    asyncio.run(until_stopped())
+    with no_restart_cures():
+        asyncio.run(until_stopped())

@@ -168,6 +168,36 @@ def test_texts_are_bounded_and_stops_are_not(standing: Twin) -> None:
     fly(standing, flight)
 
 
+def test_a_stop_is_pressed_again_while_the_first_is_not_confirmed(standing: Twin) -> None:
+    async def flight(bench: Bench) -> None:
+        unconfirmed = Unconfirmed()
+        bench.ship.estop = unconfirmed  # type: ignore[method-assign]
+        for count in (1, 2, 3):
+            await send(bench, command(185, 1, *[0] * 6))
+            assert unconfirmed.presses == count
+        unconfirmed.end()
+        await bench.turn()
+
+    fly(standing, flight)
+
+
+class Unconfirmed:
+    """An emergency stop whose confirmations are lost."""
+
+    def __init__(self) -> None:
+        self.presses = 0
+        self._open: list[asyncio.Future[Reply]] = []
+
+    def __call__(self) -> asyncio.Future[Reply]:
+        self.presses += 1
+        self._open.append(asyncio.get_running_loop().create_future())
+        return self._open[-1]
+
+    def end(self) -> None:
+        for one in self._open:
+            one.set_result(Reply(id="1", task="blimp.estop", state="TIMEOUT"))
+
+
 def test_logs_are_sent_to_two_stations_and_looked_for_once(
     standing: Twin, monkeypatch: pytest.MonkeyPatch
 ) -> None:

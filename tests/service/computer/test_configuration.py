@@ -126,6 +126,13 @@ STRANGERS = 'broker = "redis://192.0.2.1"\n'  # RFC 5737: nobody's
         (("log", "record"), "", {"BLIMP_LOG_MB": "many"}, 2),
         (("log", "record"), "", {"BLIMP_LOG_MB": "3"}, 2),
         (("mavlink",), RIGHT, {}, 2),
+        (("mavlink", "--listen", "udp:127.0.0.1:0"), STRANGERS, {}, 2),
+        (
+            ("mavlink", "--listen", "udp:127.0.0.1:0", "--mavlink-key-file", "open.key"),
+            RIGHT,
+            {},
+            2,
+        ),
     ],
 )
 def test_a_wrong_key_broker_or_variable_is_not_started_again_and_again(
@@ -139,7 +146,7 @@ def test_a_wrong_key_broker_or_variable_is_not_started_again_and_again(
     (tmp_path / "ship.toml").write_text(text)
     (tmp_path / "open.key").write_text("x" * 43)
     (tmp_path / "open.key").chmod(0o644)
-    where = () if command == ("mavlink",) else ("--runtime-dir", tmp_path)
+    where = () if command[0] == "mavlink" else ("--runtime-dir", tmp_path)
     inherited = {name: v for name, v in os.environ.items() if not name.startswith("BLIMP_")}
     ended = subprocess.run(
         [sys.executable, "-m", "blimp", *command, "--config", tmp_path / "ship.toml", *where],
