@@ -68,10 +68,15 @@ class Pilot:
             self.enter(hold, reason=reason)
 
     def can_rest(self, state: VehicleState) -> bool:
-        """Whether the ship is on the ground and does not land: a landing one may be light."""
+        """Whether the ship may idle on the ground. One that lands, or is known as light, may not.
+
+        Without a height only MANUAL may: in another mode the ship may have risen since.
+        """
         if not state.height_valid and self.mode is not self.manual:
-            return self.resting  # another one may have risen since
-        return state.on_ground and self.flying.remedy < Action.LAND
+            return self.resting
+        is_light = self.ship.weighed() and self.ship.heaviness_kg() < 0.0
+        may = self.flying.remedy < Action.LAND and not is_light
+        return state.on_ground and (self.resting or may)
 
     def abandon(self, state: VehicleState, *, reason: str) -> None:
         """Leave a mode that needs a pilot, also one that is paused: its pilot is gone."""

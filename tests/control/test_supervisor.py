@@ -8,9 +8,10 @@ import pytest
 from blimp.control.failsafe import Failsafe, Flags
 from blimp.control.modes.descend import Descend
 from blimp.control.modes.land import Land
+from blimp.control.modes.sticks import Sticks
 from blimp.control.pilot import Pilot
 from blimp.control.supervisor import Supervisor
-from blimp.types import ActuatorCommand, OutcomeState
+from blimp.types import ActuatorCommand, Mode, OutcomeState
 from tests.control.parts import Bench, a_ship, at, twin
 
 
@@ -324,6 +325,24 @@ def test_a_blip_of_the_height_does_not_end_the_push_on_a_light_ship() -> None:
             assert pilot.flying is land
             assert not setpoint.idle
             assert setpoint.thrust_body[2] or setpoint.position_ned_m[2]
+
+
+@pytest.mark.parametrize(("heaviness_kg", "rests"), [(0.005, True), (-0.006, False)])
+@pytest.mark.parametrize("lost_s", [1.0, 31.0, 61.0])
+def test_a_failsafe_lets_no_ship_go_on_the_ground_that_weighed_itself_light(
+    heaviness_kg: float, lost_s: float, rests: bool
+) -> None:
+    """Pressed down by its pilot's stick, it would rise again."""
+    pilot = Pilot(ship=a_ship(heaviness_kg=heaviness_kg))
+    supervisor = Supervisor(
+        pilot=pilot, failsafe=Failsafe(airframe=twin()), bench=False, on_landed=lambda: None
+    )
+    supervisor.armed = True
+    down = at(on_ground=True)
+    pilot.enter(Sticks(down, ship=pilot.ship, number=Mode.ALTHOLD), reason="by stick")
+    setpoint = supervisor.decide(down, Flags(pilot_lost_s=lost_s), now_s=1.0, dt_s=0.02)
+    assert (pilot.resting, setpoint.idle) == (rests, rests)
+    assert supervisor.armed
 
 
 def test_a_blip_of_the_height_starts_no_motor_of_a_ship_that_waits_for_a_look() -> None:

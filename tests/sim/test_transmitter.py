@@ -94,11 +94,17 @@ def test_lost_for_good_it_comes_home_and_down(mode: str) -> None:
         assert cell.max_altitude_m < 6.0
 
 
-def test_lost_on_the_pad_no_motor_starts() -> None:
+@pytest.mark.parametrize("up", [0.0, 0.2])
+def test_lost_on_the_pad_no_motor_runs(up: float) -> None:
+    """Neither after the arm, nor after a stick that was moved too little to lift the ship."""
     with Radio(ship("LAND"), seed=1) as made:
         made.step(0.5)
         made.move(arm=1.0)
+        made.move(0.3, up=up)
+        assert any(made.world.electronics.throttles()) is bool(up)
+        made.move(0.3, up=0.0)
         made.fault("transmitter", "no_answer")
+        made.step(0.7)
         for _ in range(65):  # the last row comes after 60 s
             made.step(1.0)
             assert not any(made.world.electronics.throttles())
