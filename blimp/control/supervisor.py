@@ -16,6 +16,7 @@ from blimp.control.pilot import IDLE, Pilot
 from blimp.geofence import Geofence
 from blimp.types import ActuatorCommand, Setpoint, VehicleState
 
+_CLIMB_M = 0.4  # below the lowest takeoff, 0.5 m; a stick that was touched asks for less
 _MESSAGES = 8  # that a snapshot has room for
 _MESSAGE_LETTERS = 200  # see above
 _DESCENDED_S = 3.0  # this long on the ground ends a descent
@@ -199,8 +200,11 @@ class Supervisor:
                 land = Land(state, ship=pilot.ship, down=True)
                 pilot.enter(land, reason="it does not stay where it was let go")
             return
-        if Action.NONE < action < Action.IDLE and pilot.can_rest(state):
-            pilot.rest(state, reason=decision.text)  # no failsafe lifts a ship
+        # No failsafe lifts a ship. A takeoff waits for the end of HOLD: a pilot's first heartbeat
+        # comes after the first command.
+        is_waiting = action == Action.HOLD and self._takes_off(state)
+        if Action.NONE < action < Action.IDLE and not is_waiting and pilot.can_rest(state):
+            pilot.rest(state, reason=decision.text)
             return
         if pilot.flying.remedy is Action.DESCEND and action < Action.DESCEND:
             # After a short dropout, land under control instead of finishing the descent blind.
@@ -218,6 +222,10 @@ class Supervisor:
                 pilot.pause(hold)
         elif pilot.flying.remedy < action and not (self.is_down(state) and action < Action.IDLE):
             pilot.enter(self._remedy(action, state), reason=decision.text)
+
+    def _takes_off(self, state: VehicleState) -> bool:
+        target = self._pilot.flying.target_ned_m
+        return target is not None and state.position_ned_m[2] - target[2] > _CLIMB_M
 
     @property
     def stands(self) -> bool:

@@ -224,13 +224,21 @@ def test_an_arm_counts_as_issued_when_it_was_asked_for(twin: FlyingShip) -> None
 def test_a_flood_of_stops_is_one_press_for_all_that_are_not_begun(twin: FlyingShip) -> None:
     async def fly() -> None:
         async with connect(twin) as ship:
-            transport, ended = ship._transport, threading.Event()
+            transport, ended, begun = ship._transport, threading.Event(), threading.Semaphore(0)
             assert isinstance(transport, BrokerTransport)
+
+            def press() -> None:
+                begun.release()
+                ended.wait(DEADLINE_S)
+
             for _ in range(PRESSES):
-                transport._stopping.submit(ended.wait)
+                transport._stopping.submit(press)
+            for _ in range(PRESSES):
+                assert begun.acquire(timeout=DEADLINE_S)
             presses = [transport.estop() for _ in range(1000)]
-            assert transport._stopping._work_queue.qsize() == 1
+            waiting = transport._stopping._work_queue.qsize()
             ended.set()
+            assert waiting == 1
             assert {(await press).id for press in presses} == {(await presses[0]).id}
             assert (await transport.estop()).id != (await presses[0]).id
 
