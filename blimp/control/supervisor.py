@@ -224,7 +224,7 @@ class Supervisor:
             pilot.enter(self._remedy(action, state), reason=decision.text)
 
     def _takes_off(self, state: VehicleState) -> bool:
-        target = self._pilot.flying.target_ned_m
+        target = self._pilot.mode.target_ned_m
         return target is not None and state.position_ned_m[2] - target[2] > _CLIMB_M
 
     @property

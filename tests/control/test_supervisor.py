@@ -117,6 +117,20 @@ def test_on_the_ground_a_lost_link_disarms_and_nothing_takes_off() -> None:
     assert "disarmed: on the ground, link lost: landing" in ship.snapshot().messages
 
 
+def test_a_takeoff_waits_for_the_pilots_first_heartbeat() -> None:
+    ship = Bench()
+    ship.tell("arm")
+    ship.inbox.link_age = 4.0
+    ship.run(0.1)
+    order = ship.tell("takeoff", altitude_m=2.0)
+    ship.run(0.2)
+    assert ship.inbox.of(order.id)[-1].state is OutcomeState.IN_PROGRESS
+    ship.inbox.link_age = 0.0
+    ship.run(0.2)
+    assert (ship.snapshot().mode, ship.snapshot().failsafe) == ("LOITER", "")
+    assert ship.inbox.of(order.id)[-1].state is OutcomeState.IN_PROGRESS
+
+
 def test_feet_that_hold_hide_a_light_ship_so_a_lost_link_only_grounds_it() -> None:
     ship = Bench()
     ship.tell("arm")
