@@ -282,9 +282,7 @@ def estop(context: typer.Context) -> int:
             return
         try:
             check_known(this.ship)
-        except (
-            BlimpError
-        ) as error:  # the ship may exist and send no telemetry, so the stop is still sent
+        except BlimpError as error:  # it may be there and send no telemetry: the stop goes on
             this.report.say(f"ground: {error}")
 
     with this.client() as client:

@@ -58,9 +58,10 @@ class Control(Closing):
     def take(
         self, pilot: str | None, *, ttl_s: float = CONTROL_TTL_S, wait_s: float = 0.0
     ) -> Grant:
-        """Take control or renew it, and store it for the next commands. pilot: None for the name of
-        the present grant, or else this user's name. Raises NotAuthorised with the holder's name,
-        even if this user holds it under another name.
+        """Take control or renew it, and store it for the next commands.
+
+        pilot: None for the name of the present grant, or else this user's name. Raises
+        NotAuthorised with the holder's name, even if this user holds it under another name.
         """
         grant = self.current()
         if grant is not None:

@@ -146,7 +146,7 @@ class BrokerTransport:
         timeout_s: float,
         coalesce: str | None = None,
     ) -> Reply:
-        asked_s = self._clock.now_s()
+        asked_s = self._client.clock.now_s()
 
         def send() -> Pending:
             return self._client.send(

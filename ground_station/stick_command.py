@@ -57,11 +57,11 @@ class Keys:
             self._has_ended |= not typed
             text, self._pending = self._pending + typed, ""
             while text:
-                # Some terminals send the arrows as "ESC O", with the same letters.
                 length = _length(text)
                 if not length:
                     self._pending, self._pending_s = text, now_s
                     return
+                # Some terminals send the arrows as "ESC O", with the same letters.
                 self._press(text[:length].replace("\x1bO", "\x1b["), now_s)
                 text = text[length:]
 

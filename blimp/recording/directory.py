@@ -85,6 +85,13 @@ class LogDirectory:
         return about.f_bavail * about.f_frsize
 
 
+def logs_of(directory: Path, vehicle: str) -> list[Entry]:
+    """Return the logs of a ship in a directory, the oldest first; none if it cannot be read."""
+    with contextlib.suppress(LogError):
+        return _of(vehicle, sorted(_entries(directory)))
+    return []
+
+
 def log_sizes(directory: Path) -> dict[Path, int]:
     """Return the logs in a directory and their bytes, none if it cannot be read."""
     with contextlib.suppress(LogError):
@@ -97,8 +104,12 @@ def newest_log(directory: Path, vehicle: str) -> Path | None:
     if not directory.is_dir():
         return None
     logs = LogDirectory(directory, max_bytes=0).logs()
-    mine = [one.path for one in logs if one.path.name.rsplit("-", 2)[0] == vehicle]
-    return mine[-1] if mine else None
+    mine = _of(vehicle, logs)
+    return mine[-1].path if mine else None
+
+
+def _of(vehicle: str, logs: list[Entry]) -> list[Entry]:
+    return [one for one in logs if one.path.name.rsplit("-", 2)[0] == vehicle]
 
 
 def _entries(directory: Path) -> Iterator[Entry]:

@@ -5,29 +5,9 @@ In processor time of the thread, so that a busy machine does not count.
 
 from collections.abc import Mapping
 from time import thread_time
-from typing import Protocol
 
+from blimp.control.loop import Outputs, Sensors
 from blimp.types import ActuatorCommand, SensorReadings, SensorStatus
-
-
-class Sensors(Protocol):
-    """What the loop asks of its sensors, see `blimp/control/loop.py`."""
-
-    def read(self, now_s: float) -> SensorReadings: ...
-    def status(self, now_s: float) -> dict[str, SensorStatus]: ...
-
-
-class Outputs(Protocol):
-    """What the loop asks of its outputs."""
-
-    @property
-    def last(self) -> Mapping[str, float]: ...
-    @property
-    def enabled(self) -> bool: ...
-    def drive(self, command: ActuatorCommand) -> None: ...
-    def safe(self) -> object: ...
-    def enable(self) -> None: ...
-    def disable(self) -> object: ...
 
 
 class Meter:

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from blimp.recording.directory import log_sizes
+from blimp.recording.directory import logs_of
 from ground_station.mavlink.logs import LOOK_S
 from ground_station.mavlink.stations import Station
 from ground_station.mavlink.wire import Message, message
@@ -212,9 +212,8 @@ class Ftp:
             return self._known
         self._looked_s = now_s
         self._known = {
-            path.name: (path, min(size, _MOST_BYTES))
-            for path, size in log_sizes(self._directory).items()
-            if path.name.rsplit("-", 2)[0] == self._vehicle.transport.vehicle
+            one.path.name: (one.path, min(one.size, _MOST_BYTES))
+            for one in logs_of(self._directory, self._vehicle.transport.vehicle)
         }
         return self._known
 

@@ -13,7 +13,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from blimp.recording.directory import log_sizes
+from blimp.recording.directory import logs_of
 from ground_station.mavlink.stations import Station
 from ground_station.mavlink.wire import Message, message
 
@@ -106,12 +106,8 @@ class Logs:
                 await asyncio.sleep(PAUSE_S)
 
     def _look(self) -> _Listed:
-        mine = (
-            (path, size)
-            for path, size in log_sizes(self._directory).items()
-            if path.name.rsplit("-", 2)[0] == self._vehicle.transport.vehicle
-        )
-        return sorted(mine, key=lambda one: int(one[0].name.rsplit("-", 2)[1]))[-MAX_LOGS:]
+        mine = logs_of(self._directory, self._vehicle.transport.vehicle)[-MAX_LOGS:]
+        return [(one.path, one.size) for one in mine]
 
     def _entry(self, peer: Peer, number: int, count: int, *, time_utc: int, size: int) -> None:
         entry = {"id": number, "num_logs": count, "last_log_num": count}

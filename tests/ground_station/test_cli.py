@@ -8,7 +8,6 @@ import select
 import signal
 import subprocess
 import sys
-import threading
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -19,6 +18,7 @@ import pytest
 from blimp.tasks.client import VehicleClient
 from ground_station import cli
 from tests.ground_station.ship import FlyingShip
+from tests.repeating import repeating
 from tests.stopwatch import Stopwatch
 
 REPLY_KEYS = ["id", "task", "state", "result", "reason", "latency_ms"]
@@ -556,15 +556,7 @@ def test_no_color_is_respected(parked: FlyingShip, terminal: Callable[..., Termi
 
 def test_watch_elsewhere_prints_every_snapshot_as_json(operator: Ground, twin: FlyingShip) -> None:
     twin.publish()
-    done = threading.Event()
-
-    def keep_publishing() -> None:
-        while not done.wait(0.02):
-            twin.publish()
-
-    speaker = threading.Thread(target=keep_publishing)
-    speaker.start()
-    try:
+    with repeating(twin.publish, period_s=0.02):
         for seconds in ("0.3", "3", "20"):  # on a busy machine few are published
             assert operator("--json", "--timeout", seconds, "watch") == 0
             lines = [json.loads(line) for line in operator.out.splitlines()]
@@ -575,9 +567,6 @@ def test_watch_elsewhere_prints_every_snapshot_as_json(operator: Ground, twin: F
         assert operator("--timeout", "0.3", "watch") == 0
         assert operator.out.count("\n") == 1  # a line a second
         assert "twin" in operator.out
-    finally:
-        done.set()
-        speaker.join()
 
 
 def test_a_ping_on_a_broker_without_ships_is_no_link(ground: Ground, mortal: FlyingShip) -> None:

@@ -249,13 +249,13 @@ def test_a_link_lost_in_the_middle_ends_no_command_and_blocks_no_loop(
     mortal: FlyingShip, acted: list[str], stopped: Callable[[], None]
 ) -> None:
     async def fly() -> None:
-        async with connect(mortal) as ship, asyncio.TaskGroup() as tasks:
+        async with connect(mortal, outage_s=60.0) as ship, asyncio.TaskGroup() as tasks:
             await ship.arm()
             await ship.takeoff(2.0)
             going = tasks.create_task(ship.goto(9.0, 0.0, 2.0))
             await until(lambda: acted[-1].startswith("goto"), "it does not go")
             stopped()
-            for _ in range(4):  # 2 s each: every 5 s the wait for the end of `goto` looks, too
+            for _ in range(4):  # 6 s each; the wait for the end of `goto` looks after 1 s, too
                 asking = tasks.create_task(_error(ship.ping()))
                 turns = 0
                 while not asking.done():

@@ -164,21 +164,22 @@ class DirectCalls:
             self._idle.append(connection)
             raise
         except BaseException:
-            self._give_up(connection)
+            _give_up(self._client, connection)
             raise
         self._idle.append(connection)
         return answer
-
-    def _give_up(self, connection: Any) -> None:
-        connection.disconnect()
-        self._client.connection_pool.release(connection)
 
     def after_fork(self) -> None:
         self._idle = deque()
 
     def close(self) -> None:
         while self._idle:
-            self._give_up(self._idle.pop())
+            _give_up(self._client, self._idle.pop())
+
+
+def _give_up(client: Redis, connection: Any) -> None:
+    connection.disconnect()
+    client.connection_pool.release(connection)
 
 
 class Link:
@@ -201,8 +202,7 @@ class Link:
 
     def give_up(self, connection: Any) -> None:
         """Close a connection that `connection` returned."""
-        connection.disconnect()
-        self.client.connection_pool.release(connection)
+        _give_up(self.client, connection)
 
     def after_fork(self) -> None:
         """Let go of the parent's connections: closed here, they stay open there."""

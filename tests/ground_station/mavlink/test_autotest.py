@@ -6,7 +6,6 @@ Its `FlyLoiter` flies a square in LOITER and looks at the corners, then yaws and
 import math
 import subprocess
 import sys
-import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
@@ -17,6 +16,7 @@ from blimp.rotation import yaw_of
 from blimp.sim.remote import RemoteWorld
 from tests.ground_station.mavlink.test_gateway import NAN, Station
 from tests.ground_station.mavlink.test_mavsdk import port_of
+from tests.repeating import repeating
 from tests.sim.running import RunningStack
 
 pytestmark = [pytest.mark.long, pytest.mark.timeout(400)]
@@ -55,21 +55,14 @@ def station(stack: RunningStack) -> Iterator[Station]:
 @contextmanager
 def streaming(station: Station, frame: int, mask: int, *values: float) -> Iterator[None]:
     """Stream one setpoint, ten times a second: x, y, z and their speeds."""
-    ended = threading.Event()
 
     def stream() -> None:
-        while not ended.wait(0.1):
-            station.send.set_position_target_local_ned_send(
-                0, 1, 1, frame, mask, *values, 0, 0, 0, 0, 0
-            )
+        station.send.set_position_target_local_ned_send(
+            0, 1, 1, frame, mask, *values, 0, 0, 0, 0, 0
+        )
 
-    thread = threading.Thread(target=stream)
-    thread.start()
-    try:
+    with repeating(stream, period_s=0.1):
         yield
-    finally:
-        ended.set()
-        thread.join()
 
 
 def until(station: Station, holds: Callable[[], bool], *, within_s: float) -> None:

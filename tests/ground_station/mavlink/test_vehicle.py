@@ -16,7 +16,7 @@ from pymavlink.dialects.v20 import all as dialect
 
 from blimp.config import log_directory
 from blimp.errors import ConfigError
-from blimp.recording.directory import log_sizes
+from blimp.recording.directory import Entry, logs_of
 from blimp.tasks.reply import Reply, ReplyState
 from ground_station.mavlink import logs, missions
 from ground_station.mavlink.commands import MAX_STOPS
@@ -208,12 +208,12 @@ def test_logs_are_sent_to_two_stations_and_looked_for_once(
     go = threading.Event()
     go.set()
 
-    def noted(directory: Path) -> dict[Path, int]:
+    def noted(directory: Path, vehicle: str) -> list[Entry]:
         looks.append(os.getpid())
         with pytest.raises(RuntimeError):
             asyncio.get_running_loop()  # it is a thread's
         assert go.wait(60.0)
-        return log_sizes(directory)
+        return logs_of(directory, vehicle)
 
     async def until(bench: Bench, is_so: Callable[[], bool]) -> None:
         while not is_so():
@@ -244,7 +244,7 @@ def test_logs_are_sent_to_two_stations_and_looked_for_once(
         await until(bench, lambda: len(asyncio.all_tasks()) == 1)
         assert len(bench.read("LOG_DATA")) < before + pieces
 
-    monkeypatch.setattr(logs, "log_sizes", noted)
+    monkeypatch.setattr(logs, "logs_of", noted)
     fly(standing, flight)
 
 

@@ -4,6 +4,7 @@ import json
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from typing import Any
 
 import pytest
@@ -17,6 +18,7 @@ from tests.browser import WITHIN_MS, errors_of
 from tests.ground_station.page.client import WITHIN_S, Served
 from tests.ground_station.page.test_server import open_socket
 from tests.queue.conftest import wait_until
+from tests.repeating import repeating
 
 FORWARD = {"forward_percent": 40.0, "right_percent": 0.0, "up_percent": 0.0, "turn_percent": 0.0}
 EAST = {"north_mps": 0.0, "east_mps": 0.3, "up_mps": 0.0}
@@ -89,19 +91,8 @@ class Viewer:
     @contextmanager
     def holding(self, **sticks: Any) -> Iterator[None]:
         """Send the same sticks 20 times a second during the block, then be silent."""
-        ended = threading.Event()
-
-        def run() -> None:
-            while not ended.wait(0.05):
-                self.send(**sticks)
-
-        thread = threading.Thread(target=run)
-        thread.start()
-        try:
+        with repeating(partial(self.send, **sticks), period_s=0.05):
             yield
-        finally:
-            ended.set()
-            thread.join()
 
     def reason(self) -> str:
         """Return why the last grip ended, as soon as it has."""

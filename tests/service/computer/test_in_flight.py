@@ -23,6 +23,7 @@ from blimp.types import FlightRecord
 from tests.directory import socket_directory
 from tests.link.test_mailbox import snapshot
 from tests.needs import needs_root
+from tests.repeating import repeating
 from tests.sim.running import RunningStack
 
 CLOCK = SystemClock()
@@ -38,21 +39,14 @@ def paths() -> Iterator[RuntimePaths]:
 @contextmanager
 def answering(paths: RuntimePaths, *, armed: bool) -> Iterator[None]:
     """A flight process in small, which sends its snapshot to whom has greeted it."""
-    from threading import Event, Thread
+    with MailboxServer(path=paths.flight, clock=CLOCK) as server:
 
-    stop = Event()
-
-    def serve(server: MailboxServer) -> None:
-        while not stop.wait(0.001):
+        def serve() -> None:
             server.receive()
             server.publish(structs.replace(snapshot(), armed=armed))
 
-    with MailboxServer(path=paths.flight, clock=CLOCK) as server:
-        thread = Thread(target=serve, args=(server,))
-        thread.start()
-        yield
-        stop.set()
-        thread.join()
+        with repeating(serve, period_s=0.001):
+            yield
 
 
 def demand(paths: RuntimePaths, *, force: bool = False, yes: bool = False) -> None:

@@ -1,7 +1,6 @@
 """The bus against the airframe's table, on the simulated chips below the unchanged drivers."""
 
 import os
-import threading
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -22,6 +21,7 @@ from blimp.sim.seam import linux_devices
 from blimp.types import Snapshot
 from tests.directory import socket_directory
 from tests.needs import needs_root
+from tests.repeating import repeating
 from tests.service.doctor.pi import TWIN, Pi, worst
 from tests.sim.served import served_world
 
@@ -120,21 +120,14 @@ def beside(snapshot: Snapshot, pi: Pi, check: Check) -> list[str]:
     """Run a check while a flight process answers with `snapshot`."""
     with socket_directory() as directory:
         paths = RuntimePaths(directory)
-        stop = threading.Event()
         with MailboxServer(path=paths.flight, clock=SystemClock()) as server:
 
             def fly() -> None:
-                while not stop.wait(0.02):
-                    server.receive()
-                    server.publish(snapshot)
+                server.receive()
+                server.publish(snapshot)
 
-            thread = threading.Thread(target=fly)
-            thread.start()
-            try:
+            with repeating(fly, period_s=0.02):
                 return [f"{f.state}: {f.found}" for f in check(pi.computer(paths=paths))]
-            finally:
-                stop.set()
-                thread.join()
 
 
 def test_a_flight_process_is_asked_and_its_buses_left_alone(pi: Pi) -> None:

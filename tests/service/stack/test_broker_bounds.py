@@ -17,6 +17,7 @@ from tests.broker import EmbeddedBroker
 from tests.directory import socket_directory
 from tests.queue.conftest import DEADLINE_S, wait_until, working
 from tests.redis_server import SERVERS, server_named
+from tests.repeating import repeating
 
 MEGABYTE = b"x" * 1_000_000
 SENT = 450  # megabytes: what an attack would have the server keep
@@ -117,19 +118,13 @@ def resident_mib(pid: int) -> float:
 @contextlib.contextmanager
 def watched(pid: int) -> Iterator[list[float]]:
     """Yield a list whose only value is the most memory that the process has had."""
-    most, ended = [resident_mib(pid)], threading.Event()
+    most = [resident_mib(pid)]
 
     def watch() -> None:
-        while not ended.wait(0.002):
-            most[0] = max(most[0], resident_mib(pid))
+        most[0] = max(most[0], resident_mib(pid))
 
-    thread = threading.Thread(target=watch)
-    thread.start()
-    try:
+    with repeating(watch, period_s=0.002):
         yield most
-    finally:
-        ended.set()
-        thread.join()
 
 
 @pytest.mark.parametrize("attack", ATTACKS, ids=lambda attack: attack.__name__)
