@@ -5,6 +5,9 @@ BIN := $(VENV)/bin
 GUESTS := .venv-peers
 CELERY := .venv-celery
 MAVPROXY := .venv-mavproxy
+DJANGO := .venv-django
+# Django 6.0 needs Python 3.12 or later.
+NEWER ?= $(lastword $(sort $(wildcard /usr/bin/python3.1[2-9] $(HOME)/.pyenv/versions/3.1[2-9]*/bin/python3)))
 JOBS ?= 2
 # Most tests wait for another process, so more of them than processors are under way: with 5 on
 # two cores `make test` takes a tenth less than with 3.
@@ -19,7 +22,7 @@ FUZZ ?= 1000000
 
 .DEFAULT_GOAL := help
 .PHONY: help demo quick test long show pictures coverage guests check docs format bench
-.PHONY: troubles faults boundaries kills server-kills stop-kills flight-kills soak canvas releases events fuzz celery platforms release clean
+.PHONY: troubles faults boundaries kills server-kills stop-kills flight-kills mutants soak canvas releases events fuzz celery django servers platforms release clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):[^#]*## /  make \1\t/' | expand -t 22
@@ -48,8 +51,10 @@ pictures: $(VENV)/dev.installed ## take the documents' pictures of the page from
 coverage: $(VENV)/dev.installed guests ## run the units with branch coverage: a quarter slower
 	$(BIN)/pytest -n $(JOBS) --cov -m "not long" $(TESTS)
 
-# Where they cannot be had, the tests that need them say so, and under CI fail.
+# Where they cannot be had, the tests that need them say so, and under CI fail, but for Django's.
 guests: $(VENV)/dev.installed
+	@[ -z "$(NEWER)" ] || $(MAKE) --no-print-directory $(DJANGO)/installed || \
+	  echo "make: no Django 6.0 to be had: tests/interop/test_django_tasks.py does not run" >&2
 	@$(MAKE) --no-print-directory $(CELERY)/installed || \
 	  echo "make: no Celery and Flower to be had: tests/interop does not run" >&2
 	@$(MAKE) --no-print-directory $(MAVPROXY)/installed || \
@@ -103,6 +108,9 @@ troubles: $(VENV)/dev.installed ## as root: stops in every state, pilots, clocks
 	$(BIN)/pytest -q -s tests/sim/whole_troubles.py
 	$(BIN)/python -m benchmarks.stop_in_a_flood
 
+mutants: $(VENV)/dev.installed ## break each line of tests/mutants once: the tests of its part must notice: MUTANTS="--only fence"
+	$(BIN)/python -m tests.mutants $(MUTANTS)
+
 soak: $(VENV)/dev.installed ## SOAK (200000) tasks with kills, and memory that must not grow
 	$(BIN)/python -m benchmarks.soak --json --tasks $(SOAK)
 
@@ -125,6 +133,12 @@ celery: $(VENV)/dev.installed $(CELERY)/installed ## run Celery's own integratio
 	$(BIN)/python -m benchmarks.celery_suite --json
 	$(BIN)/python -m benchmarks.remote_ping
 
+django: $(VENV)/dev.installed $(DJANGO)/installed ## run Django's own tests of its backends for tasks on ours
+	$(BIN)/python -m benchmarks.django_suite --json
+
+servers: $(VENV)/dev.installed ## test queue and ship on each server that is promised: SERVERS="--only redis-7.0"
+	$(BIN)/python -m tests.servers --jobs $(TEST_JOBS) $(SERVERS)
+
 platforms: $(VENV)/bin/python ## as root: both commands and the wheel on Debian 12, 13 and sid: PLATFORMS="--quick"
 	$(BIN)/python -m tests.platforms $(PLATFORMS)
 
@@ -132,7 +146,7 @@ release: $(VENV)/release.installed ## build sdist and wheel of HEAD in dist/, co
 	$(BIN)/python -m tests.release $(RELEASE)
 
 clean: ## remove the virtual environment and what the tools left
-	rm -rf $(VENV) $(GUESTS) $(CELERY) $(MAVPROXY) build dist *.egg-info .coverage* .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
+	rm -rf $(VENV) $(GUESTS) $(CELERY) $(MAVPROXY) $(DJANGO) build dist *.egg-info .coverage* .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
 
 # CPython 3.11 is the first with tomllib; the message names the cure.
 $(VENV)/bin/python:
@@ -163,6 +177,11 @@ $(GUESTS)/installed: benchmarks/queue/peers/requirements.txt | $(VENV)/bin/pytho
 $(CELERY)/installed: tests/interop/requirements.txt pyproject.toml | $(VENV)/bin/python
 	$(PYTHON) -m venv $(CELERY)
 	$(CELERY)/bin/pip install --quiet --disable-pip-version-check --requirement $< --editable .
+	@touch $@
+
+$(DJANGO)/installed: tests/interop/django-requirements.txt pyproject.toml
+	$(NEWER) -m venv $(DJANGO)
+	$(DJANGO)/bin/pip install --quiet --disable-pip-version-check --requirement $< --editable .
 	@touch $@
 
 # A directory for PYTHONPATH and no environment of its own: it runs on .venv's Python and pymavlink.

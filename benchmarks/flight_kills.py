@@ -37,7 +37,9 @@ from blimp.sim.remote import RemoteWorld
 from blimp.tasks.client import VehicleClient
 from blimp.tasks.reply import Pending
 from blimp.types import Snapshot
-from ground_station.mission import MissionResult, MissionRunner, load_mission
+from ground_station.flyer import MissionResult
+from ground_station.mission import MissionRunner
+from ground_station.mission_file import load_mission
 
 VEHICLE = "bench"
 MOTORS = ("left", "right", "tail")

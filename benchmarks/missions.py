@@ -13,7 +13,7 @@ import msgspec
 
 from blimp.service.tune.sortie import fly
 from blimp.ship.lockstep import Lockstep
-from ground_station.mission import load_mission
+from ground_station.mission_file import load_mission
 
 
 def dies(motor: str) -> Callable[[Lockstep, int], None]:

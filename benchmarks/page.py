@@ -307,7 +307,7 @@ class StopPress:
     def __init__(self, page: ServedPage) -> None:
         self._page = page
         self.began_s = time.monotonic()
-        page.road.send(json.dumps({"id": 1, "vehicle": ""}))
+        page.road.send(json.dumps({"id": 1, "vehicle": VEHICLE}))
 
     def state(self) -> str:
         return str(json.loads(self._page.road.recv(timeout=30.0))["outcome"]["state"])

@@ -104,8 +104,8 @@ def flood(url: str) -> None:
     """Publish commands without waiting for answers, as fast as one process can, until ended."""
     from kombu import Exchange, Producer
 
-    from blimp.queue.control.listener import EXCHANGE
-    from blimp.queue.kombu_transport import connect
+    from blimp.queue.broadcast.listener import EXCHANGE
+    from blimp.queue.celery.kombu_transport import connect
 
     exchange = Exchange(EXCHANGE, type="fanout", durable=False)
     with connect(url, timeout_s=2.0) as connection:

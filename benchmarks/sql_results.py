@@ -30,9 +30,9 @@ from benchmarks.queue.server import Server
 from blimp.clock import SystemClock
 from blimp.processes import Child
 from blimp.queue import TaskApp
+from blimp.queue.extras.sql.database import SqlResults
 from blimp.queue.protocol.record import Record, State
 from blimp.queue.results.backend import ResultOptions
-from blimp.queue.results.sql.database import SqlResults
 from tests.postgres import Postgres, find_postgres
 
 PROJECT = Path(__file__).parents[1]

@@ -28,8 +28,8 @@ from pathlib import Path
 import msgspec
 
 from blimp.errors import ConfigError
-from blimp.queue.observability.settings import TraceSettings
 from blimp.queue.redis.urls import address_of, split_urls
+from blimp.queue.watching import TraceSettings
 
 _OTLP_TRACES = "OTEL_EXPORTER_OTLP_TRACES_"
 CREDENTIAL = "signing.key"  # systemd's LoadCredential

@@ -151,7 +151,11 @@ class Copied(NotGenuine):
 
 
 class UnknownTask(TaskError):
-    """This worker has no task of that name."""
+    """This worker has no task of that name, `task`."""
+
+    def __init__(self, reason: str, *, task: str = "") -> None:
+        super().__init__(reason)
+        self.task = task
 
 
 class Refused(TaskError):
@@ -252,7 +256,7 @@ class NoneFree(LeaseError):
 
 
 class LeaseLost(LeaseError):
-    """A resource is no longer held by the grant that asks. The text says why."""
+    """A resource, or a task's message, is no longer held by who asks. The text says why."""
 
 
 class StepFailed(TaskError):

@@ -119,7 +119,7 @@ class GpsSample(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 class PowerSample(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     t_s: float
     voltage_v: float
-    current_a: float
+    current_a: float  # NaN: not measured
 
 
 class TransmitterSample(msgspec.Struct, frozen=True, kw_only=True, gc=False):
@@ -250,6 +250,7 @@ class VehicleState(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     position_valid: bool = True  # and where the nose points: good to steer by
     position_age_s: float = 0.0  # of the place alone
     heading_valid: bool = True
+    coasting: bool = False  # attitude and rates are a model's: the IMU is silent
     on_ground: bool = False
     health: EstimateHealth = EstimateHealth()
 
@@ -266,12 +267,13 @@ class ActuatorCommand(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """The commands to the drivers, in the airframe's order.
 
     motors: one throttle in [-1, 1] per thruster. servos: one angle in radians per servo. asleep:
-    no motor is to turn, and drivers that can sleep do: then even a stuck input turns none.
+    the thrusters that are not to turn: a driver of no other one sleeps, if it can, and then even a
+    stuck input turns none.
     """
 
     motors: tuple[float, ...]
     servos: tuple[float, ...]
-    asleep: bool = False
+    asleep: tuple[str, ...] = ()
 
 
 class Wrench(msgspec.Struct, frozen=True, kw_only=True, gc=False):
@@ -288,7 +290,8 @@ class Setpoint(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     `position_ned_m` is None, else a feed-forward beside it. `thrust_body`: the share, -1 to 1, of
     the force that the ship has forward, right and down, where a person asks for it instead; down
     comes beside the ship's weight. `sink_mps`: thrust and weight together must not be enough for a
-    faster descent, whatever the estimate says. `press_n` presses a ship onto the ground with this
+    faster descent, whatever the estimate says. `climb_mps` is the fastest climb, also of a push;
+    below 0 the ship sinks. `press_n` presses a ship onto the ground with this
     force, in place of every other wish. `actuators`
     (MANUAL and bench only) bypasses controller and mixer, never the motor gate.
     """
@@ -300,6 +303,7 @@ class Setpoint(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     yaw_rate_radps: float = 0.0
     thrust_body: tuple[float | None, float | None, float | None] = (None, None, None)
     sink_mps: float | None = None
+    climb_mps: float | None = None
     press_n: float | None = None
     actuators: ActuatorCommand | None = None
     idle: bool = False  # outputs at their safe state: disarmed, killed or resting on the ground
@@ -366,7 +370,8 @@ class Heartbeat(msgspec.Struct, frozen=True, kw_only=True, tag="heartbeat"):
 
     session: of the pilot's program. sequence: grows with each of a session.
     authority: as a command's. ends: the session says goodbye.
-    sent_s, waited_s: as a command's, since the worker read it.
+    sent_s, waited_s: as a command's, since the worker read it. Of a goodbye that the worker found
+        late, or of somebody else than who has control, waited_s is infinite.
     """
 
     session: str

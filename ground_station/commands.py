@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
-from msgspec import structs
 
 from blimp.actions import ACTIONS
 from blimp.distribution import needing
@@ -18,11 +17,11 @@ from blimp.usage import example, number
 from ground_station import names, report
 from ground_station.action_commands import add_actions
 from ground_station.arguments import GroundGroup, NumbersCommand
-from ground_station.discover import check_known
+from ground_station.discover import Ship, check_known
 from ground_station.options import MissionFile, Pilot, WaitS, options, session
 from ground_station.page import PORT
+from ground_station.session import ALL_ROADS_S, Session
 
-ALL_ROADS_S = 0.3  # usually enough for the slower roads of a stop to confirm it, too
 OLD_S = 10.0  # with an older snapshot the link counts as lost
 
 app = typer.Typer(
@@ -65,7 +64,7 @@ def _mission() -> str:
 
 @app.command()
 def status(context: typer.Context) -> int:
-    """Print the state of the ship.
+    """Print the state of the ship, or without --vehicle of every ship.
 
     \b
     Examples:
@@ -73,11 +72,25 @@ def status(context: typer.Context) -> int:
       ground --json status
     """
     this = session(context)
-    with this.telemetry() as reader:
+    ships = this.ships()
+    ended = []
+    for ship in ships:
+        try:
+            ended.append(_print_status(this, ship))
+        except BlimpError as error:
+            if len(ships) == 1:
+                raise
+            this.report.say(f"ground: {ship.vehicle}: {error}")
+            ended.append(report.NO_LINK)
+    return max(ended)
+
+
+def _print_status(this: Session, ship: Ship) -> int:
+    with this.reader(ship) as reader:
         found = reader.latest()
     if found is None:
-        check_known(this.ship)
-        raise LinkError(f"no snapshot of {this.ship.vehicle!r} on its broker")
+        check_known(ship)
+        raise LinkError(f"no snapshot of {ship.vehicle!r} on its broker")
     if this.report.as_json:
         this.report.json(report.status_object(*found))
     else:
@@ -88,7 +101,7 @@ def status(context: typer.Context) -> int:
         width = None if this.report.out_is_terminal else 120
         Console(width=width).print(status_table(*found))
     if found[1] > OLD_S:
-        this.report.say(f"ground: no link: this is {found[1]:.0f} s old")
+        this.report.say(f"ground: {ship.vehicle}: no link: this is {found[1]:.0f} s old")
         return report.NO_LINK
     return report.DONE
 
@@ -107,7 +120,7 @@ def watch(
     """Show the ship live until Ctrl-C. Lines of text, or JSON, if there is no terminal.
 
     If you hold control of the ship, you keep it while this runs. If your link fails, the ship comes
-    down by itself. On a terminal the key ! stops every motor at once, like `ground estop`.
+    down by itself. On a terminal the key ! stops every motor of this ship at once.
 
     \b
     Examples:
@@ -269,33 +282,17 @@ def trajectory(
 def estop(context: typer.Context) -> int:
     """Stop every motor at once, before any waiting command. It never asks; only arm ends the stop.
 
-    Example: ground estop
+    Without --vehicle it stops every ship of this machine and of the broker, all at once, and says
+    of each whether it has confirmed it. If one has not, the exit status is 4.
+
+    \b
+    Examples:
+      ground estop
+      ground --vehicle twin-2 estop
     """
-    this = session(context)
-    if this.options.dry_run:
-        return this.act(ACTIONS["estop"], {})
-    line = report.ProgressLine(report=this.report, what="estop")
+    from ground_station.estop_command import estop
 
-    def say_why(answers: bool) -> None:
-        if not answers:
-            this.report.say("ground: no answer yet: the stop is on its way, and is repeated")
-            return
-        try:
-            check_known(this.ship)
-        except BlimpError as error:  # it may be there and send no telemetry: the stop goes on
-            this.report.say(f"ground: {error}")
-
-    with this.client() as client:
-        reply = client.estop(
-            timeout_s=this.options.timeout_s, on_silence=say_why, hear_all_s=ALL_ROADS_S
-        )
-    if reply.roads_ms and this.report.as_json:
-        reply = structs.replace(reply, result={**reply.result, "roads_ms": reply.roads_ms})
-    status = this.reply(reply, line)
-    if reply.roads_ms and not this.report.as_json:
-        roads = sorted(reply.roads_ms.items(), key=lambda road: road[1])
-        this.report.say("ground: by " + ", ".join(f"{name} {ms:.0f} ms" for name, ms in roads))
-    return status
+    return estop(session(context))
 
 
 # --- who flies ----------------------------------------------------------------------------

@@ -4,6 +4,7 @@ Every stack that runs registers itself: `<registry>/<vehicle>.json` holds `vehic
 `broker`, `pid` and `runtime_dir`. An entry whose process has ended does not count.
 """
 
+from math import inf
 from pathlib import Path
 
 import msgspec
@@ -74,7 +75,7 @@ def find_broker(*, config: GroundConfig, broker: str | None) -> str:
         return found
     brokers = {entry.broker: entry.vehicle for entry in running_stacks(config.registry)}
     if not brokers:
-        raise LinkError(_nothing_runs(config.registry))
+        raise LinkError(nothing_runs(config.registry))
     if len(brokers) > 1:
         raise ConfigError(
             f"ships of {len(brokers)} brokers run on this machine "
@@ -99,10 +100,25 @@ def running_stacks(registry: Path) -> list[Registration]:
     return [entry for entry in found if entry is not None and entry.runs]
 
 
+def ships_here(registry: Path, *, is_needed: bool = False) -> list[Ship]:
+    """Return the ships that run on this machine. is_needed: refuse an untrusted registry."""
+    stacks = running_stacks(registry) if is_needed else _stacks_or_none(registry)
+    return [Ship(vehicle=one.vehicle, broker=one.broker) for one in stacks]
+
+
+def ships_heard(broker: str, *, within_s: float = inf) -> list[Ship]:
+    """Return the ships that a broker knows telemetry of, the newest first. Raises LinkError."""
+    from blimp.link.telemetry import vehicles
+
+    ages_s = vehicles(broker)
+    names = sorted((name for name in ages_s if ages_s[name] < within_s), key=ages_s.__getitem__)
+    return [Ship(vehicle=name, broker=broker) for name in names]
+
+
 def _local_ship(registry: Path, wanted: str | None) -> Ship:
     stacks = running_stacks(registry)
     if not stacks:
-        raise LinkError(_nothing_runs(registry))
+        raise LinkError(nothing_runs(registry))
     names = ", ".join(entry.vehicle for entry in stacks)
     if wanted is not None:
         chosen = [entry for entry in stacks if entry.vehicle == wanted]
@@ -165,7 +181,7 @@ def _stacks_or_none(registry: Path) -> list[Registration]:
         return []
 
 
-def _nothing_runs(registry: Path) -> str:
+def nothing_runs(registry: Path) -> str:
     return (
         f"no ship runs on this machine (looked in {registry}): start one with "
         "'blimp up --sim', or name its broker with --broker or BLIMP_BROKER_URL"

@@ -12,12 +12,8 @@ from blimp.ability import Ability, ability, full_v
 from blimp.airframe import Home
 from blimp.clock import SystemClock
 from blimp.errors import ConfigError, LinkError, MissionError
-from ground_station.mission import (
-    LegReport,
-    MissionEvent,
-    MissionResult,
-    MissionRunner,
-)
+from ground_station.flyer import LegReport, MissionEvent, MissionResult
+from ground_station.mission import MissionRunner
 from ground_station.mission_check import Estimate, judge
 from ground_station.mission_file import ENDINGS, Mission, builtin_missions, load_mission
 from ground_station.report import (
@@ -277,7 +273,7 @@ class MissionLines:
         elif self._line is None:
             return
         elif event.stage in ("received", "executing"):
-            self._line(event.stage, event.fraction)
+            self._line(event.reason or event.stage, event.fraction)
         elif event.stage == "waiting":
             self._line(f"waiting for the link ({event.reason})")
         elif event.stage == "again":

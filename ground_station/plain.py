@@ -17,7 +17,9 @@ from typing import Any, Concatenate, ParamSpec, Self, TypeVar
 
 from blimp.closing import Closing
 from blimp.types import Snapshot
+from blimp.web.outcome import Outcome
 from ground_station import ship
+from ground_station.following import OUTAGE_S
 from ground_station.ship_in_lockstep import Simulated
 
 P = ParamSpec("P")
@@ -115,7 +117,7 @@ class Ship:
         *,
         broker: str | None = None,
         signing_key_file: Path | None = None,
-        outage_s: float = ship.OUTAGE_S,
+        outage_s: float = OUTAGE_S,
     ) -> Iterator[Self]:
         connected = ship.Ship.connect(
             vehicle, broker=broker, signing_key_file=signing_key_file, outage_s=outage_s
@@ -150,6 +152,14 @@ class Ship:
     control = _block(ship.Ship.control)
     motor = _plain(ship.Ship.motor)
     servo = _plain(ship.Ship.servo)
+
+    @staticmethod
+    def estop_all(
+        *, broker: str | None = None, signing_key_file: Path | None = None
+    ) -> dict[str, Outcome]:
+        with Loop() as loop:
+            stop = ship.Ship.estop_all(broker=broker, signing_key_file=signing_key_file)
+            return loop.run(stop)
 
     @property
     def vehicle(self) -> str:

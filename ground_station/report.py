@@ -9,7 +9,7 @@ are the snapshot: `id, task, state, result, reason, latency_ms`.
 | 0    | done                                                                       |
 | 2    | wrong usage: an option, a number, a mission file                           |
 | 3    | no link: no broker, no ship running, none that answers                     |
-| 4    | not confirmed                                                              |
+| 4    | not confirmed: by you, or a stop of all ships by one of them               |
 | 5    | the ship refused; its reason is printed                                    |
 | 6    | timed out, failed, expired or interrupted: look at the ship                |
 | 7    | not authorised: by the broker, or another pilot holds control of the ship  |
@@ -33,7 +33,7 @@ REFUSED = 5
 UNKNOWN = 6
 NOT_AUTHORISED = 7
 
-_FOR_PROGRAMS = ("fraction", "accepted_s")
+_FOR_PROGRAMS = ("fraction", "accepted_s", "roads_ms")
 _EXIT = {"SUCCESS": DONE, "PENDING": DONE, "REFUSED": REFUSED}
 
 

@@ -9,7 +9,8 @@ from rich.live import Live
 from blimp.clock import Clock
 from blimp.errors import LinkError
 from blimp.link.telemetry import TelemetryReader
-from ground_station.mission import Mission, MissionEvent
+from ground_station.flyer import MissionEvent
+from ground_station.mission_file import Mission
 from ground_station.view import FlightView
 from ground_station.watch import Watch
 

@@ -25,7 +25,16 @@ from blimp.config import (
     signing_keys_from_environment,
 )
 from blimp.errors import BlimpError, ConfigError, LinkError, NotAuthorised, NotInControl
-from ground_station.discover import Ship, check_known, find_broker, find_ship, flight_socket
+from ground_station.discover import (
+    HEARD_LATELY_S,
+    Ship,
+    check_known,
+    find_broker,
+    find_ship,
+    flight_socket,
+    ships_heard,
+    ships_here,
+)
 from ground_station.kept import KeptControl
 from ground_station.report import (
     DONE,
@@ -53,6 +62,7 @@ FOR_EVERYBODY = (
     *(name for name, action in ACTIONS.items() if not action.needs_control),
     "airframe",
 )
+ALL_ROADS_S = 0.3  # usually enough for the slower roads of a stop to confirm it, too
 SILENT_S = 1.0  # a ship that is silent for longer may not exist
 
 
@@ -102,12 +112,43 @@ class Session:
     def ship(self) -> Ship:
         """The ship that the user means. Raises LinkError or ConfigError, see `find_ship`."""
         if self._ship is None:
-            self._check(self.options.broker or self._config.broker)
+            self.check(self.configured_broker)
             self._ship = find_ship(
                 config=self._config, broker=self.options.broker, vehicle=self.options.vehicle
             )
-            self._check(self._ship.broker)
+            self.check(self._ship.broker)
         return self._ship
+
+    @property
+    def names_a_ship(self) -> bool:
+        """Whether the command line or the environment says which ship is meant."""
+        return (self.options.vehicle or self._config.vehicle) is not None
+
+    @property
+    def configured_broker(self) -> str | None:
+        return self.options.broker or self._config.broker
+
+    def ships(self) -> list[Ship]:
+        """Return the ship that is named; else those of this machine, and those heard lately.
+
+        Raises LinkError if there is none.
+        """
+        if self.names_a_ship:
+            return [self.ship]
+        found = dict.fromkeys(self.ships_here())
+        for broker in self.brokers():
+            self.check(broker)
+            found |= dict.fromkeys(ships_heard(broker, within_s=HEARD_LATELY_S))
+        return list(found) or [self.ship]
+
+    def ships_here(self) -> list[Ship]:
+        """Return the ships of this machine. Raises ConfigError for a registry of another user."""
+        return ships_here(self.registry, is_needed=self.configured_broker is None)
+
+    def brokers(self) -> list[str]:
+        """Return the broker that is configured; without one, those of the ships of this machine."""
+        found = self.configured_broker
+        return [found] if found else sorted({ship.broker for ship in ships_here(self.registry)})
 
     @property
     def registry(self) -> Path:
@@ -135,7 +176,7 @@ class Session:
         file = self.options.signing_key_file
         return signing_keys_from_environment() if file is None else read_signing_keys(file)
 
-    def _check(self, broker: str | None) -> None:
+    def check(self, broker: str | None) -> None:
         """Raise ConfigError for a broker that strangers can reach, before anything is sent."""
         if broker:
             check_broker_is_closed(broker, self.signing_keys)
@@ -239,7 +280,7 @@ class Session:
     def find_broker(self) -> str:
         """Return the broker that the user means, for any ship. Raises LinkError or ConfigError."""
         found = find_broker(config=self._config, broker=self.options.broker)
-        self._check(found)
+        self.check(found)
         return found
 
     @contextmanager

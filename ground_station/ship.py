@@ -24,6 +24,7 @@ from blimp.errors import (
     Expired,
     Interrupted,
     LinkError,
+    MissionError,
     NotInControl,
     OutcomeUnknown,
     Refused,
@@ -34,7 +35,9 @@ from blimp.parameters import Parameter, parameters
 from blimp.tasks.authority import CONTROL_TTL_S
 from blimp.tasks.reply import Reply
 from blimp.types import SensorStatus, Snapshot
-from ground_station.mission import limit_s
+from blimp.web.outcome import Outcome
+from ground_station.flyer import Flyer, MissionEvent
+from ground_station.following import OUTAGE_S
 from ground_station.mission_command import fitted
 from ground_station.mission_file import Mission, load_mission
 from ground_station.session import FOR_EVERYBODY
@@ -43,7 +46,6 @@ from ground_station.ship_in_lockstep import LockstepTransport, Simulated
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator
 
-OUTAGE_S = 20.0  # how long the broker may be unreachable while a command is under way
 SETPOINT_S = 0.5  # as the page's sticks: without a newer one the ship stays where it is
 MAX_HZ = 100.0
 HEARD_S = 5.0
@@ -305,39 +307,38 @@ class Ship:
 
         first: the leg to begin with. on_leg: called with the number of each leg before it is sent.
 
-        Raises MissionError if this ship cannot fly it, and as its legs do; a note names the leg,
-        and the ship holds, unless another pilot commands it. A leg is not sent again.
+        A leg whose end says nothing about the ship is sent again: docs/missions.md. Raises
+        MissionError if this ship cannot fly it, and as its legs do: a note names the leg, and one
+        says whether the ship holds. It sends no hold on the pad, nor if another pilot or command
+        flies the ship.
         """
         file = mission if isinstance(mission, str) else mission.name
         loaded = load_mission(mission) if isinstance(mission, str) else mission
         limits = await self._do("limits", within_s=SHORT_S)
         said: list[str] = []
         flown = fitted(file, loaded, limits.result, say=said.append)
-        track = flown.track()
-        last = limits
-        for number, leg in enumerate(flown.legs, start=1):
-            if number < first:
-                continue
-            on_leg(number)
-            try:
-                within_s = limit_s(leg, track.get(number))
-                last = await self._do(leg.do, leg.arguments(), within_s=within_s)
-            except BlimpError as error:
-                error.add_note(f"leg {number} of {len(flown.legs)} ({leg.do}) of {flown.name}")
-                if not isinstance(error, NotInControl | Superseded):
-                    await self._rest(error)
-                raise
-            if leg.wait_s is not None:
-                await self.sleep(leg.wait_s)
+        if not 1 <= first <= len(flown.legs):
+            raise MissionError(f"{file}: no leg {first}: it has {len(flown.legs)}")
+
+        def on_event(event: MissionEvent) -> None:
+            if event.stage == "started":
+                self._orders += 1
+                on_leg(event.leg)
+
+        flyer = Flyer(self._transport, flown, first=first, on_event=on_event)
+        ended = await flyer.fly()
+        try:
+            if flyer.error is not None:
+                raise flyer.error
+            last = checked(flyer.reply or limits)
+        except BlimpError as error:
+            number, legs = len(ended.reports) + first - 1, len(flown.legs)
+            error.add_note(f"leg {number} of {legs} ({flown.legs[number - 1].do}) of {flown.name}")
+            if flyer.held:
+                error.add_note(flyer.held)
+            raise
         result = {"name": flown.name, "legs": len(flown.legs), "said": said}
         return msgspec.structs.replace(last, task="mission", result=result)
-
-    async def _rest(self, error: BlimpError) -> None:
-        """Have the ship hold after `error`, if it flies: on its pad it refuses that."""
-        try:
-            await self.hold()
-        except BlimpError as other:
-            error.add_note(f"it does not hold: {other}")
 
     async def estop(self) -> Reply:
         """Stop every output at once, past every queue, by all roads; only `arm` undoes it.
@@ -347,6 +348,18 @@ class Ship:
         """
         self._orders += 1
         return checked(await self._transport.estop())
+
+    @staticmethod
+    async def estop_all(
+        *, broker: str | None = None, signing_key_file: Path | None = None
+    ) -> dict[str, Outcome]:
+        """Stop every ship of this machine and of the broker, as `ground estop` without a name does.
+
+        Raises OutcomeUnknown, naming each ship that has not confirmed it; LinkError without a ship.
+        """
+        from ground_station.ship_on_broker import stop_all  # redis-py: not for lockstep
+
+        return await asyncio.to_thread(stop_all, broker=broker, signing_key_file=signing_key_file)
 
     # --- the bench ------------------------------------------------------------------------
 

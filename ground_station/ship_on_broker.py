@@ -18,18 +18,24 @@ from contextlib import ExitStack, asynccontextmanager, contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self, TypeVar
 
+import msgspec
+
 from blimp.actions import START_TTL_S
 from blimp.airframe import Airframe
 from blimp.clock import SystemClock
 from blimp.config import ground_config
-from blimp.errors import BlimpError, LinkError, LinkLost, NotAuthorised, OutcomeUnknown
+from blimp.errors import BlimpError, LinkError, NotAuthorised, OutcomeUnknown
 from blimp.queue.protocol.message import HIGH, NORMAL
 from blimp.tasks.client import TASK_PREFIX, user_name
 from blimp.tasks.reply import Reply
+from blimp.web.outcome import Outcome
+from ground_station.every_ship import EveryShip
+from ground_station.following import RETRY_S, SLICE_S, follow
 from ground_station.parameter_command import flown_airframe
 from ground_station.report import Report
-from ground_station.session import FOR_EVERYBODY, SILENT_S, Options, Session
+from ground_station.session import FOR_EVERYBODY, Options, Session
 from ground_station.setpoints import Setpoints
+from ground_station.stops import Stops
 
 if TYPE_CHECKING:
     from blimp.queue.resources import Grant
@@ -39,13 +45,29 @@ if TYPE_CHECKING:
 
 WAITING = 64  # commands of one ship that are awaited at once; what is beyond is sent, too
 PRESSES = 16  # emergency stops at once: one that is not confirmed keeps its thread for seconds
-SLICE_S = 0.25  # in which a thread notices that nobody waits any more
-RETRY_S = 0.25
 TAKE_S = 1.0  # between two looks at whether control is still wanted
 FRESH_S = 2.0  # a snapshot that is older says nothing of now
 
 T = TypeVar("T")
 log = logging.getLogger("ground_station")
+
+
+def stop_all(*, broker: str | None, signing_key_file: Path | None) -> dict[str, Outcome]:
+    """See `Ship.estop_all`; it waits."""
+    session = _session(vehicle=None, broker=broker, signing_key_file=signing_key_file)
+    with EveryShip(session, broker=session.configured_broker) as ships, Stops(ships) as stops:
+        found = stops.press_all().result()
+    if found["state"] != "SUCCESS":
+        raise OutcomeUnknown(f"estop: {found['reason']}", id="")
+    return {name: msgspec.convert(one, Outcome) for name, one in found["ships"].items()}
+
+
+def _session(*, vehicle: str | None, broker: str | None, signing_key_file: Path | None) -> Session:
+    options = Options(
+        broker=broker, vehicle=vehicle, signing_key_file=signing_key_file, as_json=True, yes=True
+    )
+    report = _Logged(as_json=True)
+    return Session(options=options, config=ground_config(), report=report, clock=SystemClock())
 
 
 class _Logged(Report):
@@ -108,14 +130,7 @@ class BrokerTransport:
         present: Callable[[], bool] = lambda: True,
     ) -> AsyncIterator[Self]:
         """Connect as `Ship.connect` does. present: see `Session.heartbeat`."""
-        options = Options(
-            broker=broker, vehicle=vehicle, signing_key_file=signing_key_file, as_json=True,
-            yes=True,
-        )  # fmt: skip
-        session = Session(
-            options=options, config=ground_config(), report=_Logged(as_json=True),
-            clock=SystemClock(),
-        )  # fmt: skip
+        session = _session(vehicle=vehicle, broker=broker, signing_key_file=signing_key_file)
         with ExitStack() as own:
 
             def connect() -> VehicleClient:
@@ -244,31 +259,15 @@ class BrokerTransport:
     def _follow(
         self, name: str, sent: Pending, timeout_s: float, given_up: threading.Event
     ) -> Reply:
-        """Wait for the end of a command, also through an outage of `outage_s`.
-
-        Give up early if nobody has begun it in its time to live: then nobody will.
-        """
-        now_s = began_s = self._clock.now_s()
-        lost_s: float | None = None
-        was_lost = False  # and a report with it
-        while now_s - began_s < timeout_s and not given_up.is_set():
+        def is_wanted() -> bool:
             if self._closing.is_set():
                 raise OutcomeUnknown(f"{name}: the connection was closed meanwhile", id=sent.id)
-            try:
-                sent.wait(min(SLICE_S, timeout_s - (now_s - began_s)))
-                lost_s = None
-            except LinkError as error:
-                was_lost, lost_s = True, now_s if lost_s is None else lost_s
-                if self._clock.now_s() - lost_s >= self._outage_s:
-                    reason = f"{name}: the link is lost for {self._outage_s:g} s: {error}"
-                    raise LinkLost(f"{reason}: its outcome is unknown", id=sent.id) from error
-                given_up.wait(RETRY_S)
-            if sent.reply is not None:
-                return sent.reply
-            now_s = self._clock.now_s()
-            if not (sent.is_heard or was_lost) and now_s - began_s > START_TTL_S + SILENT_S:
-                return sent.timed_out(round(now_s - began_s, 1))
-        return sent.timed_out(timeout_s)
+            return not given_up.is_set()
+
+        return follow(
+            sent, client=self._client, clock=self._clock, within_s=timeout_s,
+            outage_s=self._outage_s, is_wanted=is_wanted,
+        )  # fmt: skip
 
     # --- who flies ------------------------------------------------------------------------
 
@@ -361,6 +360,10 @@ class BrokerTransport:
 
     def now_s(self) -> float:
         return self._clock.now_s()
+
+    async def broker_s(self) -> float:
+        """Return the time of the broker's clock, never late. Raises LinkError."""
+        return await self._looked(self._client.broker_s)
 
     async def sleep(self, seconds: float) -> None:
         await asyncio.sleep(max(0.0, seconds))

@@ -9,7 +9,7 @@ from blimp.errors import ConfigError
 from ground_station.report import Report
 
 if TYPE_CHECKING:
-    from blimp.queue.observability.tracing import Tracer
+    from blimp.queue.extras.observability.tracing import Tracer
 
 
 @contextmanager
@@ -22,7 +22,7 @@ def traced(*, report: Report) -> Iterator["Tracer | None"]:
     if not settings.is_wanted:
         yield None
         return
-    from blimp.queue.observability import open_tracer
+    from blimp.queue.extras.observability import open_tracer
 
     try:
         tracer = open_tracer(settings, service="ground")

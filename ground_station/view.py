@@ -113,7 +113,8 @@ class FlightView(msgspec.Struct, frozen=True, kw_only=True):
 
     def _state_line(self, ship: Snapshot, width: int) -> Text:
         if ship.failsafe:
-            return _cut(Text(f" FAILSAFE {ship.failsafe} ", "bold black on yellow"), width)
+            word, style = failsafe_word(ship), "black on yellow" if ship.armed else "white on red"
+            return _cut(Text(f" {word} {ship.failsafe} ", f"bold {style}"), width)
         return _cut(Text(" " + (self.progress or ship.active_command), "bold"), width)
 
     def _message(self, ship: Snapshot, width: int) -> Text:
@@ -194,6 +195,11 @@ class FlightView(msgspec.Struct, frozen=True, kw_only=True):
         return [_sensor(name, status, self.age_s, width) for name, status in ship.sensors.items()]
 
 
+def failsafe_word(snapshot: Snapshot) -> str:
+    """Return what stands before a failsafe; one of a disarmed ship is that it is in the air."""
+    return "FAILSAFE" if snapshot.armed else "UNPOWERED"
+
+
 def flight_line(snapshot: Snapshot, age_s: float) -> str:
     """Return the snapshot as one line of text, for output that is not a terminal."""
     north, east, _ = snapshot.position_ned_m
@@ -211,7 +217,7 @@ def flight_line(snapshot: Snapshot, age_s: float) -> str:
         f"age {_age(age_s)}",
     ]
     if snapshot.failsafe:
-        words.append(f"FAILSAFE {snapshot.failsafe}")
+        words.append(f"{failsafe_word(snapshot)} {snapshot.failsafe}")
     if snapshot.simulated:
         words.append("SIMULATED")
     return "  ".join(words)

@@ -1,10 +1,13 @@
 """Fixtures for every test: a real broker for each test process, and one of what starts slowly."""
 
+import ast
+import functools
 import gc
 import os
 import signal
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import settings
@@ -45,6 +48,28 @@ NAMES = {
 
 # Modules and tests are found once and stay: to look through them for garbage costs seconds in all.
 gc.disable()
+
+_parse = ast.parse
+
+
+@functools.wraps(_parse)
+def _parse_without_collection(*arguments: Any, **keywords: Any) -> Any:
+    """Parse while no garbage is collected.
+
+    A finalizer that parses too, as the formatting of a traceback does, makes `ast.parse` fail:
+    "AST constructor recursion depth mismatch" (CPython issue 106905). pytest parses each module
+    that it rewrites, also one that a test imports late.
+    """
+    was_enabled = gc.isenabled()
+    gc.disable()
+    try:
+        return _parse(*arguments, **keywords)
+    finally:
+        if was_enabled:
+            gc.enable()
+
+
+ast.parse = _parse_without_collection
 
 # A shell starts its background jobs with SIGINT ignored, and every process of a test would
 # inherit that: none could be interrupted.
@@ -100,6 +125,18 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
     mark = item.get_closest_marker("root")
     if mark is not None and os.getuid() != 0:
         raise not_run(f"{mark.args[0]}: needs root")
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(
+    call: pytest.CallInfo[None],
+) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    """Say what is NOT RUN in one line, not in one for each test: where it was looked for."""
+    report = yield
+    if report.skipped and call.excinfo is not None and "NOT RUN" in str(call.excinfo.value):
+        found = call.excinfo.traceback[-1]
+        report.longrepr = (str(found.path), found.lineno + 1, f"Skipped: {call.excinfo.value}")
+    return report
 
 
 def pytest_collection_finish() -> None:

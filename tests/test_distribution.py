@@ -6,13 +6,9 @@ import shlex
 import shutil
 import subprocess
 import sys
-import tomllib
 from pathlib import Path
 
 import pytest
-
-import blimp
-from blimp import distribution
 
 ROOT = Path(__file__).parents[1]
 GIT = ["git", "-c", "user.name=A", "-c", "user.email=a@example.org", "-c", "init.defaultBranch=x"]
@@ -88,45 +84,6 @@ def test_changes_that_are_not_committed_are_said(checkout: Path) -> None:
 
 
 @without_git
-def test_a_shallow_clone_and_a_worktree_know_their_commit(checkout: Path, tmp_path: Path) -> None:
-    git(checkout, "clone", "--quiet", "--depth", "1", checkout.as_uri(), str(tmp_path / "shallow"))
-    git(checkout, "worktree", "add", "--quiet", str(tmp_path / "worktree"))
-    short = git(checkout, "rev-parse", "HEAD")[:9]
-    assert version(tmp_path / "shallow") == f"0.1.0.dev1+g{short}"
-    assert version(tmp_path / "worktree") == f"0.1.0.dev2+g{short}"
-
-
-@without_git
-@pytest.mark.skipif(os.geteuid() != 0, reason="NOT RUN: only root makes another user's files")
-def test_a_checkout_of_another_user_knows_its_commit(checkout: Path) -> None:
-    expected = version(checkout)
-    for path in (checkout, *checkout.rglob("*")):
-        os.chown(path, 12345, 12345, follow_symlinks=False)
-    with pytest.raises(subprocess.CalledProcessError):
-        git(checkout, "rev-parse", "HEAD")  # what git itself says to root
-    assert version(checkout) == of_scm(checkout) == expected
-
-
-def unpacked(checkout: Path, directory: Path) -> Path:
-    """Return a directory with what `git archive` gives of HEAD."""
-    directory.mkdir()
-    git(checkout, "archive", "--output", f"{directory}.tar", "HEAD")
-    subprocess.run(["tar", "-xf", f"{directory}.tar", "-C", str(directory)], check=True)
-    return directory
-
-
-@without_git
-def test_an_archive_knows_its_commit_and_its_tag(checkout: Path, tmp_path: Path) -> None:
-    short = git(checkout, "rev-parse", "HEAD")[:9]
-    assert version(unpacked(checkout, tmp_path / "a")) == f"0.1.0.dev0+g{short}"
-    git(checkout, "tag", "v0.9.0")
-    assert version(unpacked(checkout, tmp_path / "b")) == "0.9.0"
-    git(checkout, "commit", "--quiet", "--message", "third", "--allow-empty")
-    short = git(checkout, "rev-parse", "HEAD")[:9]
-    assert version(unpacked(checkout, tmp_path / "c")) == f"0.9.1.dev1+g{short}"
-
-
-@without_git
 def test_without_git_there_is_a_version(checkout: Path) -> None:
     code = "from blimp.distribution import described; print(described())"
     said = python(checkout, code, PATH="/nonexistent")
@@ -148,27 +105,6 @@ def test_a_wheel_says_what_it_was_built_from_and_asks_nobody(tmp_path: Path) -> 
     assert words == ["install", "blimp-autopilot[sql]"]
 
 
-def test_versions_of_an_import_cost_nothing_until_they_are_asked_for() -> None:
-    code = (
-        "import sys, blimp; assert 'blimp.distribution' not in sys.modules; "
-        "import blimp.distribution; assert 'subprocess' not in sys.modules; print('fine')"
-    )
-    assert python(ROOT, code) == "fine"
-
-
-def test_what_blimp_lacks_is_an_attribute_error() -> None:
-    assert blimp.__version__ == distribution.build().version
-    with pytest.raises(AttributeError, match="no attribute 'version'"):
-        blimp.version  # type: ignore[attr-defined]  # noqa: B018
-
-
-def test_names_and_numbers_are_those_of_the_metadata() -> None:
-    table = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))
-    assert table["project"]["name"] == distribution.NAME
-    assert table["tool"]["setuptools_scm"]["fallback_version"] == distribution.WITHOUT_TAG
-    assert (ROOT / "LICENSE").read_text("utf-8").startswith("MIT License")
-
-
 @pytest.mark.parametrize("program", ["blimp", "ground_station", "blimp.queue"])
 def test_every_program_says_version_and_commit(program: str) -> None:
     ended = subprocess.run(
@@ -178,21 +114,6 @@ def test_every_program_says_version_and_commit(program: str) -> None:
     assert (ended.returncode, ended.stderr) == (0, "")
     pattern = r"\S+ \(commit ([0-9a-f]{12}|unknown)(, with changes)?, in .+\)"
     assert re.fullmatch(pattern, ended.stdout.strip())
-
-
-def test_the_hint_works_where_it_is_read(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    pip = tmp_path / "venv" / "bin" / "pip"
-    pip.parent.mkdir(parents=True)
-    pip.touch(mode=0o755)
-    monkeypatch.setattr(sys, "prefix", str(tmp_path / "venv"))
-    monkeypatch.setattr(distribution, "source_directory", lambda: tmp_path)
-    monkeypatch.chdir(tmp_path)
-    assert distribution.install_hint("sql") == "venv/bin/pip install -e '.[sql]'"
-    monkeypatch.chdir("/")
-    monkeypatch.chdir(pip.parent)
-    assert distribution.install_hint("sql") == f"{pip} install -e '{tmp_path}[sql]'"
-    monkeypatch.setenv("PATH", str(pip.parent), prepend=":")  # the venv is active
-    assert distribution.install_hint("sql") == f"pip install -e '{tmp_path}[sql]'"
 
 
 def test_no_message_names_another_distribution() -> None:

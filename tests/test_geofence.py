@@ -1,6 +1,7 @@
 """The geometry of a fence: inside, on the way, and what is no fence."""
 
 from math import hypot, nan
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
@@ -41,6 +42,8 @@ def test_a_place_in_a_polygon_and_how_far_its_line_is() -> None:
             "crosses fence 1 at 4.0 m north, 0.0 m east",
         ),
         (Zone(circle=(5.0, 3.0, 1.0), exclude=True), (0.0, 0.0), (10.0, 0.0), ""),
+        (Zone(circle=(5.0, 0.0, 1.0), exclude=True), (5.0, 0.0), (10.0, 0.0),
+         "crosses fence 1 at 6.0 m north"),
         (Zone(polygon=((4.0, -1.0), (6.0, -1.0), (5.0, 1.0)), exclude=True),
          (0.0, 0.0), (10.0, 0.0), "crosses fence 1 at 4.5 m north"),
     ],
@@ -100,6 +103,9 @@ def test_a_way_is_allowed_only_if_every_place_on_it_is(way: list[tuple[float, fl
             Geofence(zones=(Zone(polygon=tuple((float(n), 1.0) for n in range(MAX_CORNERS + 1))),)),
             "the limits are 16, 64 and 8",
         ),
+        (Geofence(zones=(Zone(circle=(0.0, 0.0, 5.0)),) * 17), "17 zones"),
+        (Geofence(rally=(Rally(north_m=0, east_m=1, altitude_m=3),) * 9), "9 rally points"),
+        (Geofence(zones=(Zone(circle=(0.0, 0.0, 20_000.0)),)), "beyond 10000 m"),
     ],
 )  # fmt: skip
 def test_what_is_no_fence_is_refused_with_the_numbers(fence: Geofence, words: str) -> None:
@@ -114,6 +120,16 @@ def test_a_height_has_a_ceiling_and_a_floor() -> None:
     assert fence.breach((0.0, 0.0), 5.4) == ""
     assert fence.breach((0.0, 0.0), 5.6) == "0.6 m above the ceiling"
     assert fence.breach((0.0, 0.0), 0.1) == ""  # landing goes through the floor
+
+
+@pytest.mark.parametrize("shape", [{"polygon": SQUARE}, {"circle": (0.0, 0.0, 10.0)}])
+def test_a_ship_outside_a_zone_or_inside_one_to_stay_out_of_is_a_breach(
+    shape: dict[str, Any],
+) -> None:
+    keep_in = Geofence(zones=(Zone(circle=(0.0, 0.0, 90.0)), Zone(**shape)))
+    keep_out = Geofence(zones=(Zone(circle=(0.0, 0.0, 90.0)), Zone(**shape, exclude=True)))
+    assert keep_in.breach((9.0, 0.0), 1.0) == keep_out.breach((11.0, 0.0), 1.0) == ""
+    assert keep_in.breach((11.0, 0.0), 1.0) == keep_out.breach((9.0, 0.0), 1.0) == "outside fence 2"
 
 
 def test_a_ship_returns_to_the_nearest_place_it_reaches_within_the_fence() -> None:

@@ -12,11 +12,11 @@ from hypothesis import strategies as st
 from blimp.errors import MessageError, ResultError
 from blimp.nesting import MAX_DEPTH, shallow
 from blimp.queue.brokers.streams.envelope import BODY, HEAD, unpack
-from blimp.queue.control.command import read_command
+from blimp.queue.celery.control.command import read_command
+from blimp.queue.extras.sql.tables import from_json, row_of
 from blimp.queue.protocol.message import TaskMessage, build_body, to_json
 from blimp.queue.protocol.read import parse_message
 from blimp.queue.protocol.record import Record, State, decode, encode
-from blimp.queue.results.sql.tables import from_json, row_of
 from blimp.queue.worker.decode import find_headers
 
 

@@ -12,29 +12,15 @@ seconds = number(low=0.0, high=60.0, unit="s", above=True)
 
 
 @pytest.mark.parametrize(
-    ("text", "value"),
-    [("3", 3.0), ("-3", -3.0), ("+.5", 0.5), ("1e1", 10.0), ("-0", 0.0), ("2.", 2.0)],
-)
-def test_numbers(text: str, value: float) -> None:
-    assert metres(text) == value
-
-
-@pytest.mark.parametrize(
     "text",
     [
         "nan",
-        "NaN",
         "inf",
-        "-inf",
-        "Infinity",
         "",
-        " 1",
         "1_0",
-        "0x1",
         "3m",
         "1,5",
         "٣",
-        "1e",
         "--1",
     ],
 )
@@ -64,10 +50,3 @@ def test_every_float_is_read_back_or_refused(value: float) -> None:
     else:
         with pytest.raises(typer.BadParameter):
             metres(repr(value))
-
-
-def test_without_limits_the_unit_is_said() -> None:
-    with pytest.raises(typer.BadParameter, match=r"must be a finite decimal number \(m\), not inf"):
-        number(unit="m")("inf")
-    with pytest.raises(typer.BadParameter, match="must be a finite decimal number, not inf"):
-        number()("inf")

@@ -34,6 +34,7 @@ from benchmarks.queue.catalogue import (
 )
 from benchmarks.queue.report import LEAST_WORK_S, Line, Rounds, comparison, summarise, table
 from benchmarks.queue.server import Server
+from blimp.distribution import build
 
 MEASUREMENTS = ("paced", "backlog")
 GUESTS = ROOT / ".venv-peers" / "bin"
@@ -132,6 +133,7 @@ def _machine(server: str, loads: list[float]) -> dict[str, Any]:
         "system": f"{platform.system()} {platform.machine()}",
         "python": platform.python_version(),
         "server": server,
+        "commit": build().commit[:12],
         "load_before_each_round": loads,  # of others, too, where the machine is shared
     }
 

@@ -50,13 +50,15 @@ class Actuation:
 
     @property
     def astray(self) -> bool:
-        """Whether one of them does something else, not only nothing."""
-        return not self._effect.only_dead
+        """Whether a motor that lifts the ship, or pushes it down, runs by itself."""
+        airframe = self._pilot.ship.airframe
+        return any(fault.runs and lifts(airframe, fault.names) for fault in self._effect.faults)
 
     @property
     def spared(self) -> float:
         """The share of surge, heave and yaw that is left without one that does nothing."""
-        is_one = len(self._effect.faults) == 1 and self._effect.only_dead
+        effect = self._effect
+        is_one = len(effect.faults) == 1 and effect.only_dead and not effect.asleep
         return self._mixer.left_over if is_one else 0.0
 
     @property
@@ -80,7 +82,7 @@ class Actuation:
 
         unhealthy: the devices that do not answer.
         """
-        self._mixer.leave_out(self._effect.fixed_n)
+        self._mixer.leave_out(self._effect.fixed_n, asleep=self._effect.asleep)
         stuck_rad = self._effect.stuck_rad
         if setpoint.idle or setpoint.actuators is not None:
             if setpoint.idle:
@@ -127,8 +129,8 @@ class Actuation:
         if not supervisor.armed:
             effect.reset()
             known = ()  # forgotten for a new flight, not taken back
-        elif thrusts_n is None or supervisor.may_stand(state):
-            effect.pause()  # what lies on the ground does not follow a push
+        elif thrusts_n is None or state.coasting or supervisor.may_stand(state):
+            effect.pause()  # what lies on the ground does not follow a push; a model always does
         else:
             tilts_rad = self._mixer.tilts_rad
             effect.update(

@@ -9,7 +9,6 @@ from math import hypot
 
 import msgspec
 
-from blimp.ability import full_v
 from blimp.airframe import Airframe, Device
 from blimp.control.failsafe import Flags
 from blimp.control.samples import role
@@ -19,7 +18,6 @@ from blimp.types import SensorStatus, VehicleState
 _LEVEL_RAD = 0.26  # 15 degrees
 _STILL_RADPS = 0.3  # a ship in a person's arms turns by less
 _STALL_S = 2.0  # after a cycle that came late
-_OVERFULL = 1.05  # of full cells: those of LiHV are full at 4.35 V, and the monitor is 1 % off
 _POSITION = ("tag", "gps")
 
 
@@ -81,7 +79,8 @@ def _is_sick(ready: Readiness, device: Device) -> bool:
 
 
 def _attitude(ready: Readiness) -> list[str]:
-    if ready.state.attitude_valid:
+    state = ready.state
+    if state.attitude_valid and not (state.coasting and state.on_ground):
         return []
     return ["attitude: not known; check the imu and wait for its first samples"]
 
@@ -118,13 +117,6 @@ def _battery(ready: Readiness) -> list[str]:
         return ["battery: no reading; check the power monitor"]
     if volts <= warn:
         return [f"battery: {volts:.2f} V, must be above {warn:.2f} V; charge or change it"]
-    most = _OVERFULL * full_v(ready.airframe.battery)
-    if volts > most:
-        cells = ready.airframe.battery.cells
-        return [
-            f"battery: {volts:.2f} V, must be below {most:.2f} V with cells = {cells}; "
-            "fit the airframe's battery, or check the power monitor"
-        ]
     return []
 
 

@@ -12,9 +12,10 @@ its bias does to it is undone by `blimp/control/heading.py`. Neither sensor rewr
 takes its place, by which the ship hangs level.
 """
 
-from math import atan2, hypot, isfinite, sqrt
+from math import atan2, hypot, isfinite, pi, sqrt
 
 from blimp.airframe import Estimation
+from blimp.control.coast import LOST_RAD, UNWATCHED_RADPS
 from blimp.control.constants import GRAVITY_MPS2
 from blimp.control.plumb import PlumbCheck
 from blimp.control.rest import RestBias
@@ -31,7 +32,6 @@ _RATE_LIMIT_RADPS = 40.0  # past the 2000 deg/s full scale: not a gyro's value
 _ACCEL_GATE_MPS2 = 2.0  # this far from g the plumb line says nothing
 _APART_COS = 0.8  # nor when it is so far from the filter's
 _ACCELERATES_RAD = 0.05  # no ship accelerates by more of g: past it the accelerometer is off
-_STALE_S = 0.3  # longer than any gap of an IMU that works
 _SIGMA_RAD = 0.02  # what is published with a healthy IMU
 _DOUBT_SIGMA_RAD = 0.1  # while its gyro or its accelerometer is not believed
 
@@ -51,6 +51,7 @@ class AttitudeFilter:
         self.gyro_yaw_raw_radps = 0.0
         self.righted_body_radps: Vec3 = ZERO3  # how fast the plumb line turns it, beside the gyro
         self._sample_s: float | None = None
+        self._moved_s = 0.0  # by samples or, without, by a model
         self._check = PlumbCheck()
         self._innovation_rad = 0.0
         self._first_yaw_rad = 0.0
@@ -81,8 +82,12 @@ class AttitudeFilter:
         return not (self._check.accel_doubt or self._check.tilt_is_poor)
 
     def valid(self, now_s: float) -> bool:
-        """Whether a believable sample came within the last 0.3 s."""
-        return self._sample_s is not None and now_s - self._sample_s <= _STALE_S
+        """Whether it is known: without samples for as long as a model carries it."""
+        return self._sample_s is not None and self.unwatched_rad(now_s) <= LOST_RAD
+
+    def unwatched_rad(self, now_s: float) -> float:
+        """Return the deviation that the time without a sample has added."""
+        return UNWATCHED_RADPS * max(0.0, now_s - (self._sample_s or 0.0))
 
     def health(self, now_s: float) -> QuantityHealth:
         check = self._check
@@ -100,6 +105,7 @@ class AttitudeFilter:
             Vote(sensor="gyro", value=0.0, innovation=0.0, age_s=age_s, agrees=not gyro),
         )
         sigma = _DOUBT_SIGMA_RAD if doubt else _SIGMA_RAD
+        sigma = hypot(sigma, min(pi, self.unwatched_rad(now_s)))
         return QuantityHealth(sigma=sigma, age_s=age_s, doubt=doubt, votes=votes)
 
     def turn(self, angle_rad: float, bias_radps: float) -> None:
@@ -116,32 +122,35 @@ class AttitudeFilter:
         bx, by, bz = self.bias_radps
         self.bias_radps = (bx, by, _bounded(bz + bias_radps))
 
-    def update(self, sample: ImuSample | None, now_s: float, *, at_rest: bool) -> float:
+    def update(self, sample: ImuSample | None, *, at_rest: bool) -> float:
         """Take `sample` if it is new; return the seconds it moved the filter on, or 0.
 
         at_rest: the ship may be lying still (nothing drives it); only then is bias learnt.
         """
         if sample is None or not _believable(sample):
-            self._forget_rates(now_s)
             return 0.0
         if self._sample_s is None:
-            self._sample_s = sample.t_s
+            self._sample_s = self._moved_s = sample.t_s
             self._start(sample)
             return 0.0
-        dt_s = sample.t_s - self._sample_s
-        if dt_s <= 0.0:
-            self._forget_rates(now_s)
+        if sample.t_s <= self._sample_s:
             return 0.0
-        self._sample_s = sample.t_s
-        dt_s = min(dt_s, 0.1)
+        dt_s = max(0.0, min(0.1, sample.t_s - self._moved_s))
+        self._sample_s = self._moved_s = sample.t_s
         self._learn_bias(sample, dt_s, at_rest)
         self._fuse(sample, dt_s, at_rest)
         return dt_s
 
+    def carry(self, attitude: Quaternion, yaw_radps: float, now_s: float) -> None:
+        """Go on by a model. Nobody is to damp a swing that nobody feels: roll and pitch stand."""
+        if self._sample_s is not None:
+            self.attitude, self.rates_body_radps = attitude, (0.0, 0.0, yaw_radps)
+            self._moved_s = now_s
+
     def begin_again(self, now_s: float) -> None:
         """The clock went back: go on from here."""
         if self._sample_s is not None:
-            self._sample_s = min(self._sample_s, now_s - 0.01)
+            self._sample_s = self._moved_s = min(self._sample_s, now_s - 0.01)
 
     def _start(self, sample: ImuSample) -> None:
         ax, ay, az = sample.accel_body_mps2
@@ -213,11 +222,6 @@ class AttitudeFilter:
         if better and rest.turned_rad is not None:
             roll, pitch, _ = euler(self.attitude)
             self.attitude = from_euler(roll, pitch, rest.turned_rad)
-
-    def _forget_rates(self, now_s: float) -> None:
-        """Without a new sample for a while, old rates are worse than none."""
-        if self._sample_s is not None and now_s - self._sample_s > 0.1:
-            self.rates_body_radps = ZERO3
 
 
 def _believable(sample: ImuSample) -> bool:

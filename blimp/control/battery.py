@@ -18,7 +18,7 @@ class BatteryFilter:
     def __init__(self, *, measured: bool = True) -> None:
         self._measured = measured
         self._known_s: float | None = None
-        self.amps = 0.0  # while the voltage is known
+        self.amps = 0.0  # while the voltage is known; 0 if it is not known itself
         self.volts: float | None = None  # when it was last asked
         self._volts: float | None = None
         self._sample_s = 0.0
@@ -28,7 +28,9 @@ class BatteryFilter:
         if now_s < self._sample_s - _BACK_S:
             self._volts = None  # the clock went back: what was measured is of no known age
         if sample is not None and isfinite(sample.voltage_v) and isfinite(sample.t_s):
-            amps = sample.current_a if isfinite(sample.current_a) else self.amps
+            amps = sample.current_a
+            if not isfinite(amps):
+                amps = self.amps = 0.0  # not known
             if self._volts is None:
                 self._volts, self._sample_s = sample.voltage_v, sample.t_s
                 self.amps = amps

@@ -16,7 +16,8 @@ from blimp.control.loop import FlightLoop, Inbox, Outputs, Sensors
 from blimp.control.mixer import Mixer
 from blimp.control.modes.mode import Ship
 from blimp.control.pilot import Pilot
-from blimp.control.recovery import Recovery, may_recover
+from blimp.control.power_check import PowerCheck
+from blimp.control.recovery import Recovery, adrift, died_in_air, may_recover
 from blimp.control.samples import role
 from blimp.control.snapshot import RecordWriter, SnapshotBuilder
 from blimp.control.supervisor import Supervisor
@@ -53,6 +54,7 @@ def build_flight_loop(
     airframe, disarmed, after the present cycle; None where nobody can.
     Raises AirframeError if the mixer cannot drive this geometry.
     """
+    sensors = PowerCheck(sensors, outputs=outputs, airframe=airframe)
     mixer = Mixer(airframe=airframe)
     controller = Controller(
         airframe=airframe,
@@ -65,8 +67,9 @@ def build_flight_loop(
     recovery = None
     if left is not None:
         estimator.begin_with(left, age_s=left_age_s)
-        if may_recover(left, age_s=left_age_s, airframe=airframe):
-            recovery = Recovery(left, airframe=airframe)
+        if died_in_air(left, age_s=left_age_s):
+            may_land = may_recover(left, age_s=left_age_s, airframe=airframe)
+            recovery = Recovery(left, airframe=airframe, may_land=may_land)
     witnesses = Witnesses(airframe=airframe)
     effect = EffectCheck(airframe=airframe)
     battery = BatteryFilter(measured=any(role(device) == "power" for device in airframe.device))
@@ -107,6 +110,9 @@ def build_flight_loop(
         on_landed=estimator.declare_landed,
         killed_s=left.t_s if left is not None and left.killed else None,
     )
+    if left is not None and recovery is not None:
+        why = "killed" if left.killed else "the flight process died"
+        supervisor.adrift = adrift(why, heaviness_kg=left.heaviness_kg)
     commander = Commander(
         airframe=airframe,
         pilot=pilot,

@@ -275,7 +275,7 @@ class Commander:
                 flies = not self._resting(at) and not at.state.on_ground
                 manual.begin(at.now_s, in_flight=flies)
             self._pilot.enter(manual, reason=_superseded(command))
-            return self._done(command, at, {"mode": number.name})
+            return self._entered(command, at, {"mode": number.name})
         factory = MODES.get(number)
         mode = None if factory is None else factory(at.state, self._pilot.ship)
         if mode is not None and mode.needs_position:
@@ -290,7 +290,7 @@ class Commander:
         if mode is None:
             raise Refusal(f"mode: {number.name} cannot be entered: send a trajectory")
         self._pilot.enter(mode, reason=_superseded(command))
-        return self._done(command, at, {"mode": number.name})
+        return self._entered(command, at, {"mode": number.name})
 
     def takeoff(self, command: Command, wish: forms.Takeoff, at: Situation) -> Outcome:
         north, east, _ = at.state.position_ned_m
@@ -336,7 +336,7 @@ class Commander:
             self._pilot.enter(mode, reason=_superseded(command))
         if wish.last:
             return self._follow(command, at, mode)
-        return self._done(command, at, {**mode.result, "until_s": wish.points[-1].t_s})
+        return self._entered(command, at, {**mode.result, "until_s": wish.points[-1].t_s})
 
     def stick(self, command: Command, wish: forms.PushStick, at: Situation) -> Outcome:
         stick = Stick(
@@ -473,7 +473,20 @@ class Commander:
         self._running.append(
             FlightInProgress(command=command, accepted_s=at.now_s, reported_s=at.now_s, mode=mode)
         )
-        return self._outcome(command, OutcomeState.IN_PROGRESS, accepted_s=at.now_s)
+        return self._outcome(
+            command, OutcomeState.IN_PROGRESS, reason=self._waits(), accepted_s=at.now_s
+        )
+
+    def _waits(self) -> str:
+        """Return which failsafe keeps the entered mode from flying now, or ""."""
+        decision, pilot = self._supervisor.decision, self._pilot
+        held = pilot.paused or pilot.mode.remedy < decision.action
+        return f"waits: {decision.text}" if held and decision.text else ""
+
+    def _entered(self, command: Command, at: Situation, result: dict[str, Any]) -> Outcome:
+        """Return the end of a command that enters a mode and does not follow it."""
+        waits = self._waits()
+        return self._done(command, at, {**result, "note": waits} if waits else result)
 
     def _order(
         self,
@@ -509,15 +522,15 @@ class Commander:
 
     def _tell(self, running: Running, now_s: float) -> Outcome | None:
         """Return what to tell of `running` now: its end, its progress, or nothing yet."""
-        standing = judge(running, pilot=self._pilot, now_s=now_s)
+        standing, reason = judge(running, pilot=self._pilot, now_s=now_s), ""
         if standing.state is OutcomeState.IN_PROGRESS:
             if now_s - running.reported_s < _PROGRESS_S:
                 return None
-            running.reported_s = now_s
+            running.reported_s, reason = now_s, self._waits()
         return self._outcome(
             running.command,
             standing.state,
-            reason=standing.reason,
+            reason=standing.reason or reason,
             fraction=standing.fraction,
             result=standing.result,
             accepted_s=running.accepted_s,

@@ -2,7 +2,8 @@
 
 Horizontal:  v* = v_ref + position_p (p* - p)            bounded by the speed limit
              a* = a_ref + velocity_p (v* - v) + I        I grows by velocity_i, world frame
-Vertical:    c* = c_ref + height_p (h* - h)              bounded by climb and descent limits
+Vertical:    c* = c_ref + height_p (h* - h)              bounded by climb and descent limits,
+                                                         and by the ceiling (`ceiling.py`)
              a* = a_ref + climb_p (c* - c) + I           I carries heaviness
 Force:       F = (m + added mass) a* + drag(v* - wind) + heaviness, turned into the body frame
              plus a force against the swing (`blimp/control/swing.py`), if the airframe says so
@@ -13,7 +14,7 @@ at is information: wind, and how heavy or light the ship is.
 """
 
 from collections import deque
-from math import atan2, cos, hypot, sin
+from math import atan2, cos, hypot, inf, sin
 
 from blimp.airframe import Airframe
 from blimp.control.bounds import FELT, sure_kg
@@ -39,6 +40,7 @@ _CIRCLE = 0.3  # of the yaw torque
 _WEIGHED_S = 4.0  # of level flight, to know
 _KEPT_S = 6  # of level flight, that a fault of an output takes to be named
 _FEEL_S = 3.0  # time constant of the felt weight
+_NEXT = 1.5  # of a cycle's time: the one after has come by then
 _UNSEEN_S = 0.5  # the slowest source of height gives 10 Hz
 _LIFTED_S = 2.0  # in the air, to feel a first weight
 _LEAD = 1.0  # of the missing speed the course leads by: nothing else brakes a sideways slip
@@ -100,7 +102,7 @@ class Controller:
         self._lasting_kg = self.felt_kg  # the same, later
         self._air_kg = airframe.mass.heaviness_kg  # the mean of what was felt in this flight
         self._air_s = 0.0
-        self._sink_mps: float | None = None
+        self._sink_mps, self._sink_s = 0.0, -inf  # of the last cycle that felt the weight
         self.asked_mps = 0.0  # downwards, by the last setpoint
         self._course_rad: float | None = None
         self._force_limit_n = force_limit_n
@@ -226,7 +228,7 @@ class Controller:
         """
         self._given_n, self._weighs = achieved.force_body_n, weighs
         if setpoint.press_n is not None:  # the ground holds it: its stillness weighs nothing
-            self.asked_mps, self._sink_mps = 0.0, None
+            self.asked_mps = 0.0
             return Wrench(force_body_n=(0.0, 0.0, setpoint.press_n))
         self._course_rad = None if sways else self._course(state, setpoint)
         attitude = state.attitude if state.attitude_valid else LEVEL
@@ -268,7 +270,8 @@ class Controller:
                 fx, fy = (fx if straight else within(fx, _STEERED * self._force_limit_n[0])), 0.0
         elif state.attitude_valid:
             fx, fy = self._blind_force(state, heading, dt_s)
-        if self._damper.on and ahead is None and state.attitude_valid and not state.on_ground:
+        felt = state.attitude_valid and not state.coasting
+        if self._damper.on and ahead is None and felt and not state.on_ground:
             p, q, _ = state.rates_body_radps
             against_x, against_y = self._damper.update(q, p, dt_s)
             fx, fy = fx + against_x, fy + (against_y if sways else 0.0)
@@ -276,8 +279,17 @@ class Controller:
         fy = within(fy, self._force_limit_n[1])
         if push is not None:
             weight_n = self._nominal_n - self._mass_kg[2] * self._down.integral
-            fz = _one_way(push * self._force_limit_n[2] - weight_n, self._heave_n)
-            return (*turned_back((fx, fy), heading), fz)
+            fz = push * self._force_limit_n[2] - weight_n
+            if setpoint.climb_mps is not None:
+                integral = self._down.integral
+                least_n = self._vertical_force(
+                    state, -setpoint.climb_mps, 0.0, None, dt_s, saturated[2]
+                )
+                # Braking below the ceiling is no weight, and a push that climbs no faster no error.
+                if setpoint.climb_mps > 0.0 or least_n < fz:
+                    self._down.integral = integral
+                fz = max(fz, least_n)
+            return (*turned_back((fx, fy), heading), _one_way(fz, self._heave_n))
         speeding = setpoint.acceleration_ned_mps2[2]
         fz = self._vertical_force(
             state, velocity[2], speeding, setpoint.sink_mps, dt_s, saturated[2]
@@ -351,16 +363,14 @@ class Controller:
     ) -> float:
         fresh, integral = state.health.height.age_s < _UNSEEN_S, self._down.integral
         # The accelerometer carries the climb on for two seconds; without it nothing does.
-        if state.height_valid and (fresh or state.attitude_valid):
-            if fresh:
+        felt = state.attitude_valid and not state.coasting
+        if state.height_valid and (fresh or felt):
+            if fresh and felt:
                 self._weigh(state, down_mps, dt_s)
-            else:
-                self._sink_mps = None
             error = down_mps - state.velocity_ned_mps[2]
             demand = ahead_mps2 + self._down.update(error, dt_s, saturated=saturated)
             fz = self._mass_kg[2] * demand + self._drag(2, down_mps) - self._nominal_n
         else:
-            self._sink_mps = None  # the next climb known is no change of this one
             fz = self._drag(2, down_mps) - GRAVITY_MPS2 * self.least_kg
         if sink_mps is not None:
             weight_n = GRAVITY_MPS2 * min(self._heaviness_kg, self.felt_kg)
@@ -372,7 +382,7 @@ class Controller:
     def _weigh(self, state: VehicleState, demand_mps: float, dt_s: float) -> None:
         """In level flight the mean of what it feels is what the ship is too heavy by."""
         sink_mps = state.velocity_ned_mps[2]
-        now_kg = self._feel(sink_mps, dt_s)
+        now_kg = self._feel(sink_mps, state.t_s, dt_s)
         self._air_s = 0.0 if state.on_ground else self._air_s + dt_s
         if self._air_s > 0.0:
             off_kg = now_kg - self._air_kg
@@ -393,15 +403,16 @@ class Controller:
         if self._weighed_s >= _WEIGHED_S:  # nothing is left in it of what the airframe says
             self._heaviness_kg = self._mean_kg
 
-    def _feel(self, sink_mps: float, dt_s: float) -> float:
+    def _feel(self, sink_mps: float, now_s: float, dt_s: float) -> float:
         """Weigh in any flight, quickly and roughly: lost ballast shows on the way down.
 
         Returns what this cycle says.
         """
-        before_mps, self._sink_mps = self._sink_mps, sink_mps
-        if before_mps is None or dt_s <= 0.0:
+        change_mps, since_s = sink_mps - self._sink_mps, now_s - self._sink_s
+        self._sink_mps, self._sink_s = sink_mps, now_s
+        if dt_s <= 0.0 or since_s > _NEXT * dt_s:  # what came between was not felt
             return self.felt_kg
-        inertia_n = self._mass_kg[2] * (sink_mps - before_mps) / dt_s
+        inertia_n = self._mass_kg[2] * change_mps / dt_s
         now_kg = (inertia_n + self._drag(2, sink_mps) - self._given_n[2]) / GRAVITY_MPS2
         self.felt_kg += dt_s / _FEEL_S * (now_kg - self.felt_kg)
         self._lasting_kg += dt_s / _FEEL_S * (self.felt_kg - self._lasting_kg)
@@ -422,6 +433,8 @@ class Controller:
         if self._course_rad is not None:
             speed *= _STEERED_SPEED
         down = max(-1.3 * limits.climb_mps, min(1.3 * limits.descent_mps, down))
+        if setpoint.climb_mps is not None:
+            down = max(-setpoint.climb_mps, down)
         return (*_no_faster(north, east, speed), down)
 
     def _course(self, state: VehicleState, setpoint: Setpoint) -> float | None:
@@ -462,9 +475,11 @@ class Controller:
             rate += self._gains.yaw_p * wrap_pi(heading - yaw_of(attitude))
         rate = within(rate, self._limits.yaw_rate_radps)
         yaw_rate = rotate(attitude, state.rates_body_radps)[2]
-        demand = self._turn.update(rate - yaw_rate, dt_s, saturated=saturated)
+        # A model's rate teaches nothing, and is no reason to push hard.
+        learns_s, share = (0.0, _CIRCLE) if state.coasting else (dt_s, 1.0)
+        demand = self._turn.update(rate - yaw_rate, learns_s, saturated=saturated)
         torque_nm = self._inertia_kg_m2 * demand + self._drag(5, rate)
-        return within(torque_nm, self._yaw_limit_nm)
+        return within(torque_nm, share * self._yaw_limit_nm)
 
     def _circling_nm(self, state: VehicleState, attitude: Quaternion) -> float:
         """Return the torque that turns the ship slowly on, without a heading to keep."""

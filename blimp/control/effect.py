@@ -24,7 +24,7 @@ import msgspec
 
 from blimp.ability import drag_speed
 from blimp.airframe import Airframe
-from blimp.control.bounds import most_lift_n
+from blimp.control.bounds import lifts, most_lift_n
 from blimp.control.constants import AIR_DENSITY_KGM3, GRAVITY_MPS2
 from blimp.control.ground import AIRBORNE_M
 from blimp.control.vector import minus
@@ -39,6 +39,8 @@ _MEMORY_S = 20.0  # in which evidence fades: nothing is added up over a whole fl
 _UNKNOWN = 2.0  # times the deviation of the unknown force: something else acts on the ship
 _SLOW_S = 5.0  # time constant of the unknown force
 _TAILS = 5.0  # degrees of freedom of the noise (Student): gusts and blows are not Gaussian
+_RUNS = 4.0  # log odds by which a motor runs by itself more seldom than it does nothing
+_SLEEPS = {"nsleep", "stby"}  # pins by which a driver is put to sleep, and its motors with it
 _GROUP = 2.0  # log odds by which motors of one driver fail together more seldom than one
 
 # Deviations of what is not known exactly.
@@ -68,16 +70,20 @@ _NOTHING: Column = (0.0, 0.0, 0.0, 0.0)  # of surge, sway, heave, yaw
 
 
 class Fault(msgspec.Struct, frozen=True, kw_only=True):
-    """What is broken. thrusts_n: what each motor gives. tilt_rad: of a servo that stays."""
+    """What is broken. thrusts_n: what each motor gives. tilt_rad: of a servo that stays.
+
+    asleep: the motors of a driver that sleeps, because one of them was said to run by itself.
+    """
 
     names: tuple[str, ...]
     thrusts_n: tuple[float, ...] = ()
     tilt_rad: float | None = None
+    asleep: tuple[str, ...] = ()
 
     @property
     def runs(self) -> bool:
         """Whether it pushes without a command."""
-        return any(self.thrusts_n)
+        return any(self.thrusts_n) and not self.asleep
 
     def is_part_of(self, other: "Fault") -> bool:
         """Whether the other is the same of more motors."""
@@ -91,17 +97,21 @@ class Fault(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def all_dead(self) -> bool:
         """Whether several do nothing: a ship too light for them looks so, and none is left out."""
-        return self.dead and len(self.names) > 1
+        return self.dead and len(self.names) > 1 and not self.asleep
 
     @property
     def fixed_n(self) -> dict[str, float]:
         """What the motors give, by name; of a servo nothing."""
+        if self.asleep:
+            return dict.fromkeys(self.asleep, 0.0)
         return dict(zip(self.names, self.thrusts_n, strict=False))
 
     @property
     def what(self) -> str:
         if self.tilt_rad is not None:
             return f"stays at {degrees(self.tilt_rad):.0f} degrees whatever is commanded"
+        if self.asleep:
+            return "runs by itself, so its driver sleeps"
         return "runs by itself" if self.runs else "does nothing"
 
 
@@ -155,6 +165,11 @@ class EffectCheck:
         self._well = _Model()  # no fault beside those that are known
         self._other = _Model(wide=_UNKNOWN)
         self._faulty = _hypotheses(airframe)
+        self._drivers = [
+            tuple(device.outputs.values())
+            for device in airframe.device
+            if not _SLEEPS.isdisjoint(device.pins) and not lifts(airframe, device.outputs.values())
+        ]
         for model in self._faulty:
             if model.fault is not None and model.fault.tilt_rad is not None:
                 # The mixer knows one tilt servo.
@@ -185,14 +200,16 @@ class EffectCheck:
         """From now on these are known.
 
         fixed_n: what broken motors give, by name. stuck_rad: the angle at which the tilt servo
-        stays, None if it moves. broken: every actuator that is named. only_dead: no motor pushes by
-        itself and no servo stays, so that the mixer knows what they give.
+        stays, None if it moves. broken: every actuator that is named. asleep: the motors whose
+        drivers sleep. only_dead: no motor pushes by itself and no servo stays, so that the mixer
+        knows what they give.
         """
         self.faults = faults
         named = [fault for fault in faults if not fault.all_dead]
         self.fixed_n = {name: n for fault in named for name, n in fault.fixed_n.items()}
         self.stuck_rad = next((f.tilt_rad for f in faults if f.tilt_rad is not None), None)
         self.broken = tuple(name for fault in faults for name in fault.names)
+        self.asleep = tuple(name for fault in faults for name in fault.asleep)
         rows = {thruster.name: i for i, thruster in enumerate(self._thrusters)}
         given = [(f, {rows[name]: n for name, n in f.fixed_n.items()}) for f in faults]
         self._well.thrusts = {i: n for _, thrusts in given for i, n in thrusts.items()}
@@ -201,7 +218,7 @@ class EffectCheck:
                 fault=fault, thrusts={i: n for _, o in given if o is not t for i, n in o.items()}
             )
             for fault, t in given
-            if t
+            if t and not fault.asleep
         ]
         self.only_dead = all(fault.dead and not fault.all_dead for fault in faults)
         self._lost = any(fault.all_dead for fault in faults)
@@ -420,7 +437,9 @@ class EffectCheck:
         dead = [fault for fault in self.faults if fault.dead]
         known = {name for fault in self.faults if not fault.runs for name in fault.names}
         odds = {
-            model.fault: model.evidence - (_GROUP if len(model.fault.names) > 1 else 0.0)
+            model.fault: model.evidence
+            - (_GROUP if len(model.fault.names) > 1 else 0.0)
+            - (_RUNS if model.fault.runs else 0.0)
             for model in self._faulty
             if model.fault is not None
             and model.fault not in self.faults
@@ -442,6 +461,9 @@ class EffectCheck:
         if against and odds[best] - _sum_of_odds(against) < _CLEARER:
             return
         named = next(model for model in self._faulty if model.fault == best)
+        if best.runs:
+            driver = next((names for names in self._drivers if {*best.names} <= {*names}), ())
+            best = msgspec.structs.replace(best, asleep=driver)
         self._believe(named, (*dead, best))  # what ran or stayed was not it
 
     def _take_back(self) -> None:

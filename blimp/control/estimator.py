@@ -11,6 +11,7 @@ from math import hypot, inf, isfinite
 from blimp.airframe import Airframe
 from blimp.control.attitude import AttitudeFilter
 from blimp.control.bounds import bounds
+from blimp.control.coast import UNWATCHED_RADPS, Coast
 from blimp.control.constants import GRAVITY_MPS2
 from blimp.control.ground import AIRBORNE_M, GroundDetector
 from blimp.control.heading import STEER_RAD, HeadingFilter
@@ -22,6 +23,7 @@ from blimp.control.vector import cross
 from blimp.control.yaw_rate import YawRateCheck
 from blimp.rotation import rotate, rotate_back, wrap_pi, yaw_of
 from blimp.types import (
+    ZERO3,
     BaroSample,
     EstimateHealth,
     FlightRecord,
@@ -41,12 +43,13 @@ _MAX_BLIND_S = 0.2  # a longer gap is not filled with predicted movement
 _HEALTH_S = 0.1  # between two judgements of the sensors
 _BACK_S = 0.5  # a smaller step back of the clock is ignored
 _TURNED_RAD = 1.0  # how far the ship may have turned before the gyro's fault was noticed
-_UNWATCHED_RADPS = 0.15  # how fast a drifting ship may turn
 _LOST_GYRO_RAD = 0.08  # per sqrt(s): growth of the heading's deviation without a gyro
 # Of the difference, at each pose of motion capture: 2 s at 40 Hz, and half a minute for the bias.
 _POSE_TURN = 0.012
 _POSE_BIAS = 2e-5  # see above
 _POSE_RAD = 0.02  # of a heading by motion capture
+# Tilt that a coast leaves, the swing: rms of three ships, growing over the first second, simulated.
+_TILTED_RAD, _TILTS_RADPS = 0.05, 0.05
 _POSED_S = 0.3  # so long after the last pose the ranger is used again
 _STILL = Wrench()
 
@@ -70,6 +73,9 @@ class Estimator:
         )
         self._heading = HeadingFilter(airframe=airframe)
         self._yaw_rate = YawRateCheck(airframe=airframe)
+        self._coast = Coast(airframe=airframe)
+        self._coasted_radps: Vec3 | None = None  # body rates by the model; None with an IMU
+        self._tilted_rad = 0.0  # what a coast leaves of the tilt
         self._imu_m = airframe.mass.center_of_gravity_m
         self._reference_pa: float | None = None
         self._reference: list[float] = []
@@ -117,7 +123,7 @@ class Estimator:
 
         age_s: of the record. The ship may have turned meanwhile, so old ones are of no use.
         """
-        sigma_rad = hypot(left.yaw_sigma_rad, _UNWATCHED_RADPS * abs(age_s))
+        sigma_rad = hypot(left.yaw_sigma_rad, UNWATCHED_RADPS * abs(age_s))
         if sigma_rad < STEER_RAD and all(map(isfinite, (left.yaw_rad, *left.gyro_bias_radps))):
             self._attitude.begin_with(left.yaw_rad, left.gyro_bias_radps)
             self._heading.rest(self._attitude.rest.sigma_radps, sigma_rad)
@@ -155,7 +161,7 @@ class Estimator:
         if imu is not None and ("imu" in bad or not isfinite(imu.t_s) or imu.t_s > now_s + 0.1):
             imu = None
         attitude = self._attitude
-        dt_s = attitude.update(imu, now_s, at_rest=at_rest)
+        dt_s = attitude.update(imu, at_rest=at_rest)
         q = attitude.attitude
         field_t = None if imu is None else imu.magnetic_body_t
         self._move(q, dt_s, now_s, thrust, at_rest=at_rest, field_t=field_t)
@@ -198,6 +204,7 @@ class Estimator:
             position_valid=horizontal.valid(now_s) and heading_known,
             position_age_s=min(horizontal.age_s(now_s), 1e6),
             heading_valid=heading_known,
+            coasting=self._coasted_radps is not None,
             on_ground=self._ground.down,
             health=self._health,
         )
@@ -225,6 +232,9 @@ class Estimator:
         trusted."""
         attitude, height, horizontal = self._attitude, self._height, self._horizontal
         if dt_s > 0.0:
+            if self._coasted_radps is not None:
+                self._coasted_radps = None
+                horizontal.tilted(self._tilted_rad)
             self._moved_s = now_s
             self._turn(dt_s, thrust, at_rest=at_rest)
             if field_t is not None:
@@ -249,12 +259,28 @@ class Estimator:
                 )
             else:
                 horizontal.drift(dt_s, now_s)
-        elif now_s - self._moved_s > _BLIND_S:
+        elif self._coasted_radps is not None or now_s - self._moved_s > _BLIND_S:
             # Without an IMU the other sensors continue, with a larger uncertainty between samples.
             blind_s = min(now_s - self._moved_s, _MAX_BLIND_S)
             height.drift(blind_s, now_s)
             horizontal.drift(blind_s, now_s)
+            self._coast_on(blind_s, thrust, now_s)
             self._moved_s = now_s
+
+    def _coast_on(self, dt_s: float, thrust: Wrench | None, now_s: float) -> None:
+        """Move the attitude on by the model of the hull; on the ground it stays."""
+        attitude = self._attitude
+        if self._coasted_radps is None:
+            self._tilted_rad = 0.0
+        self._tilted_rad = min(_TILTED_RAD, self._tilted_rad + _TILTS_RADPS * dt_s)
+        p, q, r = self._coasted_radps or attitude.rates_body_radps
+        turned, rates = attitude.attitude, ZERO3
+        if not self._ground.down:
+            r += self._yaw_rate.coast(r, thrust.torque_body_nm[2] if thrust else 0.0, dt_s)
+            turned, rates = self._coast.step(turned, (p, q, r), dt_s)
+            self._heading.drift(_LOST_GYRO_RAD * dt_s**0.5)
+        attitude.carry(turned, rates[2], now_s)
+        self._coasted_radps = rates
 
     def _turn(self, dt_s: float, thrust: Wrench | None, *, at_rest: bool) -> None:
         """Update the heading, and check whether the gyro measures the ship's turn."""

@@ -42,7 +42,7 @@ class Flags(msgspec.Struct, frozen=True, kw_only=True):
     unhealthy: tuple[str, ...] = ()  # devices
     broken: tuple[str, ...] = ()  # actuators that do not do what is commanded
     spared: float = 0.0  # share of surge, heave and yaw that is left without dead motors
-    astray: bool = False  # one of them does something else, not only nothing
+    astray: bool = False  # one of them lifts, and runs by itself
     rising_s: float = 0.0  # sent down and rising all the same, for so long
     driven_up: bool = False  # and faster than without thrust
     unmoved_s: float = 0.0  # pushed down and not sinking, for so long
@@ -65,7 +65,7 @@ class Times(msgspec.Struct, frozen=True, kw_only=True):
     power_return_s: float = 5.0
     power_land_s: float = 60.0
     position_land_s: float = 30.0
-    output_s: float = 1.0
+    output_s: float = 2.0  # as long as an attitude is carried on without an IMU
     rising_s: float = 6.0
     unmoved_s: float = 12.0
     fence_s: float = 1.0
@@ -140,9 +140,9 @@ def rules(
             name="outputs astray",
             when=lambda _, flags: flags.heavy and flags.astray,
             action=Action.IDLE,
-            text="an output goes astray: motors asleep until an arm",
+            text="a motor that lifts runs by itself: motors asleep until an arm",
             light="never applies: what it weighed must say heavy",
-            heavy="asleep the driver stops the motor, and it sinks by its own weight",
+            heavy="nothing else lifts it; asleep it sinks by its own weight, and brakes",
             latched=True,
         ),
         Rule(

@@ -23,6 +23,7 @@ from collections import deque
 from math import hypot, isfinite
 
 from blimp.airframe import Estimation, Home
+from blimp.control.constants import GRAVITY_MPS2
 from blimp.control.gate import Gate
 from blimp.control.motion import Column, MotionCovariance
 from blimp.control.votes import WINDOW_TICKS, Source, Votes
@@ -216,6 +217,11 @@ class HorizontalFilter:
         if self.age_s(now_s) > RECKONED_S:
             keep = max(0.0, 1.0 - dt_s / 2.0)
             self.velocity_mps = [v * keep for v in self.velocity_mps]
+
+    def tilted(self, sigma_rad: float) -> None:
+        """Down is known again, but for this: what is left is learnt again."""
+        self._grow()
+        self._p.bb = max(self._p.bb, (GRAVITY_MPS2 * sigma_rad) ** 2)
 
     def turn(self, angle_rad: float) -> None:
         """The heading was wrong by this: what the ship feels, it feels in another direction."""

@@ -186,8 +186,9 @@ class FlightLoop:
         dt_s = self._elapsed(now_s)
         self._obey_emergencies(now_s)
         readings = self._sensors.read(now_s)
-        is_adrift = self._found_in_air(readings, now_s)
+        lands = self._found_in_air(readings, now_s)
         flown = self._powered or (self.armed and not self._pilot.resting)  # idle on trial, too
+        flown = flown or bool(self._supervisor.adrift)  # no motor turns, and it is not at rest
         state = self._estimator.update(
             readings,
             now_s=now_s,
@@ -195,7 +196,7 @@ class FlightLoop:
             stands=self._supervisor.stands,
             thrust=self._actuation.thrust,
         )
-        if is_adrift:
+        if lands:
             self._supervisor.recover(state)
         self._witnesses.update(readings, state, now_s, at_rest=not flown)
         flags = self._flags(readings, now_s)
@@ -221,24 +222,25 @@ class FlightLoop:
             outcome = self._commander.handle(command, now_s=now_s, state=self.state, flags=flags)
             if self._driving and self._supervisor.killed:
                 self.close()
-            self._recovery = None
             self._record.write(self.state, now_s)
             self._inbox.post(outcome)
 
     def _found_in_air(self, readings: SensorReadings, now_s: float) -> bool:
-        """Say once that this ship is in the air and its last flight process died there."""
+        """Say once that this ship, whose last flight process died in the air, may be landed."""
         recovery, supervisor = self._recovery, self._supervisor
         if recovery is None:
             return False
         is_up = recovery.judge(readings, now_s)
-        if is_up is None and not supervisor.armed and not supervisor.killed:
-            self._powered = True  # not known to be at rest
+        if is_up is None and not supervisor.armed:
             return False
         self._recovery = None
-        if not is_up or supervisor.armed or supervisor.killed:
+        if not is_up or supervisor.armed:
+            if supervisor.adrift and recovery.is_blind:
+                supervisor.say("too few sensors: it may be in the air, and no motor turns")
+            supervisor.adrift = ""
             return False
         self._estimator.begin_in_air(recovery.height_m, readings.baro)
-        return True
+        return recovery.may_land and not supervisor.killed
 
     def _drive(self, actuators: ActuatorCommand, setpoint: Setpoint, now_s: float) -> None:
         """Ask the gate once more, then drive; or make safe, and say so again at 4 Hz."""

@@ -75,6 +75,7 @@ class Mixer:
         self._stuck: tuple[int, float, list[Column]] | None = None
         self._accused: dict[int, float] = {}  # thrust of what is said to be broken, by thruster
         self._fixed: dict[int, float] = {}  # of these, what is left out
+        self._asleep: tuple[str, ...] = ()
         self._given: list[Column] = []  # what that makes, by tilt
         self._height_first = False
         self._scanned = self._far = 0
@@ -89,7 +90,7 @@ class Mixer:
         self.neutral = ActuatorCommand(
             motors=(0.0,) * len(self._thrusters),
             servos=tuple(s.neutral_rad for s in airframe.servo),
-            asleep=True,
+            asleep=airframe.thruster_names,
         )
         self.achieved = Wrench()
         self.thrusts_n: tuple[float, ...] | None = (
@@ -138,8 +139,10 @@ class Mixer:
         """Whether it can push ahead and neither turn nor sway by it."""
         return self._straight
 
-    def leave_out(self, accused_n: Mapping[str, float]) -> None:
+    def leave_out(self, accused_n: Mapping[str, float], *, asleep: tuple[str, ...] = ()) -> None:
         """Allocate from now on to the other thrusters only. accused_n: what the broken ones give.
+
+        asleep: those of them whose driver sleeps; none of these is driven.
 
         An empty one makes the ship whole again. Limits are those of what is left. The last
         thruster of surge, heave or yaw is driven all the same: broken, it does no harm, and
@@ -152,7 +155,7 @@ class Mixer:
         accused = {names.index(name): thrust for name, thrust in accused_n.items()}
         if accused == self._accused:
             return
-        self._accused = accused
+        self._accused, self._asleep = accused, asleep
         self._bound(accused)
         self.left_over = min(
             self._limit(axis) / self._whole[axis] for axis in _FLOWN if self._whole[axis] > 0.0
@@ -164,7 +167,7 @@ class Mixer:
             beside = self._pushed()
             self._bound({*fixed, k})
             turned = thrust != 0.0 and self._thrusters[k].tilted_by != ""
-            if turned or self._pushed() == beside:
+            if turned or names[k] in asleep or self._pushed() == beside:
                 fixed[k] = thrust
         self._bound(fixed)
         self._fixed = fixed
@@ -259,6 +262,7 @@ class Mixer:
                 for k, (thruster, thrust) in enumerate(zip(self._thrusters, thrusts, strict=True))
             ),
             servos=tuple(servos),
+            asleep=self._asleep,
         )
 
     def follow(

@@ -7,7 +7,8 @@ its arrival on board, on the ship's own clock.
 A pilot may have several sessions (a view, and a command now and then), so the link is as old as
 the newest heartbeat of any. A session that fell silent while another was received is over: so
 the next pilot's goodbye, or command, leaves no old silence behind. So is every session that was
-under another authority: control has changed since.
+under another authority: control has changed since. A goodbye that comes late, after a restart of
+the worker, ends its own session alone.
 """
 
 from collections import OrderedDict
@@ -35,9 +36,9 @@ class PilotLink:
         self._sequences: OrderedDict[str, int] = OrderedDict()
 
     def receive(self, heartbeat: Heartbeat, now_s: float) -> None:
-        """Count `heartbeat`, unless it is late or its session has sent a newer one."""
-        session = heartbeat.session
-        if not heartbeat.waited_s <= STALE_S:
+        """Count `heartbeat`, unless its session has sent a newer one."""
+        session, is_late = heartbeat.session, not heartbeat.waited_s <= STALE_S
+        if is_late and not heartbeat.ends:
             return
         if heartbeat.sequence <= self._sequences.get(session, -1):
             return
@@ -45,6 +46,9 @@ class PilotLink:
         self._sequences.move_to_end(session)
         while len(self._sequences) > REMEMBERED:
             self._sequences.popitem(last=False)
+        if is_late:
+            self._sessions.pop(session, None)
+            return
         self._sessions = {
             name: known
             for name, known in self._sessions.items()

@@ -1,4 +1,4 @@
-"""Whether a ship whose flight process died in the air comes down under power.
+"""Whether a ship whose flight process died is in the air, and comes down under power.
 
 A light ship that restarts disarmed flies away. So its new flight process may land it, and only
 that, if the old one left a record of a flight a moment ago and two sensors see the ship in the
@@ -22,26 +22,46 @@ _FRESH_S = 0.5  # an older sample counts for nothing
 _ACCURATE_M = 0.3  # a tag that is less sure of itself does not count
 
 
+def died_in_air(record: FlightRecord, *, age_s: float) -> bool:
+    """Whether the process of `record`, `age_s` old when its successor started, left a ship there.
+
+    Flying, or unpowered after a kill: in both cases its successor looks for it.
+    """
+    # The kernel counts a start in hundredths of a second.
+    return (record.armed or record.killed) and record.airborne and -1.0 <= age_s <= RESTART_S
+
+
 def may_recover(record: FlightRecord, *, age_s: float, airframe: Airframe) -> bool:
-    """Whether `record`, `age_s` old when the process started, allows to look for it at all."""
+    """Whether that ship may be landed under power if it is found in the air."""
     allowed = {"never": False, "light": record.heaviness_kg < sure_kg(airframe), "always": True}
     return (
         record.armed
         and not record.killed
-        and record.airborne
-        and -1.0 <= age_s <= RESTART_S  # the kernel counts a start in hundredths of a second
+        and died_in_air(record, age_s=age_s)
         and allowed[airframe.resume_after_crash]
     )
+
+
+def adrift(why: str, *, heaviness_kg: float) -> str:
+    """Return what every face says of a ship that is in the air without power.
+
+    why: "killed", or what else took the power. heaviness_kg: as flight has weighed it, 0 if none
+    has: what it does now.
+    """
+    goes = "sinks" if heaviness_kg > 0.0 else "rises" if heaviness_kg < 0.0 else "drifts"
+    return f"{why} in the air: no motor turns, it {goes}; arm flies it again"
 
 
 class Recovery:
     """Looks for the ship in the air, for a few seconds from the first cycle.
 
-    height_m: as the sensors agreed, once `judge` has said True.
+    may_land: under power. height_m: as the sensors agreed, once `judge` has said True. is_blind:
+    too few sensors have a height.
     """
 
-    def __init__(self, record: FlightRecord, *, airframe: Airframe) -> None:
+    def __init__(self, record: FlightRecord, *, airframe: Airframe, may_land: bool = True) -> None:
         self._record = record
+        self.may_land = may_land
         self._rest_m = {
             role(device): float(device.options.get("rest_m", 0.0)) for device in airframe.device
         }
@@ -49,6 +69,7 @@ class Recovery:
         self._began_s = inf
         self._agree_s = inf
         self.height_m = record.height_m
+        self.is_blind = True
 
     def judge(self, readings: SensorReadings, now_s: float) -> bool | None:
         """Return whether the ship is in the air; None while that is not known.
@@ -57,6 +78,7 @@ class Recovery:
         """
         self._began_s = min(self._began_s, now_s)
         heights_m = sorted(self._heights_m(readings, now_s).values())
+        self.is_blind = len(heights_m) < 2
         if len(heights_m) >= 2 and heights_m[-2] > _HIGH_M and heights_m[0] > _LOW_M:
             self._agree_s = min(self._agree_s, now_s)
             if now_s - self._agree_s >= AGREE_S:

@@ -80,7 +80,7 @@ class SnapshotBuilder:
             mode=self._pilot.number.name,
             armed=supervisor.armed,
             killed=supervisor.killed,
-            failsafe=supervisor.decision.text,
+            failsafe=supervisor.trouble,
             position_ned_m=state.position_ned_m,
             velocity_ned_mps=state.velocity_ned_mps,
             altitude_m=state.altitude_m,
@@ -144,7 +144,7 @@ class RecordWriter:
                 t_s=now_s,
                 armed=supervisor.armed,
                 killed=supervisor.killed,
-                airborne=not state.on_ground,
+                airborne=not state.on_ground or bool(supervisor.adrift),  # it may not be judged yet
                 height_m=state.altitude_m,
                 heaviness_kg=self._controller.weighed_kg or 0.0,
                 pressure_pa=self._pressure_pa,

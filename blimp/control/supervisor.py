@@ -4,6 +4,7 @@ from collections import deque
 from collections.abc import Callable
 from math import isfinite
 
+from blimp.control.ceiling import Ceiling
 from blimp.control.failsafe import Action, Decision, Failsafe, Flags
 from blimp.control.modes.descend import Descend
 from blimp.control.modes.driven import DrivenDown
@@ -13,14 +14,18 @@ from blimp.control.modes.land import UNWEIGHED, Land, has_drifted, place_of
 from blimp.control.modes.mode import FlightMode
 from blimp.control.modes.rtl import ReturnToPad
 from blimp.control.pilot import IDLE, Pilot
+from blimp.control.recovery import adrift
 from blimp.geofence import Geofence
 from blimp.types import ActuatorCommand, Setpoint, VehicleState
 
 _CLIMB_M = 0.4  # below the lowest takeoff, 0.5 m; a stick that was touched asks for less
+_WAIT_S = 5.0  # of a takeoff: a first heartbeat comes in 0.5 s, and is passed on within 1 s
+_AGAIN = "see why with 'ground status'; once the failsafe is over, send takeoff again"
 _MESSAGES = 8  # that a snapshot has room for
 _MESSAGE_LETTERS = 200  # see above
 _DESCENDED_S = 3.0  # this long on the ground ends a descent
 _LIFT_S = 20.0  # by then a ship that can lift has left the ground
+_LIES_S = 3.0  # this long on the ground without power, a ship is down
 
 
 class Supervisor:
@@ -45,15 +50,26 @@ class Supervisor:
         self._on_landed = on_landed
         self._descended_s = 0.0
         self._lifting_s = 0.0
+        self._waited_s = 0.0
         self._grounded = ""  # by which failsafe, on the ground
         self._grounded_m: tuple[float, float] | None = None  # and where
         self._driven = DrivenDown(ship=pilot.ship)
+        self._ceiling = Ceiling(ship=pilot.ship)
         self.armed = False
         self.recovering = False  # armed to land after a crash, and for nothing else
         self.killed = killed_s is not None  # a restart is no arm
         self.killed_s = float("-inf") if killed_s is None else killed_s
         self.decision = Decision()
+        self.adrift = ""  # that it is in the air without power, "" if it is not
+        self._lies_s = 0.0
         self.messages: deque[str] = deque(maxlen=_MESSAGES)
+
+    @property
+    def trouble(self) -> str:
+        """What is wrong with the ship now, as every face says it, "" if nothing is known."""
+        if self.recovering and not self.decision.text:
+            return "the flight process died in the air: landing, and nothing else until an arm"
+        return self.decision.text or self.adrift
 
     @property
     def bench(self) -> bool:
@@ -63,10 +79,9 @@ class Supervisor:
         """Arm and clear the kill latch. The checks are the caller's (see arming.py)."""
         self._driven = DrivenDown(ship=self._pilot.ship)
         self.killed = self.recovering = False
-        self._grounded = ""
+        self._grounded = self.adrift = ""
         self.armed = True
         self._failsafe.reset()
-        self._pilot.manual.clear()
         self._pilot.payload.clear()
         self._pilot.rest(state, reason="armed")
         self.say("armed")
@@ -74,6 +89,7 @@ class Supervisor:
     def recover(self, state: VehicleState) -> None:
         """Land a ship whose flight process died in the air. The checks are the caller's."""
         self.armed = self.recovering = True
+        self.adrift = ""
         self._failsafe.reset()
         land = Land(state, ship=self._pilot.ship, weigh=True)
         self._pilot.enter(land, reason="resumed after a crash")
@@ -82,7 +98,6 @@ class Supervisor:
     def disarm(self, state: VehicleState, *, reason: str) -> None:
         self.armed = self.recovering = False
         self.decision = Decision()
-        self._pilot.manual.clear()
         self._pilot.rest(state, reason=reason)
         self._pilot.ship.area.fence = Geofence()  # it was that of this flight
         self.say(f"disarmed: {reason}")
@@ -105,11 +120,12 @@ class Supervisor:
         """Latch the kill. The outputs are safe in the cycle this is called in."""
         if not self.killed:
             self.say(f"killed: {reason}")
+        if self.adrift or (self.armed and not state.on_ground):
+            self.adrift = adrift("killed", heaviness_kg=self._pilot.ship.heaviness_kg())
         self.killed = True
         self.killed_s = now_s
         self.armed = self.recovering = False
         self.decision = Decision()
-        self._pilot.manual.clear()
         self._pilot.rest(state, reason=reason)
 
     def say(self, message: str) -> None:
@@ -150,6 +166,7 @@ class Supervisor:
     def decide(self, state: VehicleState, flags: Flags, *, now_s: float, dt_s: float) -> Setpoint:
         """Return the setpoint of this cycle, after the failsafe's action."""
         if self.killed or not self.armed:
+            self._note_lying(state, dt_s)
             if self._bench and not self.killed and self._pilot.manual.active(now_s):
                 return self._pilot.manual.update(state, dt_s=dt_s)
             return IDLE
@@ -161,8 +178,9 @@ class Supervisor:
             )
         self._note_decision(decision)
         self._act(decision, state)
+        self._waited_s = self._waited_s + dt_s if self._pilot.paused else 0.0
         self._note_lift(state, dt_s)
-        setpoint = self._pilot.update(state, dt_s=dt_s)
+        setpoint = self._ceiling.under(self._pilot.update(state, dt_s=dt_s), state)
         self._note_landing(state, dt_s)
         # Both may have disarmed. On the ground a pilot's setpoint is idle, so it needs no test.
         return IDLE if self._pilot.resting or self._is_driven(state, setpoint, dt_s) else setpoint
@@ -200,12 +218,16 @@ class Supervisor:
                 land = Land(state, ship=pilot.ship, down=True)
                 pilot.enter(land, reason="it does not stay where it was let go")
             return
-        # No failsafe lifts a ship. A takeoff waits for the end of HOLD: a pilot's first heartbeat
-        # comes after the first command.
-        is_waiting = action == Action.HOLD and self._takes_off(state)
-        if Action.NONE < action < Action.IDLE and not is_waiting and pilot.can_rest(state):
-            pilot.rest(state, reason=decision.text)
-            return
+        # No failsafe lifts a ship. A takeoff waits a little for the end of HOLD: a pilot's first
+        # heartbeat comes after the first command.
+        waits = action == Action.HOLD and self._takes_off(state)
+        if Action.NONE < action < Action.IDLE and pilot.can_rest(state):
+            if not waits:
+                pilot.rest(state, reason=decision.text)
+                return
+            if self._waited_s > _WAIT_S:
+                pilot.rest(state, reason=f"{decision.text}: for {_WAIT_S:g} s: {_AGAIN}")
+                return
         if pilot.flying.remedy is Action.DESCEND and action < Action.DESCEND:
             # After a short dropout, land under control instead of finishing the descent blind.
             land = Land(state, ship=pilot.ship, pushed=True)
@@ -269,6 +291,14 @@ class Supervisor:
             pilot.rest(state, reason=reason)
             self.say(reason)
             self._lifting_s = 0.0
+
+    def _note_lying(self, state: VehicleState, dt_s: float) -> None:
+        """End what is said of a ship without power once it lies on the ground."""
+        lies = bool(self.adrift) and state.on_ground and state.height_valid
+        self._lies_s = self._lies_s + dt_s if lies else 0.0
+        if self._lies_s > _LIES_S:
+            self.adrift = ""
+            self.say("down, without power")
 
     def _note_landing(self, state: VehicleState, dt_s: float) -> None:
         mode = self._pilot.flying

@@ -61,10 +61,19 @@ def _gain(airframe: Airframe, *, along: int, turn: int, ship_kg: float, mass_kg:
     lever_m = _depth_m(airframe, along) - hang_m * ship_kg / mass_kg
     if hang_m <= 0.0 or abs(lever_m) < _LEVER * hang_m:
         return 0.0
+    inertia, rate_radps = swing(airframe, turn=turn, ship_kg=ship_kg, mass_kg=mass_kg)
+    return 2.0 * airframe.gains.swing_damping * rate_radps * inertia / lever_m
+
+
+def swing(airframe: Airframe, *, turn: int, ship_kg: float, mass_kg: float) -> tuple[float, float]:
+    """Return the swing's inertia, kg m^2, and frequency, rad/s; 0 of a hull that does not hang.
+
+    turn: 0 is roll, 1 pitch. mass_kg: along the swing, added mass included.
+    """
+    hang_m = airframe.mass.center_of_gravity_m[2]
     inertia = airframe.mass.inertia_kg_m2[turn] + airframe.aero.added_inertia_kg_m2[turn]
     inertia += ship_kg * (mass_kg - ship_kg) / mass_kg * hang_m**2
-    rate_radps = sqrt(ship_kg * GRAVITY_MPS2 * hang_m / inertia)
-    return 2.0 * airframe.gains.swing_damping * rate_radps * inertia / lever_m
+    return inertia, sqrt(max(0.0, ship_kg * GRAVITY_MPS2 * hang_m / inertia))
 
 
 def _depth_m(airframe: Airframe, along: int) -> float:

@@ -43,6 +43,15 @@ class YawRateCheck:
         self._bad_s = self._good_s = 0.0
         self._low_radps = self._high_radps = 0.0
 
+    def coast(self, rate_radps: float, torque_nm: float, dt_s: float) -> float:
+        """Go on without a gyro; return by how much the ship turns faster, of its `rate_radps`."""
+        self.rate_radps += self._gained(self.rate_radps, torque_nm) * dt_s
+        return self._gained(rate_radps, torque_nm) * dt_s
+
+    def _gained(self, rate_radps: float, torque_nm: float) -> float:
+        drag_nm = rate_radps * (self._linear + self._quadratic * abs(rate_radps))
+        return (torque_nm - drag_nm) / self._inertia
+
     def update(
         self, measured_radps: float, torque_nm: float, dt_s: float, *, raw_radps: float
     ) -> None:
@@ -52,9 +61,7 @@ class YawRateCheck:
         same = raw_radps == self._raw_radps
         self._same_s, self._raw_radps = (self._same_s + dt_s if same else 0.0), raw_radps
         stuck = self._same_s > _STUCK_S
-        rate = self.rate_radps
-        drag_nm = rate * (self._linear + self._quadratic * abs(rate))
-        rate += (torque_nm - drag_nm) / self._inertia * dt_s
+        rate = self.rate_radps + self._gained(self.rate_radps, torque_nm) * dt_s
         apart = measured_radps - rate
         if not self.doubt:
             rate += _DRAWN_PER_S * apart * dt_s

@@ -92,8 +92,9 @@ class Actuators:
             return
         self._motors = motors
         values: list[float | None] = [*motors]
-        if command.asleep and not any(motors):
-            values = [None] * len(motors)
+        for name in command.asleep:
+            row = self._thrusters.index(name)
+            values[row] = values[row] or None
         for i, (servo, target) in enumerate(zip(self._servos, angles, strict=True)):
             if now_s < self._pulses_from_s[i]:
                 values.append(None)

@@ -2,8 +2,9 @@
 
 A device is polled and never waits. Its start-up is a generator that yields the seconds to
 let pass before it goes on, so a chip that needs 100 ms after its reset costs the loop
-nothing. A chip that stops answering, stands still or comes back asleep is started again,
-the same way, for as long as it takes.
+nothing. A chip that stops answering is asked on: a glitch of bus or supply is over in a moment, and
+a restart would cost more samples than the glitch. One that stays silent, stands still or comes back
+asleep is started again, the same way, for as long as it takes.
 """
 
 from abc import ABC, abstractmethod
@@ -89,6 +90,7 @@ class Device(ABC):
     WIRING: ClassVar[Wiring]
     STALE_S: ClassVar[float] = 2.0  # without proof of life the device is started again
     STALE_ERROR: ClassVar[str] = "no answer"
+    SILENT_S: ClassVar[float] = 3.0  # longer than an attitude is carried on without an IMU
 
     def __init__(self, *, row: Row, buses: Buses) -> None:
         self.name = row.name
@@ -137,15 +139,16 @@ class Device(ABC):
         """What to say of a device that shows no life."""
         return self.STALE_ERROR
 
-    def _alive(self, now_s: float, remark: str = "") -> None:
+    def _alive(self, now_s: float, remark: str = "", *, sound: bool = True) -> None:
+        """Note a proof of life. sound: whether the reading can be; if not, it starts nothing."""
         self._alive_s = now_s
         self._in_a_row = 0
-        self.healthy = True
+        self.healthy = sound
         self.error = remark
 
     def _lost(self, error: str) -> DeviceError:
         """Make the error after which this device is unhealthy and starts again, at once."""
-        self._in_a_row = MAX_FAILURES
+        self._in_a_row, self._alive_s = MAX_FAILURES, float("-inf")
         return DeviceError(f"{self.name}: {error}")
 
     def _advance(self, steps: Steps, now_s: float) -> None:
@@ -162,8 +165,10 @@ class Device(ABC):
         self.failures += 1
         self._in_a_row += 1
         was_starting = self._steps is not None
-        if was_starting or self._in_a_row >= MAX_FAILURES:
-            self.healthy = False
+        if not was_starting and self._in_a_row < MAX_FAILURES:
+            return
+        self.healthy = False
+        if was_starting or now_s - self._alive_s >= self.SILENT_S:
             self._steps = self._start()
             self._wait_until_s = now_s + RETRY_S if was_starting else now_s
 
@@ -211,8 +216,10 @@ class Output(Device):
 
     It starts disabled and safe. Values are throttles for thrusters and radians for servos, in
     the order of `outputs`, which is that of the chip's channels; None switches a servo's pulses
-    off.
+    off. One that cannot be commanded is started again at once: that puts it to sleep.
     """
+
+    SILENT_S: ClassVar[float] = 0.0
 
     def __init__(self, *, row: Row, buses: Buses, airframe: Airframe) -> None:
         super().__init__(row=row, buses=buses)

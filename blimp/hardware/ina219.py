@@ -4,6 +4,7 @@ Source: SBOS448G: 8.5 (calibration), 8.6 (registers). Checked with its example: 
 1 mA a bit give calibration 0x5000.
 """
 
+from math import copysign
 from typing import ClassVar
 
 import msgspec
@@ -12,7 +13,7 @@ from blimp.airframe import Device as Row
 from blimp.errors import BoardError
 from blimp.hardware.bus import Buses
 from blimp.hardware.device import Steps, Wiring, read_options
-from blimp.hardware.i2c_sensor import I2CSensor
+from blimp.hardware.power_monitor import PowerMonitor
 from blimp.hardware.registers import INA219 as R
 from blimp.types import PowerSample
 
@@ -40,14 +41,8 @@ def calibration_word(*, shunt_ohm: float, current_lsb_a: float) -> int:
     return word
 
 
-class Ina219(I2CSensor[PowerSample]):
-    """Voltage at the bus pin, current positive out of the battery."""
-
-    ROLE: ClassVar[str] = "power"
-    UNIT: ClassVar[str] = "V, A"
+class Ina219(PowerMonitor):
     WIRING: ClassVar = Wiring(bus="i2c", addresses=R.ADDRESSES)
-    STALE_S: ClassVar[float] = 2.0
-    STALE_ERROR: ClassVar[str] = "no new conversion"
 
     def __init__(self, *, row: Row, buses: Buses) -> None:
         super().__init__(row=row, buses=buses)
@@ -60,7 +55,9 @@ class Ina219(I2CSensor[PowerSample]):
         except ValueError as error:
             raise BoardError(f"{row.name}: {error}") from error
         full_scale_v = 32767 * options.current_lsb_a * options.shunt_ohm
-        gain = next((bits for v, bits in SHUNT_RANGES_V if full_scale_v <= v), R.PG_320_MV)
+        widest = SHUNT_RANGES_V[-1]
+        range_v, gain = next((one for one in SHUNT_RANGES_V if full_scale_v <= one[0]), widest)
+        self._most_a = min(full_scale_v, range_v) / options.shunt_ohm
         config = (
             R.BRNG_32V
             | gain
@@ -83,7 +80,7 @@ class Ina219(I2CSensor[PowerSample]):
         bus = self._word(R.BUS_VOLTAGE)
         if not bus & R.CNVR:
             return None
-        current = self._word(R.CURRENT, signed=True)
+        current: float = self._word(R.CURRENT, signed=True)
         kept = self._bus.read(self._address, R.CALIBRATION, 2)
         if kept != self._calibration:
             # After a power cycle the chip measures on, with a current of 0.
@@ -92,15 +89,11 @@ class Ina219(I2CSensor[PowerSample]):
                 "the chip was reset"
             )
         self._word(R.POWER)  # clears CNVR, which proves the next reading
-        remark = ""
-        if bus & R.OVF:
-            # The current is beyond its register. The voltage is good, and the one that matters.
-            current = 32767
-            remark = f"current is above {current * self._lsb_a:.2f} A: current_lsb_a is too small"
-        self._alive(now_s, remark)
-        return PowerSample(
-            t_s=now_s, voltage_v=(bus >> 3) * BUS_LSB_V, current_a=current * self._lsb_a
+        if bus & R.OVF:  # beyond the register, which then holds the lowest bits
+            current = copysign(32767, self._word(R.SHUNT_VOLTAGE, signed=True))
+        return self._felt(
+            now_s,
+            voltage_v=(bus >> 3) * BUS_LSB_V,
+            current_a=current * self._lsb_a,
+            most_a=self._most_a,
         )
-
-    def _value(self, sample: PowerSample) -> tuple[float, ...]:
-        return (sample.voltage_v, sample.current_a)

@@ -13,7 +13,7 @@ from blimp.airframe import Device as Row
 from blimp.errors import BoardError, DeviceError
 from blimp.hardware.bus import Buses
 from blimp.hardware.device import NoOptions, Steps, Wiring, read_options
-from blimp.hardware.i2c_sensor import I2CSensor
+from blimp.hardware.power_monitor import PowerMonitor
 from blimp.hardware.registers import INA226 as R
 from blimp.hardware.registers import INA260
 from blimp.types import PowerSample
@@ -37,13 +37,8 @@ class Options(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     shunt_ohm: float
 
 
-class Ina226(I2CSensor[PowerSample]):
-    """Voltage at the bus pin, current positive out of the battery."""
-
-    ROLE: ClassVar[str] = "power"
-    UNIT: ClassVar[str] = "V, A"
+class Ina226(PowerMonitor):
     WIRING: ClassVar = Wiring(bus="i2c", addresses=R.ADDRESSES)
-    STALE_ERROR: ClassVar[str] = "no new conversion"
     CONFIG_RESET: ClassVar[int] = R.CONFIG_RESET
     CONFIG: ClassVar[int] = R.CONFIG_FIXED | _CONFIG
     DIE: ClassVar[int] = R.DIE
@@ -81,16 +76,12 @@ class Ina226(I2CSensor[PowerSample]):
             )
         if voltage_v > MAX_V:
             raise DeviceError(f"{self.name}: {voltage_v:.1f} V is above the chip's {MAX_V:g} V")
-        current_a = current * self._lsb_a
-        remark = ""
-        if abs(current) >= 0x7FFF:
-            # The current is beyond its register. The voltage is good, and the one that matters.
-            remark = f"current is at {current_a:.2f} A, the most that this shunt shows"
-        self._alive(now_s, remark)
-        return PowerSample(t_s=now_s, voltage_v=voltage_v, current_a=current_a)
-
-    def _value(self, sample: PowerSample) -> tuple[float, ...]:
-        return (sample.voltage_v, sample.current_a)
+        return self._felt(
+            now_s,
+            voltage_v=voltage_v,
+            current_a=current * self._lsb_a,
+            most_a=0x7FFF * self._lsb_a,
+        )
 
 
 class Ina260(Ina226):

@@ -18,7 +18,7 @@ import termios
 from collections.abc import Callable
 from typing import Any, Protocol, TypeVar
 
-from blimp.clock import Clock
+from blimp.clock import Clock, SystemClock
 from blimp.closing import Closing
 from blimp.errors import BusError
 from blimp.hardware.bus import (
@@ -43,6 +43,7 @@ _READ_BITS = _WRITE_BITS + 1 + 9
 _SMBUS_DATA = struct.Struct("@BBIP")  # read or write, register, kind, pointer to the block
 _SMBUS_WRITE, _SMBUS_READ, _SMBUS_I2C_BLOCK = 0, 1, 8
 _SMBUS_BLOCK_SIZE = 34  # its length, up to 32 bytes, and one that the kernel uses
+_HUNG_S = 0.05  # chosen: a bus that hangs takes 10 ms out of so long, not out of every read
 _I2C_NAME = re.compile(r"i2c-(\d{1,3})")
 _SCANNED = range(0x08, 0x78)  # the others are reserved
 _READ_TO_SCAN = (*range(0x30, 0x38), *range(0x50, 0x60))
@@ -69,7 +70,7 @@ class LinuxBuses(Closing):
         held = self._open.get(bus)
         if isinstance(held, LinuxI2C):
             return held
-        opened = LinuxI2C(name=bus, closed=self._forget(bus))
+        opened = LinuxI2C(name=bus, clock=self._clock, closed=self._forget(bus))
         self._open[bus] = opened
         return opened
 
@@ -201,15 +202,20 @@ class LinuxI2C:
     watchdog's thread cannot redirect a transfer that the flight loop is about to make, and
     going from chip to chip costs no extra call. What is read every cycle is asked for by a request
     that was made once; reads are the loop's alone.
+
+    A bus that hangs keeps its caller for the adapter's time-out. So one read finds it out, and the
+    others fail at once for a while. Writes always go out: one of them may make an output safe.
     """
 
-    def __init__(self, *, name: str, closed: Callable[[], None]) -> None:
+    def __init__(self, *, name: str, clock: Clock, closed: Callable[[], None]) -> None:
         match = _I2C_NAME.fullmatch(name)
         if match is None:
             raise BusError(f"{name!r} is no I2C bus: it must look like i2c-1")
         from smbus2 import SMBus, i2c_msg
 
         self._name = name
+        self._clock = clock
+        self._hung_until_s = float("-inf")
         self._message = i2c_msg
         self._closed = closed
         self.bits = 0  # that have been on the wires
@@ -227,6 +233,7 @@ class LinuxI2C:
     def read(self, address: int, register: int, length: int) -> bytes:
         if not 1 <= length <= 32:
             raise ValueError(f"an I2C read has 1 to 32 bytes, not {length}")
+        self._check_free(address)
         self.bits += _READ_BITS + 9 * length
         read = self._reads.get((register, length))
         if read is None:
@@ -261,6 +268,7 @@ class LinuxI2C:
     def read16(self, address: int, register: int, length: int) -> bytes:
         if not 1 <= length <= 32:
             raise ValueError(f"an I2C read has 1 to 32 bytes, not {length}")
+        self._check_free(address)
         self._check_open()
         self.bits += _READ_BITS + 9 * (1 + length)
         pointer = self._message.write(address, register.to_bytes(2, "big"))
@@ -320,6 +328,10 @@ class LinuxI2C:
         if not self._is_open:
             raise BusError(f"{self._name} is closed")
 
+    def _check_free(self, address: int) -> None:
+        if self._clock.now_s() < self._hung_until_s:
+            raise BusError(f"{self._name} address 0x{address:02X}: the bus has just hung")
+
     def _opened(self) -> Any:
         try:
             bus = self._open(self._number)
@@ -332,6 +344,8 @@ class LinuxI2C:
         return bus
 
     def _failed(self, address: int, register: int, what: str, error: OSError) -> BusError:
+        if error.errno == errno.ETIMEDOUT:
+            self._hung_until_s = self._clock.now_s() + _HUNG_S
         return BusError(
             f"{self._name} address 0x{address:02X}: {what} of register 0x{register:02X}: {error}"
         )
@@ -342,7 +356,7 @@ def scan_i2c(name: str) -> list[int]:
 
     Raises BusError if the bus cannot be opened, or hangs.
     """
-    bus = LinuxI2C(name=name, closed=lambda: None)
+    bus = LinuxI2C(name=name, clock=SystemClock(), closed=lambda: None)
     try:
         return [address for address in _SCANNED if bus.acknowledges(address)]
     finally:

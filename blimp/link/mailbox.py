@@ -237,7 +237,8 @@ class MailboxServer(Closing):
             subscribers[key] = (known[0], now_s)
             return
         if is_urgent and len(subscribers) >= MAX_SUBSCRIBERS:
-            self._forget(min(subscribers, key=lambda one: subscribers[one][1]))
+            # Last of all a client with a name: no press of many leaves the worker without answers.
+            self._forget(min(subscribers, key=lambda one: (type(one) is str, subscribers[one][1])))
         if len(subscribers) < MAX_SUBSCRIBERS:
             subscribers[key] = (sender, now_s)
 
@@ -313,7 +314,10 @@ class MailboxClient(Closing):
         data = _encode_command(command)
         with self._changed:
             seen = self._sequence(command.id)
-        sent = self._send_emergency(data) if command.name == "estop" else self._send(data)
+        if command.name == "estop":
+            sent = self._send(data, to=self._emergency, waits=True)
+        else:
+            sent = self._send(data)
         return self._wait(command.id, seen=seen, timeout_s=timeout_s) if sent else None
 
     def wait(self, id: str, *, timeout_s: float) -> Outcome | None:
@@ -340,8 +344,13 @@ class MailboxClient(Closing):
         return self._send(_encoder.encode(Hello(link=link, deaf=deaf)))
 
     def relay(self, heartbeat: Heartbeat) -> bool:
-        """Pass on a pilot's heartbeat, once: the next one makes up for one that is lost."""
-        return self._send(_encoder.encode(structs.replace(heartbeat, sent_s=self._clock.now_s())))
+        """Pass on a pilot's heartbeat; return whether the flight process is there to receive it.
+
+        It waits for room, as an emergency stop: no other one makes up for a goodbye.
+        """
+        sent_s = self._clock.now_s() - heartbeat.waited_s  # -inf is sent as None: not known
+        data = _encoder.encode(structs.replace(heartbeat, sent_s=sent_s, waited_s=0.0))
+        return self._send(data, waits=True)
 
     def snapshot(self) -> Snapshot | None:
         """Return the newest snapshot, None before the first."""
@@ -389,19 +398,13 @@ class MailboxClient(Closing):
             self._returned[id] = known[0]
             return known[1]
 
-    def _send(self, data: bytes) -> bool:
+    def _send(self, data: bytes, *, to: str = "", waits: bool = False) -> bool:
+        """Send `data` to the flight process; `waits` for room, which the kernel gives in turn."""
+        flags = 0 if waits else socket.MSG_DONTWAIT
         try:
-            self._socket.sendmsg([data], self._extras, socket.MSG_DONTWAIT, self._server)
+            self._socket.sendmsg([data], self._extras, flags, to or self._server)
         except OSError:
             return False  # absent, restarting or its queue is full: the caller sends it again
-        return True
-
-    def _send_emergency(self, data: bytes) -> bool:
-        """Wait for room, unlike other messages: the kernel gives it to one sender in turn."""
-        try:
-            self._socket.sendmsg([data], self._extras, 0, self._emergency)
-        except OSError:
-            return False
         return True
 
     def _renew(self) -> None:

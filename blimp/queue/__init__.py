@@ -13,7 +13,7 @@ Run a worker with `python -m blimp.queue worker -A module:app`.
 
 Tasks that belong together: `signature`, `chain`, `group`, `chord` (docs/canvas.md). Resources that
 only one program may hold: `ResourcePool` (docs/resources.md). A kombu transport:
-`blimp.queue.kombu_transport`. Tested by test_main.py.
+`blimp.queue.celery.kombu_transport`. Tested by test_main.py.
 """
 
 from typing import TYPE_CHECKING, Any
@@ -56,6 +56,10 @@ def __getattr__(name: str) -> Any:
     for home, names in _HOMES.items():
         if name in names:
             return getattr(importlib.import_module(f"{__name__}.{home}"), name)
+    from blimp.queue.words import MODULE, here
+
+    if name in MODULE:  # an ImportError keeps its words in `from blimp.queue import …`
+        raise ImportError(f"cannot import name {name!r} from {__name__!r}{here(MODULE, name)}")
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 

@@ -1,32 +1,42 @@
-"""TaskApp: the tasks that belong together, and the broker they travel through."""
+"""TaskApp: the tasks that belong together, and the broker they travel through.
+
+Tested by test_settings.py.
+"""
 
 from __future__ import annotations
 
 import random
 import uuid
 from collections.abc import Callable, Coroutine, Iterable, Sequence
-from functools import cached_property, partial
+from functools import cached_property
 from typing import TYPE_CHECKING, Any, Literal, Unpack, overload
 
 import msgspec
 
 from blimp.clock import Clock, SystemClock
 from blimp.closing import Closing
-from blimp.distribution import needing
 from blimp.errors import ConfigError, LinkError, ResultError, UnknownTask
-from blimp.queue.app_settings import AppKeywords, app_settings
 from blimp.queue.brokers import broker_for
-from blimp.queue.extensions import FOLLOW_UPS, KEPT, SCHEDULES, SENT_EVENTS, Hooks, Middleware, load
+from blimp.queue.extensions import FOLLOW_UPS, KEPT, SCHEDULES, Hooks, Middleware
+from blimp.queue.located import ByName, app_at, path_of_app
 from blimp.queue.log import stderr_logger
-from blimp.queue.options import TaskKeywords, UnboundKeywords, options_of, remote_control_mode
+from blimp.queue.neighbours import load, neighbour
+from blimp.queue.options import (
+    TaskKeywords,
+    UnboundKeywords,
+    limited,
+    options_of,
+    remote_control_mode,
+)
 from blimp.queue.protocol.annotated import P, R
 from blimp.queue.protocol.embed import MAP, STARMAP
 from blimp.queue.protocol.signing import Signer
-from blimp.queue.publish.taken_back import BROADCAST, Revocation, Revocations
+from blimp.queue.publish.revocations import BROADCAST, Revocation, Revocations
 from blimp.queue.redis.client import RedisServer
 from blimp.queue.redis.clock import BrokerClock
 from blimp.queue.redis.urls import SCHEMES, Brokers
 from blimp.queue.results.backend import (
+    awaited,
     database_url,
     warn_of_waiting,
 )
@@ -38,6 +48,7 @@ from blimp.queue.retry import (
     Outage,
     policy_of,
 )
+from blimp.queue.settings import AppKeywords, app_settings
 from blimp.queue.task import Task, builtin_task, map_task, name_of
 
 if TYPE_CHECKING:
@@ -47,6 +58,7 @@ if TYPE_CHECKING:
     from blimp.queue.extensions import FollowUps
     from blimp.queue.protocol.message import TaskMessage
     from blimp.queue.publish.publisher import Publisher, SendOptions
+    from blimp.queue.redis.fleet import Fleet
     from blimp.queue.resources.pool import Pools
     from blimp.queue.results.awaiting import Awaiting
     from blimp.queue.results.backend import ResultBackend
@@ -54,7 +66,7 @@ if TYPE_CHECKING:
     from blimp.queue.task import Register
 
 
-class TaskApp(Hooks, Closing):
+class TaskApp(Hooks, Closing, ByName):
     """A registry of tasks with a broker. Connects on first use. A context manager.
 
         app = TaskApp("weather", broker="redis://localhost/0", result_backend="redis://localhost/0")
@@ -91,8 +103,6 @@ class TaskApp(Hooks, Closing):
         self.capabilities = self.broker_kind.capabilities
         self.queue = settings.queue or name
         self.limit_bytes = settings.limit_bytes
-        self.max_dead_letters = settings.max_dead_letters
-        self.max_dead_letter_bytes = settings.max_dead_letter_bytes
         self.timeout_s = settings.timeout_s
         self.clock: Clock = clock or SystemClock()
         self.log_level = "info"  # of what a worker writes on standard error
@@ -113,26 +123,23 @@ class TaskApp(Hooks, Closing):
         self.shares_server = kept is not None and kept.urls == self.brokers.urls
         kept = self.brokers if self.shares_server else kept  # they change over together
         store = self.brokers if self.capabilities.on_redis else kept
-        self._store = None if store is None else RedisServer(store, timeout_s=self.timeout_s)
+        self._store = None if store is None else self._server(store)
         self.has_store = store is not None  # whether there is a `broker_link`
         self.results: ResultBackend | None = None
-        result_limit_bytes = self.result_options.result_limit_bytes or self.limit_bytes
         if kept is not None:
             self.results = RedisResults(
-                server=RedisServer(kept, timeout_s=self.timeout_s),
+                server=self._store if self._store and kept is store else self._server(kept),
                 clock=self.clock,
                 keep_s=self.result_options.keep_s,
-                limit_bytes=result_limit_bytes,
+                limit_bytes=self.result_limit_bytes,
                 signer=self.signer,
             )
         if database is not None:
-            with needing("sql", "result_backend: a database needs"):
-                from blimp.queue.results.sql.database import SqlResults
-            self.results = SqlResults(
+            self.results = neighbour("db")(
                 url=database,
                 clock=self.clock,
                 options=self.result_options,
-                limit_bytes=result_limit_bytes,
+                limit_bytes=self.result_limit_bytes,
                 timeout_s=self.timeout_s,
                 notify_server=self._store,
             )
@@ -148,12 +155,21 @@ class TaskApp(Hooks, Closing):
         self.events = settings.events
         self.on_sent: Callable[..., None] | None = None  # (message, at_s=): a task was sent
         if settings.send_sent_event:
-            self.on_sent = load(SENT_EVENTS)(self).send
+            self.on_sent = neighbour("sent events")(self).send
+
+    def _server(self, urls: Brokers) -> RedisServer:
+        most = self.settings.max_connections
+        return RedisServer(urls, timeout_s=self.timeout_s, max_connections=most)
 
     @property
     def broker(self) -> str:
         """The broker in use: of several, the one that answered last."""
         return self.brokers.current
+
+    @property
+    def result_limit_bytes(self) -> int:
+        """The most bytes of a result, and of what a step returns."""
+        return self.result_options.result_limit_bytes or self.limit_bytes
 
     @property
     def longest_wait_s(self) -> float:
@@ -186,15 +202,27 @@ class TaskApp(Hooks, Closing):
         made = Publisher(
             url=self.brokers,
             timeout_s=self.timeout_s,
-            transport=self.transport,
+            broker=self.broker_kind,
             limit_bytes=self.limit_bytes,
             signer=self.signer,
             policy=self.retry_policy,
             clock=self.clock,
             now_s=self.broker_clock.recent_s,
+            server=self._store if self.capabilities.on_redis else None,
         )
         one: Publisher = vars(self).setdefault("publisher", made)  # of all threads that come first
         return one
+
+    @cached_property
+    def fleet(self) -> Fleet:
+        """Its live workers. Raises ConfigError without a Redis server."""
+        from blimp.queue.redis.fleet import Fleet  # only workers, and who asks about them
+
+        return Fleet(link=self.broker_link, app=self.name, clock=self.clock)
+
+    def versions(self) -> dict[str, str]:
+        """Return the version of each of its tasks: another one takes other arguments."""
+        return {name: task.version for name, task in self.tasks.items()}
 
     @cached_property
     def pools(self) -> Pools:
@@ -277,7 +305,7 @@ class TaskApp(Hooks, Closing):
 
         Raises ConfigError for a name that is taken, or an option that there is not.
         """
-        options = options_of(keywords)
+        options = options_of(limited(keywords, self.settings))
 
         def register(function: Callable[..., Any]) -> Task:
             name = keywords.get("name") or name_of(function)
@@ -333,7 +361,8 @@ class TaskApp(Hooks, Closing):
             if (found := builtin_task(self, name)) is not None:
                 return found
             known = ", ".join(sorted(self.tasks)) or "none"
-            raise UnknownTask(f"no task {name!r} in app {self.name!r}; it has: {known}") from None
+            reason = f"no task {name!r} in app {self.name!r}; it has: {known}"
+            raise UnknownTask(reason, task=name) from None
 
     def task_for(self, message: TaskMessage) -> Task:
         """Return the task that `message` asks for. Raises UnknownTask, MessageError."""
@@ -365,15 +394,7 @@ class TaskApp(Hooks, Closing):
         )
         return AsyncResult(id, app=self, task=name, ignored=ignored)
 
-    async def asend_task(
-        self,
-        name: str,
-        args: Sequence[Any] = (),
-        kwargs: dict[str, Any] | None = None,
-        **options: Unpack[SendOptions],
-    ) -> AsyncResult:
-        """Do what `send_task` does, from a coroutine: others go on while it waits."""
-        return await self.awaiting.call(partial(self.send_task, name, args, kwargs, **options))
+    asend_task = awaited(send_task)
 
     def send_canvas(
         self,
@@ -473,6 +494,16 @@ class TaskApp(Hooks, Closing):
             self.emergency_exchange, {"id": id, "name": name, "payload": payload or {}}
         )
         return self.result(id)
+
+    if not TYPE_CHECKING:  # a checker knows what there is
+
+        def __getattr__(self, name: str) -> Any:
+            from blimp.queue.words import APP, missing  # of a mistake alone
+
+            raise missing(self, APP, name)
+
+    def __reduce__(self) -> Any:
+        return app_at, (path_of_app(self),)
 
     # --- life ------------------------------------------------------------------------------
 

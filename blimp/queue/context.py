@@ -4,24 +4,67 @@ from __future__ import annotations
 
 import threading
 from datetime import datetime
-from typing import TYPE_CHECKING, Any, Concatenate, NoReturn, Protocol, overload
+from typing import (
+    TYPE_CHECKING,
+    Any,
+    Concatenate,
+    NoReturn,
+    Protocol,
+    TypedDict,
+    TypeVar,
+    Unpack,
+    overload,
+)
 
 import msgspec
 
-from blimp.errors import LinkError, MaxRetriesExceeded, MessageError, Replace, ResultError, Retry
+from blimp.errors import (
+    ConfigError,
+    LinkError,
+    MaxRetriesExceeded,
+    MessageError,
+    Replace,
+    ResultError,
+    Retry,
+)
 from blimp.queue.protocol.annotated import P, R
 from blimp.queue.protocol.embed import CHORD, check_signature, options_of
-from blimp.queue.protocol.message import epoch_s, to_json
+from blimp.queue.protocol.message import epoch_s, to_json, zoned
 from blimp.queue.protocol.record import Record, State, repr_of
 from blimp.queue.retry import give_up
+from blimp.queue.steps import Steps
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Coroutine, Mapping, Sequence
+    from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 
     from blimp.queue.protocol.message import TaskMessage
     from blimp.queue.resources.grant import Grant
     from blimp.queue.results.backend import ResultBackend
     from blimp.queue.task import Task
+
+
+T = TypeVar("T")
+
+FIXED = {"task_id", "coalesce", "retry", "retry_policy"}  # options of `apply_async`
+
+
+class RetryOptions(TypedDict, total=False):
+    """What a retry may change of the message, as `apply_async` takes it: see SendOptions.
+
+    headers: beside those that it has. link, link_error: instead of those that it has. expires: in
+    seconds, from the retry on.
+    """
+
+    queue: str | None
+    priority: int | None
+    expires: float | datetime | None
+    ttl_s: float | None
+    soft_time_limit: float | None
+    time_limit: float | None
+    ignore_result: bool | None
+    headers: dict[str, Any] | None
+    link: dict[str, Any] | Sequence[dict[str, Any]] | None
+    link_error: dict[str, Any] | Sequence[dict[str, Any]] | None
 
 
 class TaskContext:
@@ -48,6 +91,7 @@ class TaskContext:
         revoked: threading.Event,
         previous: Record | None,
         grant: Grant | None = None,
+        steps: Steps | None = None,
     ) -> None:
         self.task = task
         self.message = message
@@ -57,11 +101,24 @@ class TaskContext:
         self.revoked = revoked
         self.previous = previous
         self.grant = grant
+        self._steps = steps or Steps(task=task, ask=None)
+
+    if not TYPE_CHECKING:  # a checker knows what there is
+
+        def __getattr__(self, name: str) -> Any:
+            from blimp.queue.words import CONTEXT, missing  # of a mistake alone
+
+            raise missing(self, CONTEXT, name)
 
     @property
     def id(self) -> str:
         """The task's id, the same in every delivery and retry."""
         return self.message.id
+
+    @property
+    def retries(self) -> int:
+        """How often it was tried before, by `retry` or `autoretry_for`."""
+        return self.message.retries
 
     @property
     def fence(self) -> int:
@@ -107,6 +164,34 @@ class TaskContext:
         )
         return self._publish(results, results.encode(record))
 
+    @overload
+    def step(self, name: str, function: Callable[[], Awaitable[T]]) -> Awaitable[T]: ...
+
+    @overload
+    def step(self, name: str, function: Callable[[], T]) -> T: ...
+
+    def step(self, name: str, function: Callable[[], Any]) -> Any:
+        """Call `function` once for all deliveries and retries of this task; return its result.
+
+        In an `async def` task, return an awaitable of that. The result is stored on the broker's
+        server under the task's id, if this worker still holds the message; a step whose result is
+        stored is not run again after a kill. One that is killed before runs again. The result is
+        what its JSON gives.
+
+        name: unique in a run. Raises what `function` raises, and stores nothing then; LeaseLost if
+        another worker has the message; MessageError for a name that is wrong or taken; ResultError
+        for what JSON cannot hold, what is too long, or more than MOST_STEPS; ConfigError if the
+        broker stores no steps, or the task is acknowledged early. A direct call stores nothing.
+        """
+        run = self._steps.run(name, function)
+        if self.task.is_async:
+            return run
+        try:
+            run.send(None)  # in a plain task it never waits
+        except StopIteration as end:
+            return end.value
+        raise RuntimeError(f"{self.task.name}: step {name!r} waits in a plain task")
+
     def _publish(self, results: ResultBackend, data: bytes) -> bool:
         try:
             return results.write(self.id, data)
@@ -123,13 +208,14 @@ class TaskContext:
         countdown: float | None = None,
         eta: datetime | None = None,
         max_retries: int | None = None,
-        queue: str | None = None,
+        **options: Unpack[RetryOptions],
     ) -> Retry:
         """Run the task again later. The names are Celery's.
 
-        Raises Retry; with throw=False it returns it, for the task to return. args, kwargs, queue:
-        of the next try, as they were by default. After `max_retries` tries it raises `exc`, or
-        MaxRetriesExceeded; it raises MessageError for arguments that cannot be sent.
+        Raises Retry; with throw=False it returns it, for the task to return. args, kwargs,
+        options: of the next try, as they were by default; see RetryOptions. After `max_retries`
+        tries it raises `exc`, or MaxRetriesExceeded; it raises MessageError for what cannot be
+        sent, ConfigError for an option that there is not.
         """
         limit = self.task.options.max_retries if max_retries is None else max_retries
         if limit is not None and self.message.retries >= limit:
@@ -139,8 +225,8 @@ class TaskContext:
             give_up(error)
             raise error
         if eta is not None:
-            countdown = epoch_s(eta) - self._broker_now_s()
-        given = {"args": args, "kwargs": kwargs, "queue": queue}
+            countdown = epoch_s(zoned(eta, "eta")) - self._broker_now_s()
+        given = {"args": args, "kwargs": kwargs, **self._changed(options)}
         retry = Retry(
             repr_of(exc) if exc is not None else "",
             countdown_s=countdown,
@@ -149,6 +235,24 @@ class TaskContext:
         if throw:
             raise retry from exc
         return retry
+
+    def _changed(self, options: RetryOptions) -> dict[str, Any]:
+        """Return what `options` change of the message. Raises MessageError, ConfigError."""
+        if not options:
+            return {}
+        from blimp.queue.publish.publisher import check_options, read_options, signatures_of
+
+        given: dict[str, Any] = {name: one for name, one in options.items() if one is not None}
+        if fixed := sorted(given.keys() & FIXED):
+            raise ConfigError(f"retry of {self.task.name!r}: {', '.join(fixed)} stays as it was")
+        check_options(self.task.name, given)
+        found = read_options(given, self._broker_now_s()) | signatures_of(given)
+        limits = zip(found.pop("timelimit"), self.message.timelimit, strict=True)
+        found["timelimit"] = [new or old for new, old in limits]
+        if "headers" in given:
+            found["headers"] = self.message.headers | given["headers"]
+        same = ("queue", "priority", "ignore_result")
+        return found | {name: given[name] for name in same if name in given}
 
     def replace(self, signature: dict[str, Any]) -> NoReturn:
         """Run `signature` (a task, chain, group or chord) in this task's place. Never returns.

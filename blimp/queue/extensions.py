@@ -10,14 +10,14 @@ Each worker of the app calls each registered factory once, with itself, and then
 what it returned. Events, remote control, metrics and traces are made this way. An extension
 may use the public attributes of `Worker`; the worker knows of it only what stands here.
 
-Canvases and results are parts of a job's end. A worker calls them through `FollowUps` and
-`ResultStore`, and knows of them, too, only what stands here.
+Canvases are a part of a job's end. A worker calls them through `FollowUps`, and knows of them,
+too, only what stands here.
 """
 
 from __future__ import annotations
 
-import importlib
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+import threading
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from functools import partialmethod
 from typing import TYPE_CHECKING, Any, Protocol
@@ -25,20 +25,18 @@ from typing import TYPE_CHECKING, Any, Protocol
 import msgspec
 
 from blimp.errors import ConfigError
+from blimp.queue.neighbours import load
 
 if TYPE_CHECKING:
-    from blimp.errors import ResultError
     from blimp.queue.brokers.base import Completion, FollowUp
     from blimp.queue.protocol.message import TaskMessage
     from blimp.queue.protocol.record import Outcome, Record
 
 # Registered for every app, and loaded by its worker. A further one is one line here.
-WORKER_EXTENSIONS = ("blimp.queue.control.extension:ControlExtension",)
-EVENTS = "blimp.queue.events.worker_events:WorkerEvents"  # of `events`, or the first remote command
+WORKER_EXTENSIONS = ("blimp.queue.broadcast.extension:ControlExtension",)
 SCHEDULES = "blimp.queue.scheduler:Schedules"  # of an app with a task that has one
 KEPT = "blimp.queue.dependencies:KeptCloser"  # of an app with a task that depends on something
 FOLLOW_UPS = "blimp.queue.canvas.chords:CanvasFollowUps"  # loaded by the first canvas
-SENT_EVENTS = "blimp.queue.events.event_sender:SentEvents"  # of `send_sent_event`
 
 
 class ControlCommand(msgspec.Struct, frozen=True, kw_only=True):
@@ -97,6 +95,33 @@ class Extension:
     def lost(self, job: Any) -> None: ...
 
 
+class BackgroundExtension(Extension):
+    """Works in a thread of its own, from the first connection until the worker stops.
+
+    name: of the thread. `_ended` is set when it shall end.
+    """
+
+    observes_jobs = False
+
+    def __init__(self, worker: Any, *, name: str) -> None:
+        self._app = worker.app
+        self._log = worker.log
+        self._ended = threading.Event()
+        self._thread = threading.Thread(target=self._serve, name=name, daemon=True)
+
+    def consuming(self) -> None:
+        if not self._thread.is_alive() and not self._ended.is_set():
+            self._thread.start()
+
+    def stopping(self) -> None:
+        self._ended.set()
+        if self._thread.is_alive():
+            self._thread.join(timeout=2.0 * self._app.timeout_s)
+
+    def _serve(self) -> None:
+        raise NotImplementedError
+
+
 class Followed(Protocol):
     """What is written together with the end of a task, or not at all.
 
@@ -148,25 +173,6 @@ class FollowUps(Protocol):
         ...
 
 
-class ResultStore(Protocol):
-    """What a worker calls of results; a ResultBackend is one, and says what each call does."""
-
-    keep_s: int
-    commits: bool
-
-    def start(self, *, log: Any) -> Sequence[Callable[[bool], None]]: ...
-
-    def encode(self, record: Record) -> bytes: ...
-
-    def get(self, id: str) -> Record: ...
-
-    def store(self, record: Record) -> bool: ...
-
-    def write(self, id: str, data: bytes) -> bool: ...
-
-    def write_many(self, records: Sequence[tuple[str, bytes]]) -> list[bool | ResultError]: ...
-
-
 ExtensionFactory = Callable[[Any], Extension]  # called with the Worker
 
 
@@ -210,8 +216,44 @@ def observes(extension: Extension) -> bool:
     )
 
 
+class Plugged:
+    """The extensions of one worker, in the order in which they were plugged in."""
+
+    def __init__(self, *, observers: Observers, log: Any) -> None:
+        self._observers = observers
+        self._log = log
+        self._extensions: tuple[Extension, ...] = ()
+
+    def __iter__(self) -> Iterator[Extension]:
+        return iter(self._extensions)
+
+    def plug_in(self, worker: Any, factories: Sequence[ExtensionFactory | str]) -> None:
+        """Make an extension by each of `factories`."""
+        for factory in factories:
+            extension = load(factory)(worker)
+            self._extensions = (*self._extensions, extension)
+            if observes(extension):
+                self._observers.add(extension)
+
+    def beats(self) -> list[Callable[[bool], None]]:
+        return [extension.beat for extension in self._extensions]
+
+    def call(self, hook: str) -> None:
+        """Call a hook of each; what one raises ends the worker."""
+        for extension in self._extensions:
+            getattr(extension, hook)()
+
+    def end(self, hook: str) -> None:
+        """Call a closing hook of each: one that fails keeps no other from closing."""
+        for extension in self._extensions:
+            try:
+                getattr(extension, hook)()
+            except Exception:
+                self._log.exception("extension", hook=hook, of=type(extension).__name__)
+
+
 class Middleware(Protocol):
-    """Wraps the function of each job: see `worker/middleware`."""
+    """Wraps the function of each job: see worker/middleware.py."""
 
     def __call__(self, job: Any, call_next: Callable[[Any], Awaitable[Any]], /) -> Awaitable[Any]:
         """Return the outcome of `call_next(job)`, or one of its own."""
@@ -313,15 +355,3 @@ class Hooks:
         """Have each worker of the app that is made from now on call `factory` with itself."""
         self.extensions.append(factory)
         return factory
-
-
-def load(factory: Callable[..., Any] | str) -> Callable[..., Any]:
-    """Return `factory`, imported if it is given as "module:attribute". Raises ConfigError."""
-    if not isinstance(factory, str):
-        return factory
-    module, _, attribute = factory.partition(":")
-    try:
-        found: Callable[..., Any] = getattr(importlib.import_module(module), attribute)
-    except (ImportError, AttributeError) as error:
-        raise ConfigError(f"extension {factory!r} cannot be loaded: {error}") from error
-    return found

@@ -12,10 +12,11 @@ import json
 import logging
 import sys
 import threading
+import warnings
 from collections.abc import Iterator, Mapping, MutableMapping
 from contextvars import ContextVar
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TextIO
 
 from blimp.queue.protocol.message import read_context
 
@@ -29,7 +30,8 @@ MOST_LINES = 60  # of a kind in a minute: one a second, as fast as a person read
 MAX_KINDS = 1000  # that are counted at once; there are fewer in the code
 # Of a line of JSON: the first fields.
 FIRST = ("timestamp", "level", "event", "worker", "vehicle", "task", "id", "trace_id", "span_id")
-_task: ContextVar[dict[str, Any]] = ContextVar("blimp_log_task", default={})  # noqa: B039
+# The message whose task runs: each line that its context writes names it.
+running_message: ContextVar[TaskMessage | None] = ContextVar("running_message", default=None)
 
 
 class Log(logging.LoggerAdapter[logging.Logger]):
@@ -55,10 +57,14 @@ class Log(logging.LoggerAdapter[logging.Logger]):
 
 def stderr_logger(*, level: str = "info", **bound: Any) -> Log:
     """Return a log that writes `key=value` pairs, or on a terminal lines for a person."""
+    return Log(_text_handler(), level=level, bound=bound)
+
+
+def _text_handler() -> StderrHandler:
     handler = StderrHandler()
     is_terminal = sys.stderr is not None and not sys.stderr.closed and sys.stderr.isatty()
     handler.setFormatter(TerminalFormatter() if is_terminal else KeyValueFormatter())
-    return Log(handler, level=level, bound=bound)
+    return handler
 
 
 class StderrHandler(logging.Handler):
@@ -102,10 +108,17 @@ def line_of(formatter: logging.Formatter, record: logging.LogRecord) -> dict[str
     except Exception:  # the arguments do not fit the text
         event = str(record.msg)
     line = {"timestamp": time, "level": record.levelname.lower(), "event": event}
-    line |= getattr(record, "fields", {})
+    line |= record.fields if hasattr(record, "fields") else _origin(record)
     if record.exc_info:
         line["exception"] = formatter.formatException(record.exc_info)
     return line
+
+
+def _origin(record: logging.LogRecord) -> dict[str, Any]:
+    """Return where a line of `logging` comes from: the task that runs, and the logger."""
+    message = running_message.get()
+    task = {} if message is None else {"task": message.task, "id": message.id}
+    return task | {"logger": record.name}
 
 
 def _value(value: Any) -> str:
@@ -190,22 +203,29 @@ class LineLimit(logging.Filter):
         return more is not None
 
 
-# --- JSON ---------------------------------------------------------------------------------------
+# --- the loggers of `logging` ---------------------------------------------------------------------
 
 
-class JsonLogs:
-    """Makes the logs of one process as lines of JSON that name the task which runs.
+class TaskLogs:
+    """Has the loggers of `logging`, and warnings, name the task that runs, in one process.
 
-    vehicle: a field of every line, "" for none. worker: likewise; `make` learns it.
+    form: "json" makes each line a document, the worker's own lines too. In "text" the settings of
+    the program stand: where it has a handler, nothing is added.
+    vehicle: a field of every line of JSON, "" for none. worker: likewise; `make` learns it.
     """
 
-    def __init__(self, *, level: str = "info", vehicle: str = "") -> None:
+    def __init__(self, *, form: str = "json", level: str = "info", vehicle: str = "") -> None:
+        self.form = form
         self.level = level
         self.vehicle = vehicle
         self.worker = ""
-        self._handler = StderrHandler()
-        self._handler.setFormatter(_JsonFormatter(self))
+        self._handler = _text_handler()
+        if form == "json":
+            self._handler.setFormatter(_JsonFormatter(self))
+        else:
+            self._handler.addFilter(_is_unhandled)
         self._root_level = logging.WARNING
+        self._show_warning = warnings.showwarning
 
     def make(self, *, level: str | None = None, **bound: Any) -> Log:
         """Return a log, as `stderr_logger` does. Any thread may write to it."""
@@ -215,54 +235,100 @@ class JsonLogs:
     def install(self) -> None:
         """Have every logger of `logging` write such lines too; see `uninstall`."""
         root = logging.getLogger()
-        for handler in list(root.handlers):
-            if type(handler) is logging.StreamHandler and handler.stream is sys.stderr:
-                root.removeHandler(handler)  # its lines would not be JSON
-        root.addHandler(self._handler)
         self._root_level = root.level
+        for handler in list(root.handlers):
+            if self._replaces(handler):
+                root.removeHandler(handler)
+        if root.handlers and self.form == "text":
+            return
+        root.addHandler(self._handler)
         if root.level == logging.WARNING:  # the default: the program has set none
             root.setLevel(self.level.upper())
+        if warnings.showwarning.__module__ == "warnings":  # the program has none of its own
+            self._show_warning = warnings.showwarning
+            warnings.showwarning = self._log_warning
 
     def uninstall(self) -> None:
         root = logging.getLogger()
         if self._handler in root.handlers:
             root.removeHandler(self._handler)
             root.setLevel(self._root_level)
+        if warnings.showwarning == self._log_warning:
+            warnings.showwarning = self._show_warning
 
     @contextlib.contextmanager
-    def bound(self, message: TaskMessage) -> Iterator[None]:
-        """Have every line that this context writes name the task of `message`."""
-        fields: dict[str, Any] = {
-            "task": message.task,
-            "id": message.id,
-            "queue": message.queue,
-            "delivery": message.delivery,
-        }
-        if (context := read_context(message.headers)) is not None:
-            fields["trace_id"], fields["span_id"] = context
-        vehicle = message.headers.get("blimp_vehicle")
-        if isinstance(vehicle, str):
-            fields["vehicle"] = vehicle
-        token = _task.set(fields)
+    def installed(self) -> Iterator[None]:
+        self.install()
         try:
             yield
         finally:
-            _task.reset(token)
+            self.uninstall()
+
+    def _replaces(self, handler: logging.Handler) -> bool:
+        """Whether `handler` writes to standard error and nobody has chosen its form.
+
+        A call of `logging.info(…)` alone adds such a one. JSON is chosen for all.
+        """
+        if type(handler) is not logging.StreamHandler or handler.stream is not sys.stderr:
+            return False
+        form = getattr(handler.formatter, "_fmt", logging.BASIC_FORMAT)
+        is_default = form == logging.BASIC_FORMAT and self._root_level == logging.WARNING
+        return is_default or self.form == "json"
+
+    def _log_warning(
+        self,
+        message: Warning | str,
+        category: type[Warning],
+        filename: str,
+        lineno: int,
+        file: TextIO | None = None,
+        line: str | None = None,
+    ) -> None:
+        if file is not None:
+            self._show_warning(message, category, filename, lineno, file, line)
+            return
+        words = (category.__name__, message, filename, lineno)
+        logging.getLogger("py.warnings").warning("%s: %s (%s:%s)", *words)
+
+
+def _is_unhandled(record: logging.LogRecord) -> bool:
+    """Whether no logger on the way to the root has a handler of the program's own."""
+    logger: logging.Logger | None = logging.getLogger(record.name)
+    while logger is not None and logger is not logging.root:
+        if any(not isinstance(one, logging.NullHandler) for one in logger.handlers):
+            return False
+        logger = logger.parent
+    return True
 
 
 class _JsonFormatter(logging.Formatter):
-    def __init__(self, logs: JsonLogs) -> None:
+    def __init__(self, logs: TaskLogs) -> None:
         super().__init__()
         self._logs = logs
 
     def format(self, record: logging.LogRecord) -> str:
-        line = {"worker": self._logs.worker, "vehicle": self._logs.vehicle} | _task.get()
+        line = {"worker": self._logs.worker, "vehicle": self._logs.vehicle} | _about_task()
         line = {name: value for name, value in line.items() if value != ""}
-        if not hasattr(record, "fields"):
-            line["logger"] = record.name
         line |= line_of(self, record)
         first = {name: line.pop(name) for name in FIRST if name in line}
         return to_line(first | line)
+
+
+def _about_task() -> dict[str, Any]:
+    """Return all that a line of JSON says of the task that runs."""
+    message = running_message.get()
+    if message is None:
+        return {}
+    fields: dict[str, Any] = {
+        "task": message.task,
+        "id": message.id,
+        "queue": message.queue,
+        "delivery": message.delivery,
+    }
+    if (context := read_context(message.headers)) is not None:
+        fields["trace_id"], fields["span_id"] = context
+    vehicle = message.headers.get("blimp_vehicle")
+    return fields | {"vehicle": vehicle} if isinstance(vehicle, str) else fields
 
 
 def to_line(fields: Mapping[str, Any]) -> str:

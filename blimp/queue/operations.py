@@ -13,7 +13,7 @@ from blimp.errors import ConfigError, MessageError, ResultError
 
 if TYPE_CHECKING:
     from blimp.queue.app import TaskApp
-    from blimp.queue.brokers.streams.store import DeadLetter, DeadLetters
+    from blimp.queue.brokers.streams.dead_letters import DeadLetter, DeadLetters
     from blimp.queue.brokers.streams.visibility import StreamsSession
     from blimp.queue.protocol.record import Record
 
@@ -75,15 +75,16 @@ def open_session(app: TaskApp) -> Iterator[StreamsSession]:
 
     Raises ConfigError for a broker without dead letters and counts.
     """
+    from blimp.queue.brokers.streams.store import StreamsOptions
     from blimp.queue.brokers.streams.visibility import StreamsSession
-    from blimp.queue.redis.client import streams_options
     from blimp.queue.redis.urls import redis_url
 
     check_streams(app)
-    options = streams_options(timeout_s=app.timeout_s)
     with app.broker_link.link():
         app.broker_link.ask(lambda client: client.ping())  # of several, one that answers
-        session = StreamsSession(url=redis_url(app.broker), options=options)
+        session = StreamsSession(
+            url=redis_url(app.broker), options=StreamsOptions(broker=app.settings)
+        )
         with contextlib.closing(session):
             yield session
 

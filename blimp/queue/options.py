@@ -1,4 +1,7 @@
-"""How a task is run: its options, and the keywords of `TaskApp.task`. Tested by test_task.py."""
+"""What every part's options are, and a task's: the keywords of `TaskApp.task`.
+
+Tested by test_task.py.
+"""
 
 from __future__ import annotations
 
@@ -10,13 +13,16 @@ from collections.abc import (
     Iterable,
     Iterator,
     Mapping,
+    Sequence,
 )
-from typing import TYPE_CHECKING, Any, Literal, TypedDict, TypeVar, get_args, overload
+from functools import cache
+from typing import TYPE_CHECKING, Any, Literal, Protocol, TypedDict, TypeVar, get_args, overload
 
 import msgspec
 
 from blimp.errors import ConfigError
 from blimp.queue.protocol.message import NORMAL, check_limits, check_priority
+from blimp.queue.protocol.unique import Until
 from blimp.queue.retry import Backoff
 
 if TYPE_CHECKING:
@@ -32,6 +38,26 @@ RATE_UNIT_S = {"s": 1.0, "m": 60.0, "h": 3600.0}
 LEAST_PER_S, MOST_PER_S = 1e-7, 1e6
 MOST_AT_ONCE, MOST_UNIQUE_S = 10_000, 30 * 86_400.0  # so long a publish may be remembered
 ALL, INSPECT, OFF = "all", "inspect", "off"  # of an app's `remote_control`
+
+
+@cache
+def _types(kind: type[Options]) -> dict[str, Any]:
+    return {field.name: field.type for field in msgspec.structs.fields(kind)}
+
+
+class Options(msgspec.Struct, frozen=True, kw_only=True):
+    """What one part is made with. Raises ConfigError for a value of a wrong type or range."""
+
+    def __post_init__(self) -> None:
+        for name, kind in _types(type(self)).items():
+            value = getattr(self, name)
+            try:
+                if not isinstance(value, Options):  # those have been checked
+                    msgspec.convert(value, kind)
+            except msgspec.ValidationError as error:  # shows no value: it may be a key
+                raise ConfigError(f"{name}: {error}") from None
+            except TypeError:  # a union of which msgspec cannot say which it is
+                continue
 
 
 class TaskOptions(msgspec.Struct, frozen=True, kw_only=True):
@@ -64,15 +90,18 @@ class TaskOptions(msgspec.Struct, frozen=True, kw_only=True):
         on all workers; others wait. A text that the arguments fill in, such as "{user}", or a
         function of some of them, by name.
     unique_for: seconds in which the same task is sent once: a later send returns the handle of
-        the first, whatever became of that. The same is one of the same arguments, or of the same
-        `unique_key`, given as a `concurrency_key` is.
+        the first, until those are over or the first ended without success. unique_until: the same
+        until the first begins ("start"), or ends in any way ("end"), however long that takes.
+        The same is one of the same arguments, or of the same `unique_key`, given as a
+        `concurrency_key` is.
     fair_key: names the tenant of a call, as a `concurrency_key` does. The tenants of one queue
         have their messages taken in turn, whichever of them has sent the most.
     rate_limit: how often one worker begins it, at most: "10/s", "100/m", "1000/h", or a number
         of times a second. Messages that wait for that delay no others.
     coalesce: of the waiting messages with one key only the newest runs. True: one key for
         the task; or a text that its arguments fill in, such as "{name}".
-    schedule: `every(…)` or `cron(…)` of blimp.queue: workers send it at each tick.
+    schedule: `every(…)` or `cron(…)` of blimp.queue, a text such as "@daily", or a list of them:
+        workers send it at each tick of each.
     """
 
     acks_late: bool = True
@@ -101,16 +130,24 @@ class TaskOptions(msgspec.Struct, frozen=True, kw_only=True):
     concurrency_key: Key = None
     concurrency: int = 1
     unique_for: float | None = None
+    unique_until: Until | None = None
     unique_key: Key = None
     fair_key: Key = None
-    schedule: Schedule | None = None
+    schedule: Schedule | tuple[Schedule, ...] | None = None
 
     @property
     def sent_alone(self) -> str:
         """Why it is not sent as one of many, "" if it may be."""
-        if self.unique_for is not None:
+        if self.unique_lasts:
             return "is unique"
         return "" if self.coalesce is False else "coalesces"
+
+    @property
+    def unique_lasts(self) -> str:
+        """How long the claim of a unique task lasts, as in UniqueClaim; "" if it is not unique."""
+        if self.unique_for is not None:
+            return str(round(1e3 * self.unique_for))
+        return self.unique_until or ""
 
     @property
     def is_limited(self) -> bool:
@@ -160,9 +197,10 @@ class UnboundKeywords(TypedDict, total=False):
     concurrency_key: Key
     concurrency: int
     unique_for: float | None
+    unique_until: Until | None
     unique_key: Key
     fair_key: Key
-    schedule: Schedule | None
+    schedule: Schedule | str | Sequence[Schedule | str] | None
 
 
 class TaskKeywords(UnboundKeywords, total=False):
@@ -192,20 +230,45 @@ def options_of(keywords: TaskKeywords) -> TaskOptions:
         plain.pop(name, None)
     unknown = set(plain) - set(TaskOptions.__struct_fields__)
     if unknown:
-        raise ConfigError(f"task options {sorted(unknown)}: there are no options of these names")
+        from blimp.queue.words import OPTIONS, here  # of a mistake alone
+
+        names = sorted(unknown)
+        raise ConfigError(
+            f"task options {names}: there are none of these names{here(OPTIONS, *names)}"
+        )
     plain["autoretry_for"] = tuple(keywords.get("autoretry_for", ()))
     _check_keys(keywords)
     check_priority(keywords.get("priority", NORMAL))
     per_second(keywords.get("rate_limit"))
     if (schedule := keywords.get("schedule")) is not None:
-        from blimp.queue.timetable import Schedule  # most apps have none
+        from blimp.queue.timetable import schedules_of  # most apps have none
 
-        if not isinstance(schedule, Schedule):
-            raise ConfigError(
-                f"schedule {schedule!r:.80}: must be every(…) or cron(…) of blimp.queue"
-            )
+        plain["schedule"] = schedules_of(schedule)
     check_limits(soft_s=keywords.get("soft_time_limit"), hard_s=keywords.get("time_limit"))
     return TaskOptions(**plain, backoff=backoff)  # type: ignore[arg-type]
+
+
+class HasLimits(Protocol):
+    """The settings of an app."""
+
+    @property
+    def time_limit(self) -> float | None: ...
+    @property
+    def soft_time_limit(self) -> float | None: ...
+
+
+def limited(keywords: TaskKeywords, settings: HasLimits) -> TaskKeywords:
+    """Return `keywords` with the app's time limits where the task gives none, not even None.
+
+    An app's soft limit is not for a task that is ended before it, or cannot be interrupted.
+    """
+    given: TaskKeywords = {"time_limit": settings.time_limit, **keywords}
+    hard_s, soft_s = given["time_limit"], settings.soft_time_limit
+    if soft_s is None or "soft_time_limit" in given or not given.get("interruptible", True):
+        return given
+    return (
+        given if hard_s is not None and hard_s <= soft_s else {**given, "soft_time_limit": soft_s}
+    )
 
 
 def _check_keys(keywords: TaskKeywords) -> None:
@@ -225,10 +288,21 @@ def _check_keys(keywords: TaskKeywords) -> None:
     is_number = isinstance(unique_s, int | float) and not isinstance(unique_s, bool)
     if unique_s is not None and not (is_number and 1e-3 <= unique_s <= MOST_UNIQUE_S):
         raise ConfigError(f"unique_for {unique_s!r:.80}: must be 0.001 to {MOST_UNIQUE_S:.0f} s")
-    if unique_s is None and keywords.get("unique_key") is not None:
-        raise ConfigError("unique_key: for how long? Give unique_for")
-    if unique_s is not None and keywords.get("coalesce", False) is not False:
-        raise ConfigError("unique_for and coalesce: the first of the same runs, or the newest")
+    until = keywords.get("unique_until")
+    if until not in (None, *get_args(Until)):
+        raise ConfigError(f"unique_until {until!r:.80}: must be one of {get_args(Until)}")
+    if until is not None and unique_s is not None:
+        raise ConfigError("unique_for and unique_until: for so long, or until then? Give one")
+    if until is not None and not keywords.get("acks_late", True):
+        raise ConfigError(
+            "unique_until and acks_late=False: nobody would know that a killed worker's task has "
+            "ended; give unique_for"
+        )
+    is_unique = until is not None or unique_s is not None
+    if not is_unique and keywords.get("unique_key") is not None:
+        raise ConfigError("unique_key: for how long? Give unique_for or unique_until")
+    if is_unique and keywords.get("coalesce", False) is not False:
+        raise ConfigError("a unique task and coalesce: the first of the same runs, or the newest")
 
 
 def per_second(limit: object) -> float | None:

@@ -1,6 +1,6 @@
-"""The fixture `blimp_queue` of pytest: tasks without a server, see blimp/queue/testing.py.
+"""The fixture `blimp_queue` of pytest: tasks without a server, see blimp/queue/testing.
 
-Tested by test_testing.py.
+Tested by test_in_process.py.
 """
 
 from __future__ import annotations

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import contextlib
 import copy
+import hashlib
 import inspect
+import re
 import types
 from collections.abc import Callable, Coroutine, Iterable, Sequence
 from functools import cached_property, partial
@@ -13,80 +15,35 @@ from typing import TYPE_CHECKING, Any, Generic, Protocol, Unpack, overload
 import msgspec
 
 from blimp.errors import ConfigError, MessageError, Retry
+from blimp.queue.located import ByName, module_name, path_of_app, task_at
 from blimp.queue.options import Dependency, TaskOptions
 from blimp.queue.protocol.annotated import Annotations, P, R, are_plain, parameters_of
 from blimp.queue.protocol.embed import GATHER, STARMAP, check_signature, kind_of
 from blimp.queue.protocol.kombu_body import from_json
 from blimp.queue.protocol.message import to_json
+from blimp.queue.results.backend import awaited
 from blimp.queue.retry import give_up
 
 if TYPE_CHECKING:
-    from blimp.clock import Clock
     from blimp.queue.canvas.signature import Signature, group
-    from blimp.queue.dependencies import Dependencies, Kept
-    from blimp.queue.extensions import ChildExtension
+    from blimp.queue.dependencies import Dependencies
+    from blimp.queue.interface import App
     from blimp.queue.protocol.message import TaskMessage
-    from blimp.queue.protocol.signing import Signer
     from blimp.queue.publish.publisher import SendOptions
-    from blimp.queue.redis.clock import BrokerClock
-    from blimp.queue.results.awaiting import Awaiting
-    from blimp.queue.results.backend import ResultBackend
     from blimp.queue.results.handle import AsyncResult
 
 
 MOST_WRAPPERS = 20  # of one function, to look through
 
 
-class AppOfTask(Protocol):
-    """What a task, its context and its pool use of their TaskApp."""
-
-    clock: Clock
-    broker_clock: BrokerClock
-    results: ResultBackend | None
-    tracer: Any
-    limit_bytes: int
-    signer: Signer | None
-    child_extension: ChildExtension | None
-
-    @property
-    def kept(self) -> Kept: ...
-
-    def close_kept(self) -> None: ...
-
-    def direct_context(self, task: Task, args: Any, kwargs: Any) -> Any: ...
-
-    def get_task(self, name: str) -> Task: ...
-
-    def task_for(self, message: TaskMessage) -> Task: ...
-
-    @property
-    def awaiting(self) -> Awaiting: ...
-
-    def send_task(
-        self,
-        name: str,
-        args: Sequence[Any] = (),
-        kwargs: dict[str, Any] | None = None,
-        **options: Unpack[SendOptions],
-    ) -> AsyncResult: ...
-
-    def send_canvas(
-        self,
-        signature: dict[str, Any],
-        args: Sequence[Any] = (),
-        kwargs: dict[str, Any] | None = None,
-        **options: Any,
-    ) -> AsyncResult: ...
-
-
-class Task(Generic[P, R]):
+class Task(ByName, Generic[P, R]):
     """A registered function. Call it to run it here; `delay` sends it to a worker.
 
     P: its parameters, but for a bound task's context. R: what it returns, or its coroutine does.
     """
 
     def __init__(
-        self, *, app: AppOfTask, name: str, function: Callable[..., Any], options: TaskOptions
+        self, *, app: App, name: str, function: Callable[..., Any], options: TaskOptions
     ) -> None:
         if isinstance(function, Task):
             function = function.function
@@ -123,6 +80,16 @@ class Task(Generic[P, R]):
 
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> Any:
         return self._call(args, kwargs, is_direct=True)
+
+    if not TYPE_CHECKING:  # a checker knows what there is
+
+        def __getattr__(self, name: str) -> Any:
+            from blimp.queue.words import TASK, missing  # of a mistake alone
+
+            raise missing(self, TASK, name)
+
+    def __reduce__(self) -> Any:
+        return task_at, (path_of_app(self.app), self.name)
 
     @property
     def has_dependencies(self) -> bool:
@@ -165,6 +132,28 @@ class Task(Generic[P, R]):
             give_up(error)  # they would be as wrong in another try
             raise
         return self._call(made, named, is_direct=False)
+
+    @cached_property
+    def version(self) -> str:
+        """What tells functions apart that take other arguments. Defaults are not looked at."""
+        parameters = () if self._parameters is None else self._parameters.parameters.values()
+        words = [
+            f"{one.kind:d} {one.name} {one.default is one.empty} {one.annotation}"
+            for one in parameters
+        ]
+        text = re.sub(r" at 0x[0-9a-f]+", "", "\n".join(words))  # of what has no name
+        return hashlib.sha256(text.encode()).hexdigest()[:8]
+
+    def can_take(self, args: Sequence[Any], kwargs: dict[str, Any]) -> bool:
+        """Return whether the function can be called with arguments as a message has them."""
+        try:
+            self.check_arguments(args, kwargs)
+            if self.annotations.has_arguments:
+                context = [None] if self.options.bind else []
+                self.annotations.made((*context, *args), kwargs, where="arguments")
+        except MessageError:
+            return False
+        return True
 
     def check_arguments(self, args: Sequence[Any], kwargs: dict[str, Any]) -> None:
         """Raise MessageError if the function cannot be called with these.
@@ -252,7 +241,7 @@ class Task(Generic[P, R]):
 
         return chunks(self.s(), items, size)
 
-    def delay(self, *args: P.args, **kwargs: P.kwargs) -> AsyncResult[R]:
+    def delay(self, /, *args: P.args, **kwargs: P.kwargs) -> AsyncResult[R]:
         """Send it with these arguments; `apply_async` takes options, too."""
         return self.apply_async(args, kwargs)
 
@@ -267,7 +256,8 @@ class Task(Generic[P, R]):
         Raises TypeError for arguments with which the function cannot be called, as a call does.
         """
         self.check_sent(args, kwargs or {})
-        return self.app.send_task(self.name, args, kwargs, **options)
+        sent: AsyncResult[R] = self.app.send_task(self.name, args, kwargs, **options)
+        return sent
 
     def check_sent(self, args: Sequence[Any], kwargs: dict[str, Any]) -> None:
         """Raise TypeError for arguments of no call, or that would not arrive as they are."""
@@ -282,18 +272,12 @@ class Task(Generic[P, R]):
         except RecursionError:
             pass  # JSON cannot hold them either, and sending them says so
 
-    async def adelay(self, *args: P.args, **kwargs: P.kwargs) -> AsyncResult[R]:
-        """Do what `delay` does, from a coroutine: others go on while it waits for the broker."""
-        return await self.aapply_async(args, kwargs)
+    @property
+    def awaiting(self) -> Any:
+        return self.app.awaiting
 
-    async def aapply_async(
-        self,
-        args: Sequence[Any] = (),
-        kwargs: dict[str, Any] | None = None,
-        **options: Unpack[SendOptions],
-    ) -> AsyncResult[R]:
-        """Do what `apply_async` does, from a coroutine."""
-        return await self.app.awaiting.call(partial(self.apply_async, args, kwargs, **options))
+    adelay = awaited(delay)
+    aapply_async = awaited(apply_async)
 
 
 def _arrives(value: Any) -> Any:
@@ -326,7 +310,7 @@ def name_of(function: Any) -> str:
     while isinstance(function, partial) and not hasattr(function, "__qualname__"):
         function = function.func
     try:
-        return f"{function.__module__}.{function.__qualname__}"
+        return f"{module_name(function.__module__)}.{function.__qualname__}"
     except AttributeError:
         kind = type(function).__name__
         raise ConfigError(
@@ -419,7 +403,7 @@ def _positional_counts(signature: inspect.Signature | None) -> range:
 # options, in its pool, with what it requires.
 
 
-def builtin_task(app: AppOfTask, name: str) -> Task | None:
+def builtin_task(app: App, name: str) -> Task | None:
     """Return the built-in task called `name`, None if there is none."""
     function = _FUNCTIONS.get(name)
     if function is None:
@@ -427,7 +411,7 @@ def builtin_task(app: AppOfTask, name: str) -> Task | None:
     return Task(app=app, name=name, function=function, options=TaskOptions(bind=True))
 
 
-def map_task(app: AppOfTask, message: TaskMessage) -> Task:
+def map_task(app: App, message: TaskMessage) -> Task:
     """Return the task that a `celery.map` or `celery.starmap` message asks for.
 
     Raises UnknownTask, MessageError.

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from math import floor, isfinite
 from typing import Any, Literal
 
@@ -20,6 +20,10 @@ Missed = Literal["latest", "skip"]
 
 _UNITS_S = {"s": 1.0, "m": 60.0, "h": 3600.0, "d": 86_400.0}
 LEAST_S, MOST_S = 1.0, 366.0 * 86_400.0
+NICKNAMES = {  # as in crontab(5), but for @reboot
+    "@yearly": "0 0 1 1 *", "@annually": "0 0 1 1 *", "@monthly": "0 0 1 * *",
+    "@weekly": "0 0 * * 0", "@daily": "0 0 * * *", "@midnight": "0 0 * * *", "@hourly": "0 * * * *",
+}  # fmt: skip
 
 
 class Schedule(msgspec.Struct, frozen=True, kw_only=True):
@@ -32,6 +36,20 @@ class Schedule(msgspec.Struct, frozen=True, kw_only=True):
     args: tuple[Any, ...] = ()
     kwargs: Mapping[str, Any] = {}
     missed: Missed = "latest"
+
+    @property
+    def name(self) -> str:
+        """What it is called among several of a task, wherever it stands in their list.
+
+        Raises ConfigError for arguments that JSON cannot hold.
+        """
+        if not self.args and not self.kwargs:
+            return str(self)
+        try:
+            sent = msgspec.json.encode([self.args, self.kwargs], order="deterministic")
+        except (TypeError, ValueError, RecursionError) as error:
+            raise ConfigError(f"{self}: arguments that JSON cannot hold: {error}") from None
+        return f"{self} {sent.decode()}"
 
     def last_s(self, now_s: float) -> float:
         """Return the newest tick that is not after `now_s`."""
@@ -94,19 +112,21 @@ class Cron(Schedule, frozen=True, kw_only=True):
 
 
 def every(
-    interval: str | float,
+    interval: str | float | timedelta,
     *,
     args: Sequence[Any] = (),
     kwargs: Mapping[str, Any] | None = None,
     missed: Missed = "latest",
 ) -> Every:
-    """Return ticks `interval` apart: seconds, or a text such as "30s", "5m", "2h", "1d".
+    """Return ticks `interval` apart: seconds, a timedelta, or a text such as "30s", "2h", "1d".
 
     Raises ConfigError for what is none, or not within a second and a year.
     """
     number: Any = interval
     unit_s = 1.0
-    if isinstance(interval, str):
+    if isinstance(interval, timedelta):
+        number = interval.total_seconds()
+    elif isinstance(interval, str):
         found = re.fullmatch(r"\s*([0-9.]{1,20})\s*([smhd])\s*", interval)
         number, unit_s = (found[1], _UNITS_S[found[2]]) if found else (None, 1.0)
     try:
@@ -115,8 +135,8 @@ def every(
         seconds = float("nan")
     if not (isfinite(seconds) and LEAST_S <= seconds <= MOST_S):
         raise ConfigError(
-            f"every {interval!r:.40}: must be a number with s, m, h or d after it, or seconds, "
-            f"from {LEAST_S:g} s to {MOST_S / 86_400:g} d"
+            f"every {interval!r:.40}: must be a number with s, m, h or d after it, seconds or "
+            f"a timedelta, from {LEAST_S:g} s to {MOST_S / 86_400:g} d"
         )
     return Every(
         seconds=seconds, args=tuple(args), kwargs=dict(kwargs or {}), missed=_missed(missed)
@@ -133,12 +153,17 @@ def cron(
 ) -> Cron:
     """Return ticks by cron's fields: minute, hour, day of month, month, day of week.
 
+    Or by a name: "@yearly", "@monthly", "@weekly", "@daily", "@hourly".
     tz: a zone of the IANA database. Raises ConfigError for an expression or a zone that is none.
     """
     from zoneinfo import ZoneInfo  # every program that sends loads this module
 
     with needing("schedules", "cron() needs"):
         from cronsim import CronSim, CronSimError
+    if isinstance(expression, str) and expression.startswith("@"):
+        if expression not in NICKNAMES:
+            raise ConfigError(f"cron {expression!r:.80}: must be one of {', '.join(NICKNAMES)}")
+        expression = NICKNAMES[expression]
     try:
         zone = ZoneInfo(tz)
     except (OSError, ValueError, KeyError, TypeError):
@@ -162,3 +187,22 @@ def _missed(missed: object) -> Missed:
     if missed in ("latest", "skip"):
         return missed
     raise ConfigError(f"missed {missed!r:.40}: must be 'latest' or 'skip'")
+
+
+def schedules_of(given: object) -> Schedule | tuple[Schedule, ...]:
+    """Return the schedule of a task, or its several. A text is cron's. Raises ConfigError."""
+    made: list[Schedule] = []
+    for one in given if isinstance(given, list | tuple) else [given]:
+        found = cron(one) if isinstance(one, str) else one
+        if not isinstance(found, Schedule):
+            raise ConfigError(
+                f"schedule {one!r:.80}: must be every(…) or cron(…) of blimp.queue, a text of "
+                "cron, or a list of them"
+            )
+        made.append(found)
+    if len(made) == 1:
+        return made[0]
+    names = [one.name for one in made]
+    if not made or len({*names}) < len(made):
+        raise ConfigError(f"schedule {names!r:.200}: must be one, or several that differ")
+    return tuple(made)

@@ -37,7 +37,7 @@ from blimp.link.flight_record import RecordFile
 from blimp.link.mailbox import MailboxServer
 from blimp.link.paths import RuntimePaths, is_of_group, own_paths, paths_in
 from blimp.link.registry import start_time
-from blimp.queue.observability.settings import LogFormat
+from blimp.queue.watching import LogFormat
 from blimp.recording.ring import Ring
 from blimp.recording.tape import Session, Tape
 from blimp.service import notify
@@ -263,9 +263,9 @@ def _flight_log(form: LogFormat, vehicle: str) -> Callable[..., object]:
     """
     if form == "text":
         return _print_error
-    from blimp.queue.log import JsonLogs
+    from blimp.queue.log import TaskLogs
 
-    json_log = JsonLogs(vehicle=vehicle).make()
+    json_log = TaskLogs(vehicle=vehicle).make()
 
     def log(event: str, *, level: str = "info", **fields: object) -> None:
         getattr(json_log, level)(event, **fields)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import select
+from contextlib import AbstractContextManager
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -25,8 +26,9 @@ from blimp.errors import BlimpError, ConfigError
 from blimp.link.mailbox import MailboxClient
 from blimp.link.paths import own_paths
 from blimp.link.telemetry import signer_of
-from blimp.queue.observability.settings import Watching
-from blimp.queue.observability.watch import watched
+from blimp.queue.log import TaskLogs
+from blimp.queue.neighbours import neighbour
+from blimp.queue.watching import Watching
 from blimp.service import notify
 
 if TYPE_CHECKING:
@@ -86,7 +88,7 @@ def work(options: WorkerOptions, *, on_stop: OnStop) -> None:
         watching = msgspec.structs.replace(
             options.watching, trace=trace_settings_from_environment()
         )
-        with watched(app, watching), member:
+        with _watched(app, watching), member:
             worker = Worker(
                 app=app,
                 name=vehicle,
@@ -100,12 +102,20 @@ def work(options: WorkerOptions, *, on_stop: OnStop) -> None:
         raise BlimpError(f"the worker ended with status {status}; its log has the reason")
 
 
+def _watched(app: TaskApp, watching: Watching) -> AbstractContextManager[None]:
+    """Watch the app's next worker, made inside; load nothing if nothing is asked for."""
+    if not watching.is_wanted:
+        return TaskLogs(form="text", level=app.log_level).installed()
+    watched: AbstractContextManager[None] = neighbour("watching")(app, watching)
+    return watched
+
+
 def relay(options: WorkerOptions, *, on_stop: OnStop) -> None:
     """Pass emergency stops from the broker to the flight process, and nothing else.
 
     The worker does so, too. This process does it while the worker restarts or is busy.
     """
-    from blimp.queue.control.broadcast import BroadcastReceiver
+    from blimp.queue.broadcast.receiver import BroadcastReceiver
 
     vehicle, _ = _reached(options)
     paths = own_paths(options.runtime_dir)
@@ -119,7 +129,7 @@ def relay(options: WorkerOptions, *, on_stop: OnStop) -> None:
     on_stop(stop)
     with MailboxClient(server_path=paths.flight, path=paths.relay, clock=clock) as mailbox:
         app = _ship_app(options, mailbox=mailbox, clock=clock)
-        with watched(app, options.watching):
+        with _watched(app, options.watching):
             receiver = BroadcastReceiver(
                 app=app,
                 worker=f"{vehicle}-relay",

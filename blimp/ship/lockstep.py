@@ -294,8 +294,11 @@ class Lockstep(Closing):
         return self.outcome(command.id)
 
     def give(self, command: Command) -> None:
-        """Give a command as it would come from the mailbox; it acts in the next cycle."""
-        self._inbox.put(command)
+        """Give a command as it would come from the mailbox; it acts in the next cycle.
+
+        sent_s is of another clock than this ship's: a stop of a time to come refuses every arm.
+        """
+        self._inbox.put(msgspec.structs.replace(command, sent_s=None))
 
     def outcome(self, id: str) -> Outcome:
         """Return the newest outcome of a command. Raises KeyError for one never given."""

@@ -10,6 +10,7 @@ pilot has taken control in the mode's middle, of a ship with a receiver, and nob
 
 import os
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from itertools import count
 from math import cos, hypot, inf, sin
 from multiprocessing import Pool
@@ -242,7 +243,7 @@ def _row(
     with Lockstep(airframe, seed=seed, wind_mps=wind_mps) as ship:
         physics = ship.world.physics
         physics.load(load * physics.displaced_kg)
-        _flush(ship)
+        flush(ship)
 
         def begin() -> None:
             ship.command("arm", check=False)
@@ -255,7 +256,7 @@ def _row(
             yield _branch(_Flight(ship, mode, failure, seed, before=begin, rest_s=rest_s))
         if len(early) < len(failures):
             begin()
-            _flush(ship)
+            flush(ship)
         for failure in failures:
             if not failure.at_start:
                 yield _branch(_Flight(ship, mode, failure, seed, rest_s=rest_s))
@@ -325,13 +326,36 @@ def _down(thruster: Thruster, tilt_rad: float) -> float:
     return cos(tilt_rad) * thruster.axis[2] - sin(tilt_rad) * thruster.axis[0]
 
 
-def _flush(ship: Lockstep) -> None:
+@contextmanager
+def on_the_way(airframe: Airframe, mode: str, seed: int) -> Iterator[Lockstep]:
+    """Give a ship under the seed's conditions that flies this mode. Raises Refused if it cannot."""
+    wind_mps, load = conditions(seed)
+    with Lockstep(airframe, seed=seed, wind_mps=wind_mps, held=True) as ship:
+        ship.world.physics.load(load * ship.world.physics.displaced_kg)
+        ship.command("arm")
+        ship.hold(False)
+        MODES[mode](ship)
+        flush(ship)
+        yield ship
+
+
+def flush(ship: Lockstep) -> None:
     """Drop what is on the serial lines: all forks share them, and none is to read another's."""
     for line in ship.world.computer.lines.values():
         line.flush()
 
 
 def _branch(flight: "_Flight") -> Cell:
+    def cell() -> bytes:
+        try:
+            return msgspec.json.encode(flight.cell())
+        except BaseException as error:  # the cell tells it
+            return msgspec.json.encode(flight.broken(repr(error)))
+
+    return msgspec.json.decode(in_a_fork(flight.ship, cell), type=Cell)
+
+
+def in_a_fork(ship: Lockstep, work: Callable[[], bytes]) -> bytes:
     """Fly on in a fork: this process's ship stays where it is."""
     reading, writing = os.pipe()
     child = os.fork()
@@ -339,9 +363,9 @@ def _branch(flight: "_Flight") -> Cell:
         answer = b""
         try:
             os.close(reading)
-            answer = msgspec.json.encode(flight.cell())
-        except BaseException as error:  # the cell tells it; nothing else of a fork may run
-            answer = msgspec.json.encode(flight.broken(repr(error)))
+            answer = work()
+        except BaseException as error:  # nothing else of a fork may run
+            answer = repr(error).encode()
         finally:
             os.write(writing, answer)
             os._exit(0)
@@ -349,8 +373,8 @@ def _branch(flight: "_Flight") -> Cell:
     with open(reading, "rb") as pipe:
         answer = pipe.read()
     os.waitpid(child, 0)
-    _flush(flight.ship)
-    return msgspec.json.decode(answer, type=Cell)
+    flush(ship)
+    return answer
 
 
 class Rest:

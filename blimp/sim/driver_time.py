@@ -112,14 +112,17 @@ _INSTEAD: dict[str, tuple[Any, Any]] = {
 
 
 def enter(place: _Place) -> tuple[Any, ...]:
-    """Let drivers see this ship's time from now on; return what `leave` puts back."""
+    """Let drivers see this ship's time from now on; return what `leave` puts back.
+
+    What may fail comes first: then nothing is left exchanged that nobody puts back.
+    """
+    _exchange_names()
     before = (time.sleep, *(getattr(time, name) for name in _REAL_CLOCKS))
     _in_place.append(place)
     place.time.thread = threading.get_ident()
     time.sleep = _SLEEP
     for name, now in _CLOCKS.items():
         setattr(time, name, now)
-    _exchange_names()
     return before
 
 
@@ -134,8 +137,8 @@ def _exchange_names() -> None:
     global _seen
     if len(sys.modules) == _seen:
         return
-    _seen = len(sys.modules)
-    for name, module in list(sys.modules.items()):
+    modules = sys.modules.copy()  # in one step: other threads import meanwhile
+    for name, module in modules.items():
         top = name.partition(".")[0]
         if module is None or top in sys.stdlib_module_names or top in _OURS:
             continue
@@ -143,3 +146,4 @@ def _exchange_names() -> None:
         for key, (real, instead) in _INSTEAD.items():
             if names.get(key) is real:
                 names[key] = instead
+    _seen = len(modules)

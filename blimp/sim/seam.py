@@ -81,8 +81,8 @@ class Computer:
         if self._depth == 0:
             self._real_open, self._real_close, self._real_write, self._real_ioctl = before[:4]
             self._real_builtin_open = opens[0]
-        self._depth += 1
         times = driver_time.enter(self)
+        self._depth += 1
         try:
             os.open = self._open
             os.close = self._close

@@ -9,6 +9,8 @@ import threading
 import time
 import tty
 
+from blimp.errors import ConfigError
+
 # The terminal keeps 4095 unread bytes. Beyond that a UART's driver drops what arrives, and
 # so does this: nothing here ever waits for a reader.
 _ROOM_BYTES = 4000
@@ -20,7 +22,7 @@ _ZERO = bytes(_COUNT.size)
 
 
 class PtyLine:
-    """One port's pseudo-terminal. Close is idempotent.
+    """One port's pseudo-terminal. Close is idempotent. Raises ConfigError if there is none.
 
     baud: the device's; a reader at another speed gets broken bytes, as on a real line.
     lockstep: `settle` before anybody reads. The kernel makes bytes readable a little later, on its
@@ -32,7 +34,13 @@ class PtyLine:
         self.dropped_bytes = 0  # arrived while nobody had the port open, or too many unread
         self._speed = getattr(termios, f"B{baud}", None)
         self._lockstep = lockstep
-        self._master, self._slave = os.openpty()
+        try:
+            self._master, self._slave = os.openpty()
+        except OSError as error:
+            raise ConfigError(
+                f"simulated serial port {port}: this computer gives no pseudo-terminal ({error}); "
+                "mount devpts at /dev/pts, or raise kernel.pty.max"
+            ) from error
         os.set_blocking(self._master, False)
         tty.setraw(self._slave)
         self.path = os.ttyname(self._slave)

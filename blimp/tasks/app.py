@@ -45,6 +45,7 @@ def build_ship_app(
         broker=broker,
         result_backend=broker,
         queue=name,
+        unknown_task_wait_s=0.0,  # a ship has one worker: its pilot has the answer at once
         clock=clock,
         signing_key=signing_key,
         remote_control=remote_control,

@@ -28,7 +28,7 @@ from blimp.tasks.authority import HEADER
 from blimp.tasks.reply import Pending, Progress, Reply, reply_of
 
 if TYPE_CHECKING:
-    from blimp.queue.observability.tracing import Tracer
+    from blimp.queue.extras.observability.tracing import Tracer
     from blimp.queue.protocol.signing import Key
     from blimp.queue.results.redis_backend import PublishedWatch, RedisResults
     from blimp.tasks.stop import LocalRoad, StopSender
@@ -116,7 +116,7 @@ class VehicleClient(Closing):
         nothing if it is restarted meanwhile. One that coalesces is one of a stream: it asks for
         that name, and the broker's time, once a second. If either has changed since, it is refused.
         """
-        from blimp.queue.publish.taken_back import Coalescing
+        from blimp.queue.publish.coalescing import Coalescing
 
         id = id or str(uuid.uuid4())
         name = task if task.startswith(TASK_PREFIX) else TASK_PREFIX + task
@@ -267,6 +267,11 @@ class VehicleClient(Closing):
                 )
             return self._stopper
 
+    def broker_s(self) -> float:
+        """Return the time of the broker's clock, never late. Raises LinkError."""
+        self._link()
+        return self._broker_clock.now_s()
+
     def result(self, id: str, *, task: str = "") -> Reply:
         """Return what is known of an earlier command; TIMEOUT if it is not known to have ended."""
         record = self._link().get(id)
@@ -334,6 +339,7 @@ class VehicleClient(Closing):
                     signer=signer,
                     clock=self.clock,
                     now_s=self._broker_clock.now_s,  # asks: it may step meanwhile
+                    server=server,
                 )
                 self._publisher.connect()
                 self._results = RedisResults(server=server, clock=self.clock, signer=signer)

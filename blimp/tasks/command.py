@@ -112,7 +112,7 @@ class CommandRun:
         self._id = stop_id if isinstance(stop_id, str) and stop_id else context.id
         self._boot_id = self._known_boot_id()
         self._accepted_s: float | None = None
-        self._reported = -1.0
+        self._reported, self._waits = -1.0, ""
         self._reported_s = self._clock.now_s()
 
     @property
@@ -136,7 +136,7 @@ class CommandRun:
             self._context.progress(0.0, boot_id=self._boot_id, sent=False)
         outcome = self._ask(self._patience_s(), doing="does not answer")
         while outcome.state is OutcomeState.IN_PROGRESS:
-            self._report_progress(outcome.fraction)
+            self._report_progress(outcome)
             self._check_cancelled()
             news = self._mailbox.wait(self._id, timeout_s=FOLLOW_S)
             # Silence: send it again with the same id, which moves nothing.
@@ -264,12 +264,14 @@ class CommandRun:
             return SILENCE_S
         return max(ASK_S, ttl_s - age_s)
 
-    def _report_progress(self, fraction: float) -> None:
-        """Publish progress: the first one, each further per cent, and a sign of life."""
-        now_s = self._clock.now_s()
-        if fraction - self._reported >= PROGRESS_STEP or now_s - self._reported_s >= SIGN_OF_LIFE_S:
-            self._reported, self._reported_s = fraction, now_s
-            self._context.progress(fraction, boot_id=self._boot_id)
+    def _report_progress(self, outcome: Outcome) -> None:
+        """Publish progress: the first one, each further per cent, why it waits, a sign of life."""
+        fraction, why, now_s = outcome.fraction, outcome.reason, self._clock.now_s()
+        is_news = fraction - self._reported >= PROGRESS_STEP or why != self._waits
+        if is_news or now_s - self._reported_s >= SIGN_OF_LIFE_S:
+            self._reported, self._waits, self._reported_s = fraction, why, now_s
+            details = {"reason": why} if why else {}
+            self._context.progress(fraction, boot_id=self._boot_id, **details)
 
     def _known_boot_id(self) -> str:
         """Return the boot id of the flight process this command is for, "" if none is known.

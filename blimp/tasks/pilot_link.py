@@ -7,6 +7,10 @@ passes on what is new with its own heartbeat. The ship judges its age when it ar
 
 It counts only if it is fresh by the broker's clock, meant for this boot, of the pilot who has
 control (of anybody while nobody has) and, where there is a key, signed.
+
+Nothing follows a goodbye, so none may be lost: the ship would miss a program that has ended. What
+does not reach the ship now is passed on at the next look. A goodbye of any age and pilot ends its
+own session; a late one says nothing of the others.
 """
 
 from __future__ import annotations
@@ -14,7 +18,9 @@ from __future__ import annotations
 import secrets
 import threading
 from collections.abc import Callable
+from contextlib import suppress
 from itertools import takewhile
+from math import inf
 from typing import TYPE_CHECKING, Annotated, Any, Protocol
 
 import msgspec
@@ -39,8 +45,8 @@ PERIOD_S = 0.5
 ANSWER_S = 1.0  # how long a program waits for its broker, and so for its goodbye at the end
 FRESH_MS = 3000
 AHEAD_MS = 1000
-KEPT_ENTRIES = 64
-READ_ENTRIES = 32  # the newest, of each second
+KEPT_ENTRIES = 1000  # what 16 programs send while a worker restarts for half a minute
+READ_ENTRIES = 32  # at once: a stranger's may be as large as the server takes
 KEPT_S = 60
 MAX_BYTES = 1024
 BOOT_EVERY = 10  # heartbeats between two looks at which flight process is there
@@ -207,46 +213,44 @@ class HeartbeatRelay:
         self.last_refused = ""
 
     def look(self) -> None:
-        """Pass on what counts of the newest that came since the last call, oldest first."""
-        try:
-            found, now_ms = self._link.ask(self._read)
-        except LinkError:
-            return
+        """Pass on what counts of what came since the last call, oldest first.
+
+        It ends early if the broker or the flight process does not answer: the next goes on there.
+        """
         authorities: dict[int | None, int] = {}
-        news = list(takewhile(lambda one: one[0] != self._last, found))
-        for entry, fields in reversed(news):
-            self._last = entry
-            try:
-                session, content = self._check(fields.get(b"heartbeat", b""), now_ms)
-                if content.token not in authorities:
-                    authorities[content.token] = self._authority.admit(content.token)
-                authority = authorities[content.token]
-            except (MessageError, NotInControl, LinkError, LeaseError) as error:
-                self.refused += 1
-                self.last_refused = str(error)
-                continue
-            self._mailbox.relay(
-                Heartbeat(
-                    session=session,
-                    sequence=content.sequence,
-                    authority=authority,
-                    ends=content.ends,
-                )
-            )
+        with suppress(LinkError):
+            news, now_ms = self._link.ask(self._read)
+            for entry, data in reversed(news):
+                try:
+                    heartbeat = self._check(data, now_ms, authorities)
+                except (MessageError, NotInControl, LeaseError) as error:
+                    self.refused += 1
+                    self.last_refused = str(error)
+                else:
+                    if not self._mailbox.relay(heartbeat):
+                        return
+                self._last = entry
 
-    def _read(self, client: Any) -> tuple[list[tuple[bytes, dict[bytes, bytes]]], float]:
-        """Return the newest entries, newest first, and the time."""
-        with client.pipeline(transaction=False) as pipe:
-            pipe.xrevrange(self._key, count=READ_ENTRIES)
-            pipe.time()
-            found, time = pipe.execute()
-        return found, _ms(time)
+    def _read(self, client: Any) -> tuple[list[tuple[bytes, bytes]], float]:
+        """Return the new entries, newest first, and the time. It keeps no more than it can use."""
+        news, newest = list[tuple[bytes, bytes]](), b"+"
+        while len(news) < KEPT_ENTRIES:
+            with client.pipeline(transaction=False) as pipe:
+                pipe.xrevrange(self._key, max=newest, count=READ_ENTRIES)
+                pipe.time()
+                page, time = pipe.execute()
+            new = list(takewhile(lambda one: one[0] != self._last, page))
+            news += [(id, fields.get(b"heartbeat", b"")[: MAX_BYTES + 1]) for id, fields in new]
+            if len(new) < READ_ENTRIES:
+                break
+            newest = b"(" + new[-1][0]
+        return news, _ms(time)
 
-    def _check(self, data: bytes, now_ms: float) -> tuple[str, _Content]:
-        """Return the session and what it says. Raises MessageError for what does not count."""
+    def _check(self, data: bytes, now_ms: float, authorities: dict[int | None, int]) -> Heartbeat:
+        """Return what to pass on. Raises MessageError for what does not count."""
         try:
             if len(data) > MAX_BYTES:
-                raise MessageError(f"{len(data)} bytes: the limit is {MAX_BYTES}")
+                raise MessageError(f"heartbeat: the limit is {MAX_BYTES} bytes")
             document = _documents.decode(shallow(data))
             if self._signer is not None:
                 fields = msgspec.structs.asdict(document)
@@ -254,7 +258,8 @@ class HeartbeatRelay:
             content = msgspec.convert(document.payload, _Content)
         except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
             raise MessageError(f"heartbeat: {error}") from error
-        if not -AHEAD_MS <= now_ms - content.issued_ms <= FRESH_MS:
+        is_fresh = -AHEAD_MS <= now_ms - content.issued_ms <= FRESH_MS
+        if not (is_fresh or content.ends):
             raise MessageError(
                 f"heartbeat: {(now_ms - content.issued_ms) / 1e3:.1f} s old on the broker's "
                 f"clock, the limit is {FRESH_MS / 1e3:g} s"
@@ -268,7 +273,20 @@ class HeartbeatRelay:
                 "heartbeat: the flight process was restarted since it was sent (boot "
                 f"{content.boot_id!r}, now {present!r})"
             )
-        return document.id, content
+        token, authority = content.token, 0
+        try:
+            authority = authorities[token] = authorities.get(token) or self._authority.admit(token)
+        except NotInControl:
+            if not content.ends:
+                raise
+            is_fresh = False
+        return Heartbeat(
+            session=document.id,
+            sequence=content.sequence,
+            authority=authority,
+            ends=content.ends,
+            waited_s=0.0 if is_fresh else inf,
+        )
 
 
 def _ms(time: tuple[int, int]) -> float:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from math import inf
 from typing import TYPE_CHECKING, Any, Literal
 
 import msgspec
@@ -58,6 +59,7 @@ class Pending(Closing):
     watch: of its reports; it is `on_close` that gives it back or closes it.
     `reply` is None until the command has ended. Waiting may be repeated after a TIMEOUT or a
     LinkError; it continues with the next step.
+    `heard_s`: when the last report came, one without news included; on the clock, -inf before.
     """
 
     def __init__(
@@ -79,16 +81,19 @@ class Pending(Closing):
         self._on_close: Callable[[], None] | None = on_close
         self._latency_ms: float | None = None
         self._last: Record | None = None
+        self.heard_s = -inf
         self._has_queued = self._has_received = False  # steps that were yielded
 
     def wait(self, timeout_s: float, on_progress: OnProgress | None = None) -> Reply:
         """Return the reply; its state is TIMEOUT if it has not ended within `timeout_s`.
 
-        on_progress: called with each step's stage and fraction. Raises LinkError if the
-        broker is lost.
+        on_progress: called with each step's stage and fraction, or with why the ship waits
+        ("waits: link lost: holding") and None. Raises LinkError if the broker is lost.
         """
         for step in self.events(timeout_s=timeout_s):
-            if on_progress is not None and step.stage != "done":
+            if on_progress is not None and step.stage == "executing" and step.reason:
+                on_progress(step.reason, None)
+            elif on_progress is not None and step.stage != "done":
                 on_progress(step.stage, step.fraction)
         return self.reply or self.timed_out(timeout_s)
 
@@ -103,6 +108,7 @@ class Pending(Closing):
             record = self._watch.next(timeout_s=left_s)
             if record is None:
                 return
+            self.heard_s = self._clock.now_s()
             if self._is_old(record):
                 continue
             step = self._step(record)
@@ -159,8 +165,7 @@ class Pending(Closing):
         fraction, reason = details.get("fraction"), str(details.get("reason", ""))
         is_sent = record.state == "PROGRESS" and not _is_unsent(record)
         executing = is_sent and isinstance(fraction, int | float)
-        accepted = executing and not reason
-        if self._latency_ms is None and (accepted or record.final):
+        if self._latency_ms is None and (executing or record.final):
             self._latency_ms = elapsed_ms
         if record.final:
             self.reply = reply_of(record, task=self.task, latency_ms=self._latency_ms)

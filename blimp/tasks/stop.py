@@ -1,7 +1,7 @@
 """An emergency stop on its way: fired by every road at once, and asked about afterwards.
 
     broadcast   published and kept on the ship's fanout exchange, at every broker; see
-                blimp/queue/control/listener.py
+                blimp/queue/broadcast/listener.py
     queue       the task `blimp.estop` in the queue's emergency stream, with the same command id
     socket      the flight process's own socket, if it is on this machine
 
@@ -28,7 +28,7 @@ from blimp.queue.brokers.streams.envelope import SEPARATOR, pack_broadcast, pack
 from blimp.queue.protocol.message import EMERGENCY, TaskMessage, to_json, write_message
 from blimp.queue.protocol.record import Record, State, open_record
 from blimp.queue.protocol.signing import sealed
-from blimp.queue.redis.client import reset_after_fork
+from blimp.queue.redis.forks import reset_after_fork
 from blimp.queue.redis.keys import Keys
 from blimp.queue.results.backend import ResultWatch
 from blimp.tasks.broker_road import BrokerRoad
@@ -218,7 +218,7 @@ class StopSender(Closing):
             },
         )  # fmt: skip
         headers, body = write_message(message, signer=self._signer)
-        one = pack_task(body, headers=headers, queue=self._queue, priority=EMERGENCY)
+        one = pack_task(body, headers=headers, queue=self._queue, priority=message.priority)
         level = Keys().queue(self._queue).levels[one.level]
         return (f"queued {stop.id}", ("XADD", level, "*", "h", one.head, "b", one.body))
 

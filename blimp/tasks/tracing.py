@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from opentelemetry.trace import SpanKind
 
-from blimp.queue.observability.tracing import wall_ns
+from blimp.queue.extras.observability.tracing import wall_ns
 
 if TYPE_CHECKING:
     from blimp.clock import Clock
-    from blimp.queue.observability.tracing import Tracer
+    from blimp.queue.extras.observability.tracing import Tracer
 
 T = TypeVar("T")
 

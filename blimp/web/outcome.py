@@ -4,7 +4,10 @@ from typing import Any
 
 import msgspec
 
+from blimp.reading import ready
 
+
+@ready
 class Outcome(msgspec.Struct, frozen=True, kw_only=True):
     """The object that a page answers a command with, and that one prints with --json."""
 

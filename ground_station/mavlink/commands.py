@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import math
+from collections import Counter
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
@@ -20,6 +21,7 @@ from blimp.errors import BlimpError
 from blimp.tasks.reply import Reply
 from blimp.types import Mode
 from ground_station.mavlink import telemetry
+from ground_station.mavlink.frames import FORCE, means_stop
 from ground_station.mavlink.modes import asked_mode, standard_mode
 from ground_station.mavlink.stations import Station
 from ground_station.mavlink.wire import (
@@ -31,7 +33,7 @@ from ground_station.mavlink.wire import (
 )
 
 if TYPE_CHECKING:
-    from ground_station.mavlink.link import Peer
+    from ground_station.mavlink.peer import Peer
     from ground_station.mavlink.vehicle import Vehicle
 
 ACCEPTED, BUSY, DENIED, UNSUPPORTED, FAILED, IN_PROGRESS, CANCELLED, INT_ONLY = (
@@ -45,9 +47,9 @@ ACCEPTED, BUSY, DENIED, UNSUPPORTED, FAILED, IN_PROGRESS, CANCELLED, INT_ONLY = 
     8,
 )  # fmt: skip  MAV_RESULT
 MAX_RUNNING = 32  # commands at once, stops apart: a station sends one after the other
-MAX_STOPS = 32  # at once that are answered: what is beyond is pressed, and not waited for
+# At once that are answered, of a peer and of all: what is beyond is pressed, and not waited for
+MAX_STOPS, MAX_ALL_STOPS = 4, 64
 PROGRESS_S = 0.5  # MAVSDK waits 1.5 s for the next sign of life
-FORCE = 21196.0  # ARM_DISARM's parameter 2
 GLOBAL, RELATIVE = (0, 5), (3, 6)  # MAV_FRAME: above the sea, above home
 _NO_PLACE = (2**31 - 1, -(2**31))
 # Bits of AUTOPILOT_VERSION: mission, integers, commands, parameters by bits, files, targets, stop,
@@ -87,7 +89,7 @@ class Commands:
         self._running: dict[tuple[Station, int], Asked] = {}
         self._count = 0  # of those under way, superseded ones included
         self._acting: set[asyncio.Task[Any]] = set()  # a stop ends them: an arm would undo it
-        self._stopping: set[asyncio.Task[Any]] = set()
+        self._stopping: Counter[Peer] = Counter()
         self.hears: dict[str, Callable[[Peer, Station, Message], object]] = {
             "COMMAND_LONG": self._long,
             "COMMAND_INT": self._int,
@@ -129,16 +131,26 @@ class Commands:
             if _stops(asked):
                 for acting in self._acting:
                     acting.cancel()
-                if len(self._stopping) >= MAX_STOPS:
+                if (
+                    self._stopping[asked.peer] >= MAX_STOPS
+                    or self._stopping.total() >= MAX_ALL_STOPS
+                ):
                     with suppress(BlimpError):  # those under way say it
                         _press(self._vehicle)
                     self._ack(asked, IN_PROGRESS)
                     return
             started = self._vehicle.start(self._run(asked, row), is_stop=_stops(asked))
-            if started is not None and row.acts:
-                kept = self._stopping if _stops(asked) else self._acting
-                kept.add(started)
-                started.add_done_callback(kept.discard)
+            if started is not None and _stops(asked):
+                self._stopping[asked.peer] += 1
+                started.add_done_callback(lambda _: self._stopped(asked.peer))
+            elif started is not None and row.acts:
+                self._acting.add(started)
+                started.add_done_callback(self._acting.discard)
+
+    def _stopped(self, peer: Peer) -> None:
+        self._stopping[peer] -= 1
+        if not self._stopping[peer]:
+            del self._stopping[peer]
 
     async def _run(self, asked: Asked, row: Row) -> None:
         key = (asked.station, asked.command)
@@ -223,14 +235,8 @@ def _same(one: Asked | None, other: Asked) -> bool:
 
 
 def _stops(asked: Asked) -> bool:
-    """Whether it is an emergency stop, which nobody needs control for.
-
-    A forced disarm is what QGroundControl's emergency button and MAVSDK's kill send.
-    """
-    p1, p2 = asked.params[:2]
-    return (asked.command == 185 and p1 > 0.5) or (
-        asked.command == 400 and p1 == 0.0 and p2 == FORCE
-    )
+    """Whether it is an emergency stop, which nobody needs control for."""
+    return means_stop(asked.command, *asked.params[:2])
 
 
 async def _stop(vehicle: Vehicle, asked: Asked) -> Answer:

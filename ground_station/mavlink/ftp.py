@@ -14,7 +14,7 @@ import contextlib
 import os
 import struct
 import zlib
-from collections.abc import Callable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -26,7 +26,7 @@ from ground_station.mavlink.stations import Station
 from ground_station.mavlink.wire import Message, message
 
 if TYPE_CHECKING:
-    from ground_station.mavlink.link import Peer
+    from ground_station.mavlink.peer import Peer
     from ground_station.mavlink.vehicle import Vehicle
 
 HEADER = struct.Struct("<HBBBBBxI")  # sequence, session, opcode, size, of request, complete, offset
@@ -82,12 +82,14 @@ class Request(msgspec.Struct, frozen=True):
 class Session(msgspec.Struct):
     """A log that a station reads. size: when it was opened; what is recorded later is not read.
 
-    No file stays open between two requests, so that a lost station keeps none.
+    No file stays open between two requests, so that a lost station keeps none. burst: the newest
+    request of one, which ends those before it.
     """
 
     path: Path
     size: int
     used_s: float
+    burst: Request | None = None
 
 
 class Ftp:
@@ -100,7 +102,7 @@ class Ftp:
         self._summing: asyncio.Task[Any] | None = None
         self._known: dict[str, tuple[Path, int]] = {}
         self._looked_s = 0.0
-        self._does: dict[int, Callable[[Request], None]] = {
+        self._does: dict[int, Callable[[Request], object]] = {
             NONE: self._answer, TERMINATE: self._terminate, RESET: self._reset, LIST: self._list,
             OPEN: self._open, READ: self._read, CRC: self._crc, BURST: self._burst,
         }  # fmt: skip
@@ -110,7 +112,7 @@ class Ftp:
 
     # --- requests -------------------------------------------------------------------------
 
-    def _hear(self, peer: Peer, station: Station, m: Message) -> None:
+    def _hear(self, peer: Peer, station: Station, m: Message) -> object:
         payload = bytes(m.payload)
         seq, session, opcode, size, _, _, offset = HEADER.unpack_from(payload)
         data = payload[HEADER.size :][:size]
@@ -122,9 +124,10 @@ class Ftp:
                 raise FtpError(PROTECTED)
             if opcode not in self._does:
                 raise FtpError(UNKNOWN)
-            self._does[opcode](asked)
+            return self._does[opcode](asked)
         except FtpError as refusal:
             self._refuse(asked, refusal)
+            return None
 
     def _list(self, asked: Request) -> None:
         match asked.path:
@@ -157,18 +160,29 @@ class Ftp:
         with _opened(session.path) as file:
             self._answer(asked, _piece(file, session, asked.offset, asked.size))
 
-    def _burst(self, asked: Request) -> None:
-        """Send pieces one after the other; the station asks again from where they end."""
-        session = self._session(asked)
-        size, offset = asked.size or DATA_BYTES, asked.offset
-        with _opened(session.path) as file:
-            for number in range(1, BURST_PIECES + 1):
-                piece = _piece(file, session, offset, size)
-                is_last = number == BURST_PIECES or offset + len(piece) >= session.size
-                self._answer(asked, piece, offset=offset, number=number, is_last=is_last)
-                if is_last:
-                    return
+    async def _burst(self, asked: Request) -> AsyncIterator[Message]:
+        """Send pieces one after the other; the station asks again from where they end.
+
+        It ends early where the peer has no room for another one, and for the session's next burst.
+        """
+        number, is_last = 0, False
+        try:
+            session = self._session(asked)
+            session.burst = asked
+            size, offset = asked.size or DATA_BYTES, asked.offset
+            while session.burst is asked and not is_last:
+                self._check_disarmed()
+                with _opened(session.path) as file:
+                    piece = _piece(file, session, offset, size)
+                number += 1
+                is_last = (
+                    number == BURST_PIECES or offset + len(piece) >= session.size
+                    or asked.peer.room <= 2 * (HEADER.size + DATA_BYTES)  # this one, and another
+                )  # fmt: skip
+                yield self._reply(asked, piece, offset=offset, number=number, is_last=is_last)
                 offset += len(piece)
+        except FtpError as refusal:
+            self._refuse(asked, refusal)
 
     def _terminate(self, asked: Request) -> None:
         self._sessions.pop((asked.station, asked.session), None)  # none: its answer was lost
@@ -263,11 +277,14 @@ class Ftp:
 
     # --- answers --------------------------------------------------------------------------
 
-    def _answer(
-        self, asked: Request, data: bytes = b"", *, opcode: int = ACK, session: int | None = None,
+    def _answer(self, asked: Request, data: bytes = b"", **options: Any) -> None:
+        self._vehicle.send(self._reply(asked, data, **options), asked.peer)
+
+    def _reply(
+        self, asked: Request, data: bytes, *, opcode: int = ACK, session: int | None = None,
         offset: int | None = None, number: int = 1, is_last: bool = True,
-    ) -> None:  # fmt: skip
-        """number: of the answer to this request; each has the next sequence number."""
+    ) -> Message:  # fmt: skip
+        """Return an answer. number: of this request's; each has the next sequence number."""
         header = HEADER.pack(
             (asked.seq + number) % 2**16, asked.session if session is None else session, opcode,
             len(data), asked.opcode, int(asked.opcode == BURST and is_last),
@@ -275,12 +292,9 @@ class Ftp:
         )  # fmt: skip
         system, component, _ = asked.station
         payload = (header + data).ljust(HEADER.size + DATA_BYTES, b"\0")
-        self._vehicle.send(
-            message(
-                "file_transfer_protocol", target_network=0, target_system=system,
-                target_component=component, payload=list(payload),
-            ),
-            asked.peer,
+        return message(
+            "file_transfer_protocol", target_network=0, target_system=system,
+            target_component=component, payload=list(payload),
         )  # fmt: skip
 
     def _refuse(self, asked: Request, refusal: FtpError) -> None:

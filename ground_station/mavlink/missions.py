@@ -21,7 +21,7 @@ from ground_station.mavlink.telemetry import ON_GROUND
 from ground_station.mavlink.wire import Message, message
 
 if TYPE_CHECKING:
-    from ground_station.mavlink.link import Peer
+    from ground_station.mavlink.peer import Peer
     from ground_station.mavlink.vehicle import Vehicle
 
 ASK_S, ASKED_AGAIN = 1.0, 5  # for one item

@@ -7,10 +7,9 @@ home is none of them: 32 bits have it to a metre only.
 
 from __future__ import annotations
 
-import asyncio
 import math
 import struct
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
 from typing import TYPE_CHECKING
 
 from blimp.actions import PARAMETER_S
@@ -21,13 +20,12 @@ from ground_station.mavlink.stations import Station
 from ground_station.mavlink.wire import Message, message, text_of
 
 if TYPE_CHECKING:
-    from ground_station.mavlink.link import Peer
+    from ground_station.mavlink.peer import Peer
     from ground_station.mavlink.vehicle import Vehicle
 
 LETTERS = 16
 INT32, REAL32 = 6, 9  # MAV_PARAM_TYPE
 UNKNOWN, RANGE, DENIED = 1, 2, 3  # MAV_PARAM_ERROR
-PAUSE_S = 0.01  # between two of a list: 57,600 baud carry no more
 TAKEOFF = "MIS_TAKEOFF_ALT"  # MAVSDK's name for the altitude of a takeoff that says none
 TAKEOFF_M, LEAST_TAKEOFF_M = 3.0, 0.5
 _LEFT_OUT = ("home.latitude_deg", "home.longitude_deg")
@@ -61,7 +59,7 @@ class Parameters:
         self._read_of: Airframe | None = None
         self._airframes: dict[str, Parameter] = {}
         self.hears: dict[str, Callable[[Peer, Station, Message], object]] = {
-            "PARAM_REQUEST_LIST": lambda peer, _, __: vehicle.start(self._list(peer)),
+            "PARAM_REQUEST_LIST": self._list,
             "PARAM_REQUEST_READ": self._read,
             "PARAM_SET": self._set,
         }
@@ -79,15 +77,14 @@ class Parameters:
             self._read_of, self._airframes = airframe, by_id(airframe)
         return self._airframes | {TAKEOFF: own}
 
-    async def _list(self, peer: Peer) -> None:
+    async def _list(self, peer: Peer, _: Station, __: Message) -> AsyncIterator[Message]:
         if peer in self._listing:
             return  # it is on its way
         self._listing.add(peer)
         try:
             known = self._known
             for index, id in enumerate(known):
-                self._vehicle.send(_value(known, id, index), peer)
-                await asyncio.sleep(PAUSE_S)
+                yield _value(known, id, index)
         finally:
             self._listing.discard(peer)
 

@@ -34,7 +34,7 @@ from ground_station.mavlink.wire import Message
 
 if TYPE_CHECKING:
     from blimp.tasks.reply import Reply
-    from ground_station.mavlink.link import Peer
+    from ground_station.mavlink.peer import Peer
     from ground_station.mavlink.vehicle import Vehicle
 
 TTL_S = 0.5

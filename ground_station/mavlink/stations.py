@@ -46,6 +46,10 @@ class Stations:
         """The station that has the ship."""
         return self._holder
 
+    def holder_at(self, peer: str) -> bool:
+        """Whether the station that has the ship is there."""
+        return self._holder is not None and self._holder.peer == peer
+
     def give(self, station: Station) -> None:
         """Let a station that has just commanded have the ship."""
         self.hear(station)

@@ -3,8 +3,8 @@
 import asyncio
 import logging
 import struct
-from collections.abc import Callable, Coroutine
-from contextlib import AsyncExitStack
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
+from contextlib import AsyncExitStack, contextmanager
 from contextvars import ContextVar
 from typing import Any
 
@@ -16,10 +16,11 @@ from blimp.tasks.reply import Reply
 from ground_station.mavlink import telemetry
 from ground_station.mavlink.commands import Commands
 from ground_station.mavlink.ftp import Ftp
-from ground_station.mavlink.link import Links, Peer
+from ground_station.mavlink.link import Links
 from ground_station.mavlink.logs import Logs
 from ground_station.mavlink.missions import Missions
 from ground_station.mavlink.parameters import Parameters
+from ground_station.mavlink.peer import Peer
 from ground_station.mavlink.setpoints import Streams as Demands
 from ground_station.mavlink.stations import Station, Stations, name_of
 from ground_station.mavlink.telemetry import Seen
@@ -41,10 +42,16 @@ _ONE_SHIP = frozenset({
     "SET_POSITION_TARGET_LOCAL_NED",
 })  # fmt: skip
 
+# What may wait for everything else: see `Bulk`
+_MAY_WAIT = ("FILE_TRANSFER_PROTOCOL", "LOG_", "MISSION_", "PARAM_")
+
 # Who sent the message that is being answered, also in the tasks that it starts
 _ASKER: ContextVar[Station | None] = ContextVar("asker", default=None)
 
 log = logging.getLogger("ground_station")
+
+
+Heard = Callable[[Peer, Station, Message], AsyncIterator[Message] | object]
 
 
 class Vehicle:
@@ -72,7 +79,7 @@ class Vehicle:
         self.parameters = Parameters(self)
         self.missions = Missions(self)
         self.demands = Demands(self)
-        self._hears: dict[str, Callable[[Peer, Station, Message], object]] = {
+        self._hears: dict[str, Heard] = {
             "HEARTBEAT": lambda _, station, __: self.stations.hear(station, is_beat=True),
             "TIMESYNC": self._timesync,
             "PING": self._ping,
@@ -95,16 +102,32 @@ class Vehicle:
         component = getattr(found, "target_component", 0)
         if heard is None or target not in (0, self.system) or component not in (0, AUTOPILOT):
             return
-        token = _ASKER.set(station)
-        try:
+        with self._answering(station, found):
             if target == 0 and found.get_type() in _ONE_SHIP:
                 self.say(f"{found.get_type()}: sent to all systems: name one")
+            elif found.get_type().startswith(_MAY_WAIT):
+                self._ask_whether_it_hears(peer)
+                self._links.bulk.add(peer, _Answers(self, peer, station, found, heard))
             else:
                 heard(peer, station, found)
+
+    @contextmanager
+    def _answering(self, station: Station, found: Message) -> Iterator[None]:
+        """Say what a message leads to as an answer to its sender."""
+        token = _ASKER.set(station)
+        try:
+            yield
         except Exception:  # what anybody may send must not end the links of all others
             log.exception("%s: %s", self.transport.vehicle, found)
         finally:
             _ASKER.reset(token)
+
+    def _ask_whether_it_hears(self, peer: Peer) -> None:
+        """Ask a peer whose address may be another one's for what only it can answer."""
+        if peer.is_to_be_asked():
+            time_usec, seq = peer.question
+            asked = {"time_usec": time_usec, "seq": seq}
+            self.send(message("ping", **asked, target_system=0, target_component=0), peer)
 
     def _timesync(self, peer: Peer, _: Station, asked: Message) -> None:
         if asked.tc1 == 0:
@@ -115,6 +138,8 @@ class Vehicle:
         if asked.target_system == 0:
             more = {"target_system": station.system, "target_component": station.component}
             self.send(message("ping", time_usec=asked.time_usec, seq=asked.seq, **more), peer)
+        elif (asked.time_usec, asked.seq) == peer.question:
+            peer.prove()
 
     # --- out ------------------------------------------------------------------------------
 
@@ -125,11 +150,11 @@ class Vehicle:
         except (struct.error, ValueError, OverflowError, TypeError) as error:
             log.warning("%s: %s is not sent: %s", self.transport.vehicle, sent.get_type(), error)
             return
-        (self._links.send if peer is None else peer.send)(data)
-
-    def reaches(self, peer: Peer) -> bool:
-        """Whether a peer is still there to be sent something long."""
-        return self._links.reaches(peer)
+        if peer is None:
+            self._links.send(data)
+        else:
+            peer.sent(len(data))
+            peer.send(data)
 
     def say(self, words: str, severity: int = WARNING) -> None:
         """Show words on every station; not again what was just said.
@@ -279,6 +304,30 @@ class Vehicle:
         old = known.messages if known else ()
         for text in now.ship.messages[_overlap(old, now.ship.messages) :]:
             self.say(text, NOTICE)
+
+
+class _Answers:
+    """What one request that may wait is answered with: see `Job` of `Bulk`."""
+
+    def __init__(
+        self, vehicle: Vehicle, peer: Peer, station: Station, found: Message, heard: Heard
+    ) -> None:
+        self._vehicle, self._peer, self._station = vehicle, peer, station
+        self._found, self._heard = found, heard
+        self._answers: AsyncIterator[Message] | None = None
+
+    async def step(self) -> bool:
+        with self._vehicle._answering(self._station, self._found):
+            if self._answers is None:
+                answers = self._heard(self._peer, self._station, self._found)
+                if not isinstance(answers, AsyncIterator):
+                    return False
+                self._answers = answers
+            sent = await anext(self._answers, None)
+            if sent is not None:
+                self._vehicle.send(sent, self._peer)
+                return True
+        return False
 
 
 def _overlap(old: tuple[str, ...], new: tuple[str, ...]) -> int:

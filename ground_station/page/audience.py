@@ -8,7 +8,6 @@ cannot outlive the page, kill -9 included.
 
 import asyncio
 import http.client
-import os
 import socket
 import subprocess
 import sys
@@ -25,13 +24,14 @@ from starlette.routing import Route
 from websockets.exceptions import WebSocketException
 from websockets.sync.client import ClientConnection, connect
 
-from blimp.clock import Clock, SystemClock
+from blimp.clock import Clock
 from blimp.closing import Closing
 from blimp.errors import LinkError
 from blimp.reading import ready
-from blimp.web.access import Tokens
 from blimp.web.answers import failed_answer, refused_command
-from ground_station.page.source import Hear, Source
+from ground_station.page.source import Source
+from ground_station.page.state import Hear
+from ground_station.stops import NoShip
 
 NICE = 10  # of 19: beside a busy operator's page it has a tenth of a processor (sched(7))
 AGAIN_S = 1.0
@@ -41,6 +41,8 @@ ANSWER_S = 10.0
 QUESTIONS = ("api/fleet", "api/queue", "api/setup", "api/chaos")
 QUESTION_THREADS = 4
 MOST_KEPT = 64
+PROCESS = "ground_station.page.audience_process"
+NO_COMMANDS = "this address accepts no commands"
 
 
 @ready
@@ -77,7 +79,7 @@ class Audience(Closing):
 
     def _begin(self) -> "subprocess.Popen[bytes] | None":
         number = self._listening.fileno()
-        command = [sys.executable, "-m", __name__, str(number)]
+        command = [sys.executable, "-m", PROCESS, str(number)]
         with self._lock:
             if self._ended.is_set():
                 return None
@@ -109,6 +111,7 @@ class RelayedShips(Closing):
         self._names = [upstream.vehicle]
         self._named_s = -FRESH_S
         self._ships: dict[str, RelayedShip] = {}
+        self.stoppable = NoShip(NO_COMMANDS)
 
     @property
     def vehicle(self) -> str:
@@ -134,16 +137,10 @@ class RelayedShips(Closing):
         ship = self._ships[vehicle] = RelayedShip(vehicle, upstream=self._upstream)
         return ship
 
-    def ready(self, vehicle: str) -> None:
-        """Do nothing: nobody here stops a ship."""
-
-    def stop(self, vehicle: str) -> dict[str, Any]:  # noqa: ARG002
-        raise LinkError("this address accepts no commands")
-
     def command(
         self, vehicle: str, name: str, arguments: dict[str, Any]  # noqa: ARG002
     ) -> tuple[int, dict[str, Any]]:  # fmt: skip
-        raise LinkError("this address accepts no commands")
+        raise LinkError(NO_COMMANDS)
 
     def close(self) -> None:
         """Do nothing: the sources are closed by their rooms."""
@@ -250,26 +247,3 @@ def ask(upstream: Upstream, path: str) -> tuple[int, bytes]:
         return answer.status, answer.read()
     finally:
         link.close()
-
-
-def main() -> None:
-    from ground_station.page.server import Page
-
-    os.nice(NICE)
-    upstream = msgspec.json.decode(sys.stdin.buffer.readline(), type=Upstream)
-    clock = SystemClock()
-    page = Page(
-        ships=RelayedShips(upstream, clock=clock),
-        parts=(RelayedAnswers(upstream, clock=clock),),
-        clock=clock,
-        listening=socket.socket(fileno=int(sys.argv[1])),
-        tokens=Tokens(viewer=upstream.viewer, is_audience=True),
-        title=upstream.title,
-    )
-    page.start()
-    sys.stdin.buffer.read()  # until the operator's page is gone
-    os._exit(0)
-
-
-if __name__ == "__main__":
-    main()

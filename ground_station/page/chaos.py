@@ -36,7 +36,7 @@ REPLAY = "replay-command"
 # The caption while an action goes on, and what a person does meanwhile.
 NOW = {
     "kill-worker": "The worker is killed: commands wait in the queue until its successor is there.",
-    "kill-flight": "The flight process is killed: motors stop until its successor flies. Wait.",
+    "kill-flight": "The flight process is killed: the motors stop. Read what its successor says.",
     "stop-broker": "The broker is stopped: no command arrives, the ship holds by itself. Wait.",
     "cut-link": "The link is cut: no command arrives, the ship holds by itself. Wait.",
     "blind-position": "The position is blind: it keeps height and heading. Do not send it far.",
@@ -224,6 +224,7 @@ class ChaosRoom:
             "back_ms": round(1e3 * took_s),
             "off_m": None,
             "words": f"{recorded.command} was sent again as it was recorded",
+            "lost": "",
             "seen": seen
             or [{"after_ms": round(1e3 * took_s), "text": "taken, and without effect"}],
         }
@@ -244,4 +245,5 @@ def story(result: dict[str, Any]) -> str:
     if result["action"] in HELD:
         return f"{result['words']}."
     back = "not back yet" if back_ms is None else f"back in {back_ms:.0f} ms"
+    back = result["lost"] or back
     return f"{result['words']}: {did}; {back}."

@@ -15,7 +15,7 @@ say how far it is. Both are only read: nothing is added to a command or to its w
 
 import threading
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 from blimp.clock import Clock
 from blimp.closing import Closing
@@ -29,9 +29,7 @@ from blimp.queue.redis.keys import RESULT_PREFIX, Keys
 from blimp.queue.redis.urls import link_errors
 from blimp.tasks.client import TASK_PREFIX, vehicle_queue
 from ground_station.discover import Ship
-
-if TYPE_CHECKING:
-    from ground_station.page.source import Hear
+from ground_station.page.state import Hear
 
 WAIT_S = 0.5
 TIMEOUT_S = 2.0
@@ -116,11 +114,11 @@ class Journeys(Closing):
         self.last: Recorded | None = None  # but for questions and setpoints
         self.step_ms = 0.0  # the mean of one cycle, as the ship says
 
-    def follow_queue(self, hear: "Hear") -> None:
+    def follow_queue(self, hear: Hear) -> None:
         """Tell of every command that is put into the queue, until `close`."""
         self._keep_on(lambda redis: self._read_queue(redis, hear))
 
-    def follow_results(self, hear: "Hear") -> None:
+    def follow_results(self, hear: Hear) -> None:
         """Tell of everything that becomes of them, until `close`."""
         self._keep_on(lambda redis: self._read_results(redis, hear))
 
@@ -141,7 +139,7 @@ class Journeys(Closing):
 
     # --- the queue --------------------------------------------------------------------------
 
-    def _read_queue(self, redis: Any, hear: "Hear") -> None:
+    def _read_queue(self, redis: Any, hear: Hear) -> None:
         levels = Keys().queue(self._queue).levels
         self._compare_clocks(redis)
         last: dict[Any, Any] = dict.fromkeys(levels, "$")
@@ -162,7 +160,7 @@ class Journeys(Closing):
         self._theirs_minus_ours_s = seconds + 1e-6 * microseconds - middle_s
 
     def _take_message(
-        self, stream: str, entry_id: bytes, fields: dict[bytes, bytes], hear: "Hear"
+        self, stream: str, entry_id: bytes, fields: dict[bytes, bytes], hear: Hear
     ) -> None:
         try:
             payload = unpack([part for pair in fields.items() for part in pair])
@@ -195,7 +193,7 @@ class Journeys(Closing):
 
     # --- what becomes of them ---------------------------------------------------------------
 
-    def _read_results(self, redis: Any, hear: "Hear") -> None:
+    def _read_results(self, redis: Any, hear: Hear) -> None:
         with redis.pubsub(ignore_subscribe_messages=True) as watch:
             watch.psubscribe(RESULT_PREFIX + "*")
             while not self._stop.is_set():
@@ -203,7 +201,7 @@ class Journeys(Closing):
                 if found is not None and found["type"] == "pmessage":
                     self._take_record(found["channel"], found["data"], hear)
 
-    def _take_record(self, channel: bytes, data: bytes, hear: "Hear") -> None:
+    def _take_record(self, channel: bytes, data: bytes, hear: Hear) -> None:
         now_s = self._clock.now_s()
         id = channel.decode(errors="replace").removeprefix(RESULT_PREFIX)
         try:
@@ -222,7 +220,7 @@ class Journeys(Closing):
     def _note(self, journey: Journey, record: Record, now_s: float) -> None:
         details = record.result if isinstance(record.result, dict) else {}
         journey.state = record.state.value
-        journey.reason = record.reason
+        journey.reason = record.reason or ("" if record.final else str(details.get("reason", "")))
         journey.passed("worker", now_s)
         if record.state is State.PROGRESS:
             journey.passed("mailbox", now_s)
@@ -252,7 +250,7 @@ class Journeys(Closing):
                 self._known.pop(next(iter(self._known)))
         return journey
 
-    def _tell(self, journey: Journey, hear: "Hear") -> None:
+    def _tell(self, journey: Journey, hear: Hear) -> None:
         if journey.command in STREAMED and not journey.is_heard:
             return
         if journey.command not in QUESTIONS and not journey.is_one_of_many:

@@ -18,12 +18,12 @@ from blimp.closing import Closing
 from blimp.errors import BlimpError
 from blimp.queue.protocol.message import HIGH
 from blimp.reading import ready
+from ground_station.page.state import Hear
 from ground_station.setpoints import Setpoints
 
 if TYPE_CHECKING:
     from blimp.tasks.client import VehicleClient
     from blimp.tasks.reply import Reply
-    from ground_station.page.source import Hear
 
 PERIOD_S = 0.05
 DEMAND_S = 0.5  # on board; without a newer one the ship lets go by itself
@@ -88,7 +88,7 @@ class Joystick(Closing):
             self._is_closing = True
             self._news.notify_all()
 
-    def fly(self, hear: "Hear") -> None:
+    def fly(self, hear: Hear) -> None:
         """Fly by the sticks that are taken, until `close`."""
         while not self._is_closing:
             first = self._next(None)

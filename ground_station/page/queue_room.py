@@ -3,7 +3,7 @@
 from collections.abc import Callable
 
 from blimp.queue.app import TaskApp
-from blimp.queue.page.queue_room import MAX_QUEUES, QueueRoom
+from blimp.queue.extras.page.queue_room import MAX_QUEUES, QueueRoom
 from blimp.tasks.client import vehicle_queue
 from ground_station.session import Session
 

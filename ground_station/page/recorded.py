@@ -16,9 +16,10 @@ from blimp.types import OutcomeState
 from ground_station import report
 from ground_station.page.journey import QUESTIONS, STREAMED
 from ground_station.page.room import TRAIL_POINTS, TRAIL_STEP_M
-from ground_station.page.source import Hear, Source
-from ground_station.page.state import airframe_object, state_object
+from ground_station.page.source import Source
+from ground_station.page.state import Hear, airframe_object, state_object
 from ground_station.report import Outcome
+from ground_station.stops import NoShip
 
 TICK_S = 0.05
 STILL_S = 0.25  # while it stands still: repeated, so that nothing seems to age
@@ -41,6 +42,8 @@ class RecordedShip(Closing):
 
     def __init__(self, log: Recording, *, speed: float, clock: Clock) -> None:
         self.vehicle = log.session.vehicle
+        self._reason = f"this is a recording of {self.vehicle}: there is no ship to command"
+        self.stoppable = NoShip(self._reason)
         self._log = log
         self._speed = speed
         self._story = Story(log)
@@ -70,22 +73,11 @@ class RecordedShip(Closing):
     def source(self, vehicle: str) -> Source:  # noqa: ARG002
         return self
 
-    def ready(self, vehicle: str) -> None:
-        """Do nothing: there is no ship to stop."""
-
-    def stop(self, vehicle: str) -> dict[str, Any]:  # noqa: ARG002
-        return self._refused("estop")
-
     def command(
         self, vehicle: str, name: str, arguments: dict[str, Any]  # noqa: ARG002
     ) -> tuple[int, dict[str, Any]]:  # fmt: skip
-        return report.REFUSED, self._refused(name)
-
-    def _refused(self, name: str) -> dict[str, Any]:
-        reason = f"this is a recording of {self.vehicle}: there is no ship to command"
-        outcome = Outcome(id=None, task=f"blimp.{name}"[:80], state="REFUSED", reason=reason)
-        found: dict[str, Any] = msgspec.to_builtins(outcome)
-        return found
+        outcome = Outcome(id=None, task=f"blimp.{name}"[:80], state="REFUSED", reason=self._reason)
+        return report.REFUSED, msgspec.to_builtins(outcome)
 
     # --- the source -------------------------------------------------------------------------
 

@@ -46,10 +46,10 @@ from ground_station.page.openapi import openapi
 from ground_station.page.room import Room, Viewer
 from ground_station.page.sign_in import SignIn
 from ground_station.page.source import Source
-from ground_station.page.stops import Stops
+from ground_station.stops import Stoppable, Stops
 
 STATIC = Path(__file__).parent / "static"
-SHARED = (("blimp.web", "static"), ("blimp.queue.page", "static"))
+SHARED = (("blimp.web", "static"), ("blimp.queue.extras.page", "static"))
 MAX_VIEWERS = 48  # of each role: viewers must not keep an operator out
 MAX_ROOMS = 16
 COMMAND_THREADS = 8
@@ -70,6 +70,11 @@ class Ships(Protocol):
         """The ship that is shown first."""
         ...
 
+    @property
+    def stoppable(self) -> Stoppable:
+        """What an emergency stop is sent to."""
+        ...
+
     def vehicles(self) -> list[str]:
         """Return the names of all ships that are there now. May take a while."""
         ...
@@ -79,14 +84,6 @@ class Ships(Protocol):
         ...
 
     def source(self, vehicle: str) -> Source: ...
-
-    def ready(self, vehicle: str) -> None:
-        """Connect what this ship's emergency stop uses. May take a while, or raise LinkError."""
-        ...
-
-    def stop(self, vehicle: str) -> dict[str, Any]:
-        """Send an emergency stop; return how it ended, as `ground --json estop` prints it."""
-        ...
 
     def command(
         self, vehicle: str, name: str, arguments: dict[str, Any]
@@ -135,7 +132,7 @@ class Page(Closing):
         self._sign_in = SignIn(token=self.tokens.operator, clock=clock)
         self._parts = parts if self.tokens.is_audience else (self._sign_in, *parts)
 
-        self._stops = Stops(ready=ships.ready, stop=ships.stop)
+        self._stops = Stops(ships.stoppable)
         self._commands = ThreadPoolExecutor(COMMAND_THREADS, thread_name_prefix="command")
         self._questions = ThreadPoolExecutor(QUESTION_THREADS, thread_name_prefix="question")
         self._listening = listening or listening_socket(host, port)
@@ -324,27 +321,13 @@ class Page(Closing):
         return json_answer(await self._stop(arguments.get("vehicle")))
 
     async def _stop(self, wanted: Any) -> dict[str, Any]:
-        """Stop a ship, or "all"; the one that is shown first if none is named."""
-        if wanted == "all":
-            return await self._stop_all()
-        return await self._stopping(
-            wanted if isinstance(wanted, str) and wanted else self._ships.vehicle
-        )
-
-    async def _stop_all(self) -> dict[str, Any]:
-        """Stop the ships that are known at once, and those that are found after that."""
-        known = {self._ships.vehicle, *self._rooms, *self._stops.vehicles}
-        tasks = {one: self._stopping(one) for one in known}
-        try:
-            found = await self._ask_for_ships()
-        except BlimpError:
-            found = []
-        tasks |= {one: self._stopping(one) for one in found if one not in tasks}
-        outcomes = {name: await task for name, task in tasks.items()}
-        return {"state": _worst(outcomes.values()), "ships": outcomes}
-
-    def _stopping(self, vehicle: str) -> "asyncio.Future[dict[str, Any]]":
-        return asyncio.wrap_future(self._stops.press(vehicle), loop=self._loop)
+        """Stop the ship of a name; without one, or for "all", every ship, as `ground estop`."""
+        self._stops.prepare(self._ships.vehicle)
+        if isinstance(wanted, str) and wanted not in ("", "all"):
+            outcome = await asyncio.wrap_future(self._stops.press(wanted), loop=self._loop)
+            found: dict[str, Any] = msgspec.to_builtins(outcome)
+            return found
+        return await asyncio.wrap_future(self._stops.press_all(), loop=self._loop)
 
     async def _ask_for_ships(self) -> list[str]:
         """Return the ships that are there now, each ready to be stopped. Raises BlimpError."""
@@ -512,8 +495,3 @@ def _text(kind: str, content: Any) -> str:
 
 def _plain(document: Any) -> str:
     return msgspec.json.encode(document).decode()
-
-
-def _worst(outcomes: Any) -> str:
-    states = {outcome["state"] for outcome in outcomes} - {"SUCCESS"}
-    return min(states, default="SUCCESS")

@@ -6,16 +6,15 @@ from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from typing import Any
 
-import msgspec
-
 from blimp.airframe import Airframe, load
 from blimp.closing import Closing
-from blimp.errors import BlimpError, ConfigError
+from blimp.errors import BlimpError
 from blimp.link.paths import RuntimePaths
 from blimp.link.telemetry import vehicles
 from blimp.tasks.client import VehicleClient
 from blimp.types import LINK_HOLD_S, LINK_LAND_S, LINK_RETURN_S
 from ground_station.discover import HEARD_LATELY_S, Ship
+from ground_station.every_ship import EveryShip
 from ground_station.page.actions import run_action
 from ground_station.page.chaos import ChaosRoom, Harm
 from ground_station.page.fleet import Fleet
@@ -29,10 +28,9 @@ from ground_station.page.setup import Setup
 from ground_station.page.source import LiveShip, Source
 from ground_station.page.state import airframe_object
 from ground_station.parameter_command import flown_airframe
-from ground_station.report import Outcome, Report
-from ground_station.session import Session, outcome_of
+from ground_station.report import Report
+from ground_station.session import Session
 
-MAX_SHIPS = 64
 LINK_LOSS = (
     (LINK_HOLD_S, "holds its place"),
     (LINK_RETURN_S, "flies back to the pad"),
@@ -90,8 +88,7 @@ class BrokerShips(Closing):
         self._logs = FlightLogs(session)
         self._session = session
         self._ship = session.ship
-        self._lock = threading.Lock()
-        self._clients: dict[str, VehicleClient] = {}
+        self.stoppable = EveryShip(session, broker=self._ship.broker)
         self._joysticks: dict[str, Joystick] = {}
         self._pilot_links = PilotLinks(self._quiet)
 
@@ -140,20 +137,6 @@ class BrokerShips(Closing):
             clock=session.clock,
         )
 
-    def ready(self, vehicle: str) -> None:
-        """Connect a ship's stops, and keep them connected. Does not wait."""
-        self._client(vehicle).ready_to_stop()
-
-    def stop(self, vehicle: str) -> dict[str, Any]:
-        """Stop on a connection that is kept: the first press must not wait for one."""
-        try:
-            reply = self._client(vehicle).estop()
-            outcome = outcome_of(reply)
-        except BlimpError as error:
-            outcome = Outcome(id=None, task="blimp.estop", state="FAILURE", reason=str(error))
-        found: dict[str, Any] = msgspec.to_builtins(outcome)
-        return found
-
     def command(
         self, vehicle: str, name: str, arguments: dict[str, Any]
     ) -> tuple[int, dict[str, Any]]:
@@ -182,20 +165,6 @@ class BrokerShips(Closing):
         silent = Report(as_json=True, out=io.StringIO(), err=io.StringIO())
         return self._session.like(silent, vehicle=vehicle)
 
-    def _client(self, vehicle: str) -> VehicleClient:
-        with self._lock:
-            if vehicle not in self._clients:
-                if len(self._clients) >= MAX_SHIPS:
-                    raise ConfigError(f"{vehicle}: {MAX_SHIPS} ships are known already")
-                session, broker = self._session, self._ship.broker
-                self._clients[vehicle] = VehicleClient(
-                    broker,
-                    vehicle,
-                    signing_key=session.signing_keys,
-                    stop_road=session.stop_road(Ship(vehicle=vehicle, broker=broker)),
-                )
-            return self._clients[vehicle]
-
     def _last_command(self) -> Recorded | None:
         journeys = self._journeys.get(self.vehicle)
         return None if journeys is None else journeys.last
@@ -213,6 +182,4 @@ class BrokerShips(Closing):
     def close(self) -> None:
         self._pilot_links.close()
         self._logs.close()
-        for client in self._clients.values():
-            client.close()
-        self._clients.clear()
+        self.stoppable.close()

@@ -14,16 +14,10 @@ from blimp.link.telemetry import TelemetryReader
 from ground_station.discover import Ship
 from ground_station.page.journey import Journeys
 from ground_station.page.joystick import Joystick
-from ground_station.page.state import state_object
+from ground_station.page.state import Hear, state_object
 
 POLL_S = 0.5
 RETRY_S = 0.5
-
-# Called with a kind and its content, from any thread:
-# "state", an object of `state_object`; "command", one of `Journeys`; "trouble", a text, "" for
-# none; "caption", a text; "trail" and "commands", all of them in place of the ones before;
-# anything else reaches the panels as it is.
-Hear = Callable[[str, Any], None]
 
 
 class Source(Protocol):

@@ -1,5 +1,6 @@
 """One ship as the page shows it: at one instant, and its shape."""
 
+from collections.abc import Callable
 from typing import Any
 
 from blimp.airframe import Airframe
@@ -7,6 +8,12 @@ from blimp.types import Snapshot
 from ground_station.report import status_object
 
 POWER = "power"  # the sensor whose value is volts and amperes
+
+# Called with a kind and its content, from any thread:
+# "state", an object of `state_object`; "command", one of `Journeys`; "trouble", a text, "" for
+# none; "caption", a text; "trail" and "commands", all of them in place of the ones before;
+# anything else reaches the panels as it is.
+Hear = Callable[[str, Any], None]
 
 
 def state_object(snapshot: Snapshot, age_s: float) -> dict[str, Any]:

@@ -12,17 +12,21 @@ from typing import Any
 import msgspec
 import pytest
 
+from blimp.clock import SystemClock
 from blimp.queue.brokers import BROKERS, broker_for
 from blimp.queue.brokers.base import (
     MISSING,
+    MOST_DELIVERIES,
     AtomicConsumer,
     Broker,
     Completion,
     Consumer,
     ConsumerOptions,
+    Found,
     Written,
 )
-from blimp.queue.brokers.streams.store import DeadLetters
+from blimp.queue.brokers.in_memory import InMemoryBroker
+from blimp.queue.brokers.streams.dead_letters import DeadLetters
 from blimp.queue.brokers.streams.visibility import StreamsSession
 from blimp.queue.protocol.message import EMERGENCY, LOW, TaskMessage, write_message
 from blimp.queue.redis.urls import Brokers
@@ -37,7 +41,10 @@ class Bench:
 
     def __init__(self, name: str, url: str) -> None:
         self.url = url
-        self.broker: Broker = broker_for(url, name=name)
+        in_memory = name == "in memory"
+        self.broker: Broker = (
+            InMemoryBroker(SystemClock()) if in_memory else broker_for(url, name=name)
+        )
         self.queue = f"q{uuid.uuid4().hex[:8]}"
         self.sender = self.broker.open_sender(url, timeout_s=5.0, on_lost=lambda _: None)
         self.arrived: list[Any] = []
@@ -83,6 +90,13 @@ class Bench:
             consumer.drain(0.1)
         return not self.arrived
 
+    def dead_reasons(self) -> list[str]:
+        if isinstance(self.broker, InMemoryBroker):
+            return [reason for _, reason in self.broker.dead]
+        with contextlib.closing(StreamsSession(url=self.url)) as session:
+            letters = DeadLetters(store=session.store, queue=self.queue).list()
+            return [letter.reason for letter in letters]
+
     def close(self) -> None:
         for consumer in self.open:
             consumer.close()
@@ -95,7 +109,7 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
         yield cluster
 
 
-@pytest.fixture(params=[*BROKERS, "cluster"])
+@pytest.fixture(params=[*BROKERS, "cluster", "in memory"])
 def bench(request: pytest.FixtureRequest, broker_server: EmbeddedBroker) -> Iterator[Bench]:
     url, name = "memory://", request.param
     if name == "streams":
@@ -172,10 +186,7 @@ def test_a_rejected_message_does_not_come_again(bench: Bench) -> None:
     consumer.delivery(message).reject("not for me")
     assert bench.is_empty(consumer)
     if bench.broker.capabilities.has_dead_letters:
-        session = StreamsSession(url=bench.url, options={})
-        (letter,) = DeadLetters(store=session.store, queue=bench.queue).list()
-        session.close()
-        assert letter.reason == "not for me"
+        assert bench.dead_reasons() == ["not for me"]
 
 
 def test_a_message_for_later_waits_where_the_broker_schedules(bench: Bench) -> None:
@@ -246,3 +257,32 @@ def test_probe_says_whether_the_broker_is_there(bench: Bench) -> None:
     consumer.probe()
     consumer.close()
     consumer.close()
+
+
+def test_a_message_that_waits_is_found_and_marked(bench: Bench) -> None:
+    if not bench.broker.capabilities.finds_messages:
+        pytest.skip("it finds no messages")
+    consumer = bench.consumer()
+    bench.send("a")
+    bench.send("later", eta_s=time.time() + 3600.0)
+    assert bench.sender.revoke(bench.queue, "other", b"mark") is Found.ABSENT
+    assert bench.sender.revoke(bench.queue, "a", b"mark") is Found.MARKED
+    assert bench.sender.revoke(bench.queue, "later", b"mark") is Found.MARKED
+    (message,) = bench.take(consumer)
+    assert message.revoked == b"mark"
+    consumer.delivery(message).ack()
+    assert bench.sender.revoke(bench.queue, "a", b"mark") is Found.ABSENT
+
+
+def test_a_message_that_comes_again_and_again_is_over_the_limit(bench: Bench) -> None:
+    if not bench.broker.capabilities.counts_deliveries:
+        pytest.skip("it counts no deliveries")
+    consumer = bench.consumer()
+    bench.send("a")
+    for _ in range(MOST_DELIVERIES):
+        (message,) = bench.take(consumer)
+        delivery = consumer.delivery(message)
+        assert not delivery.over_delivery_limit
+        delivery.requeue()
+    (message,) = bench.take(consumer)
+    assert f"delivered {MOST_DELIVERIES} times" in consumer.delivery(message).over_delivery_limit

@@ -1,14 +1,19 @@
 """Small pieces that control's tests share: a ship on a bench of values, no physics."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from math import cos, pi
 from typing import Any
 
 from blimp import airframe as airframes
 from blimp.airframe import Airframe
 from blimp.control.build import build_flight_loop
+from blimp.control.commander import Commander
+from blimp.control.failsafe import Failsafe, Flags
 from blimp.control.loop import FlightLoop
+from blimp.control.modes.hold import Hold
 from blimp.control.modes.mode import Ship
+from blimp.control.pilot import Pilot
+from blimp.control.supervisor import Supervisor
 from blimp.errors import HardwareError
 from blimp.types import (
     ActuatorCommand,
@@ -22,6 +27,7 @@ from blimp.types import (
     RangeSample,
     SensorReadings,
     SensorStatus,
+    Setpoint,
     Snapshot,
     TransmitterSample,
     Vec3,
@@ -45,6 +51,7 @@ def a_ship(
     wind_mps: tuple[float, float] = (0.0, 0.0),
     steers: bool = True,
     weighed: bool = True,
+    doubt: Callable[[], str] = lambda: "",
 ) -> Ship:
     return Ship(
         airframe=twin(),
@@ -52,6 +59,7 @@ def a_ship(
         weighed=lambda: weighed,
         wind_mps=lambda: wind_mps,
         steers=steers,
+        doubt=doubt,
     )
 
 
@@ -64,6 +72,9 @@ def at(
     **fields: Any,
 ) -> VehicleState:
     return VehicleState(t_s=t_s, position_ned_m=(north_m, east_m, -altitude_m), **fields)
+
+
+UP, DOWN = at(altitude_m=3.0), at(on_ground=True)
 
 
 class BenchSensors:
@@ -156,6 +167,7 @@ class RecordingOutputs:
 class ListInbox:
     def __init__(self) -> None:
         self.commands: list[Command] = []
+        self.beats: list[Heartbeat] = []
         self.outcomes: list[Outcome] = []
         self.snapshots: list[Snapshot] = []
         self.why_deaf = ""
@@ -171,7 +183,8 @@ class ListInbox:
         return commands
 
     def heartbeats(self) -> list[Heartbeat]:
-        return []
+        beats, self.beats = self.beats, []
+        return beats
 
     def post(self, outcome: Outcome) -> None:
         self.outcomes.append(outcome)
@@ -248,3 +261,47 @@ class Bench:
 
     def motors_driven(self) -> bool:
         return self.outputs.command is not None and any(self.outputs.command.motors)
+
+
+class Alone:
+    """A commander without a loop, armed, of a ship that flies or rests."""
+
+    def __init__(
+        self, state: VehicleState = UP, *, armed: bool = True, killed_s: float | None = None
+    ) -> None:
+        self.pilot = Pilot(ship=a_ship())
+        self.supervisor = Supervisor(
+            pilot=self.pilot,
+            failsafe=Failsafe(airframe=twin()),
+            bench=False,
+            on_landed=lambda: None,
+            killed_s=killed_s,
+        )
+        self.commander = Commander(
+            airframe=twin(),
+            pilot=self.pilot,
+            supervisor=self.supervisor,
+            sensors=BenchSensors().status,
+            boot_id="boot-1",
+            max_wind_mps=1.2,
+        )
+        self.state = state
+        if armed:
+            self.supervisor.arm(state)
+        if not state.on_ground:
+            self.pilot.enter(Hold(state), reason="flying")
+        self._sent = 0
+
+    def send(self, command: Command) -> Outcome:
+        flags = Flags(battery_v=8.0)
+        return self.commander.handle(command, now_s=1.0, state=self.state, flags=flags)
+
+    def tell(self, name: str, /, **arguments: Any) -> Outcome:
+        self._sent += 1
+        return self.send(Command(id=str(self._sent), name=name, arguments=arguments))
+
+    def wish(self, seconds: float = 0.02) -> Setpoint:
+        """What the mode that flies asks for after so long."""
+        for _ in range(round(seconds / 0.02)):
+            setpoint = self.pilot.flying.update(self.state, dt_s=0.02)
+        return setpoint

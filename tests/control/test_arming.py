@@ -4,7 +4,7 @@ import msgspec
 import pytest
 
 from blimp import airframe as airframes
-from blimp.control.arming import CHECKS, Readiness, problems, where
+from blimp.control.arming import Readiness, problems, where
 from blimp.control.failsafe import Flags
 from blimp.rotation import from_euler
 from blimp.types import VehicleState
@@ -51,6 +51,10 @@ def test_a_ship_in_order_has_no_reason_not_to_arm() -> None:
             ready(at(attitude_valid=False)),
             "attitude: not known; check the imu and wait for its first samples",
         ),
+        (
+            ready(at(coasting=True, on_ground=True)),
+            "attitude: not known; check the imu and wait for its first samples",
+        ),
         (ready(at(height_valid=False)), "height: not known; check the barometer and the ranger"),
         (
             ready(at(position_valid=False, on_ground=True)),
@@ -70,14 +74,6 @@ def test_a_ship_in_order_has_no_reason_not_to_arm() -> None:
         (
             ready(battery_v=6.9),
             "battery: 6.90 V, must be above 7.00 V; charge or change it",
-        ),
-        *(
-            (
-                ready(battery_v=volts),
-                f"battery: {volts:.2f} V, must be below 8.82 V with cells = 2; "
-                "fit the airframe's battery, or check the power monitor",
-            )
-            for volts in (8.9, 12.6, 25.9)
         ),
         (
             ready(at(attitude=from_euler(0.0, 0.35, 0.0))),
@@ -116,13 +112,6 @@ def test_all_reasons_are_reported_at_once() -> None:
         )
     )
     assert [reason.split(":")[0] for reason in reported] == ["baro", "position", "gyro", "battery"]
-
-
-def test_every_check_can_fail() -> None:
-    """A check that no readiness above makes fail would be an ornament."""
-    assert len(CHECKS) == 10
-    for check in CHECKS:
-        assert check(ready()) == []
 
 
 def test_in_the_air_neither_position_nor_heading_is_asked_for() -> None:

@@ -2,18 +2,14 @@
 
 import pytest
 
+from blimp.control.admission import Refusal
+from blimp.control.authority import AuthorityFence
 from blimp.control.commander import HANDLERS
 from blimp.types import MAX_AUTHORITY, Command, OutcomeState
 from tests.control.parts import Bench
 
 DONE, REFUSED, RUNNING = OutcomeState.DONE, OutcomeState.REFUSED, OutcomeState.IN_PROGRESS
 ALICE, BOB = 10, 12  # two grants, one after the other
-
-
-def test_before_anybody_has_held_control_anybody_commands() -> None:
-    ship = Bench()
-    assert ship.send(Command(id="a", name="arm")).state is DONE
-    assert ship.send(Command(id="b", name="disarm")).state is DONE
 
 
 def test_a_late_command_of_a_pilot_who_lost_control_moves_nothing() -> None:
@@ -90,10 +86,36 @@ def test_a_number_that_can_be_nobodys_is_refused_and_locks_nobody_out(authority:
     assert ship.send(Command(id="b", name="arm", authority=ALICE)).state is DONE
 
 
-def test_failsafes_act_under_any_pilot() -> None:
-    ship = Bench()
-    ship.send(Command(id="a", name="arm", authority=BOB))
-    ship.lift(3.0)
-    ship.inbox.link_age = 60.0
-    ship.run(0.5)
-    assert ship.snapshot().failsafe
+def admits(fence: AuthorityFence, authority: int, name: str = "goto") -> bool:
+    try:
+        fence.admit(Command(id="a", name=name, authority=authority))
+    except Refusal:
+        return False
+    return True
+
+
+def test_a_transmitter_has_control_until_somebody_takes_it_on_the_ground() -> None:
+    fence = AuthorityFence()
+    assert admits(fence, ALICE)
+    fence.take()
+    fence.take()  # a second time it bars nobody else
+    assert not admits(fence, 0)
+    assert not admits(fence, ALICE)
+    assert admits(fence, ALICE, "land")
+    assert admits(fence, BOB)
+    first = AuthorityFence()
+    first.take()
+    assert not admits(first, ALICE)  # the first authority seen was there before the transmitter
+    assert admits(first, BOB)
+
+
+def test_a_transmitter_that_is_lost_bars_nobody() -> None:
+    fence = AuthorityFence()
+    assert admits(fence, ALICE)
+    fence.take()
+    fence.silent = True
+    assert admits(fence, ALICE)
+    fence.obeyed(Command(id="a", name="hold"))
+    assert fence.held
+    fence.obeyed(Command(id="b", name="goto"))
+    assert not fence.held

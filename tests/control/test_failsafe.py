@@ -3,12 +3,15 @@ from typing import Any
 import pytest
 
 from blimp.control.failsafe import Action, Failsafe, Flags, Times, rules
+from blimp.geofence import Geofence, Zone
 from blimp.types import VehicleState
 from tests.control.parts import at, twin
 
 SHIP = twin()
 FLYING = at(5.0, 0.0, 3.0)
 LOST = at(5.0, 0.0, 3.0, position_valid=False)
+DRIFTS = "position lost: holding height and heading"
+BROKEN = "an output does not do what is commanded: landing"
 
 
 def outcome(state: VehicleState, *, seconds: float = 0.0, **flags: Any) -> tuple[Action, str]:
@@ -29,11 +32,15 @@ def outcome(state: VehicleState, *, seconds: float = 0.0, **flags: Any) -> tuple
         (FLYING, 0.0, {"link_age_s": 30.0}, Action.RETURN, "link lost: returning"),
         (FLYING, 0.0, {"link_age_s": 60.0}, Action.LAND, "link lost: landing"),
         (FLYING, 0.0, {"link_age_s": 1e9}, Action.LAND, "link lost: landing"),
-        (LOST, 0.0, {}, Action.HOLD, "position lost: holding height and heading"),
-        (LOST, 29.0, {}, Action.HOLD, "position lost: holding height and heading"),
+        (FLYING, 0.0, {"pilot_lost_s": 0.0}, Action.HOLD, "transmitter lost: holding"),
+        (FLYING, 0.0, {"pilot_lost_s": 30.0}, Action.RETURN, "transmitter lost: returning"),
+        (FLYING, 0.0, {"pilot_lost_s": 60.0}, Action.LAND, "transmitter lost: landing"),
+        (LOST, 0.0, {"pilot_lost_s": 30.0}, Action.HOLD, DRIFTS),
+        (LOST, 0.0, {}, Action.HOLD, DRIFTS),
+        (LOST, 29.0, {}, Action.HOLD, DRIFTS),
         (LOST, 30.0, {}, Action.LAND, "position lost: landing"),
         # Nowhere to return to without a position.
-        (LOST, 0.0, {"link_age_s": 40.0}, Action.HOLD, "position lost: holding height and heading"),
+        (LOST, 0.0, {"link_age_s": 40.0}, Action.HOLD, DRIFTS),
         (LOST, 0.0, {"link_age_s": 61.0}, Action.LAND, "link lost: landing"),
         (LOST, 6.0, {"battery_v": 6.9}, Action.LAND, "battery low and position lost: landing"),
         (FLYING, 4.9, {"battery_v": 6.9}, Action.NONE, ""),  # a dip is not a flat battery
@@ -44,16 +51,13 @@ def outcome(state: VehicleState, *, seconds: float = 0.0, **flags: Any) -> tuple
         (FLYING, 0.0, {"power_age_s": 5.0}, Action.RETURN, "battery unknown: returning"),
         (FLYING, 0.0, {"power_age_s": 60.0}, Action.LAND, "battery unknown: landing"),
         (LOST, 0.0, {"power_age_s": 5.0}, Action.LAND, "battery unknown: landing"),
-        (
-            FLYING,
-            0.0,
-            {"broken": ("left",)},
-            Action.LAND,
-            "an output does not do what is commanded: landing",
-        ),
+        (FLYING, 0.0, {"broken": ("left",)}, Action.LAND, BROKEN),
+        (FLYING, 0.0, {"broken": ("left",), "spared": 0.39}, Action.LAND, BROKEN),
+        (FLYING, 0.0, {"broken": ("left",), "spared": 0.4}, Action.NONE, ""),
         (at(115.0, 0.0, 3.0), 1.0, {}, Action.RETURN, "outside the fence: returning"),
         (at(0.0, 0.0, 34.0), 1.0, {}, Action.RETURN, "outside the fence: returning"),
         (at(105.0, 0.0, 3.0), 9.0, {}, Action.NONE, ""),
+        (at(115.0, 0.0, 3.0, position_valid=False), 9.0, {}, Action.HOLD, DRIFTS),
         (
             FLYING,
             0.0,
@@ -61,8 +65,8 @@ def outcome(state: VehicleState, *, seconds: float = 0.0, **flags: Any) -> tuple
             Action.LAND,
             "MANUAL without an order in force: landing",
         ),
-        (FLYING, 0.9, {"unhealthy": ("servos",)}, Action.NONE, ""),
-        (FLYING, 1.0, {"unhealthy": ("servos",)}, Action.LAND, "servos lost: landing"),
+        (FLYING, 1.9, {"unhealthy": ("servos",)}, Action.NONE, ""),
+        (FLYING, 2.0, {"unhealthy": ("servos",)}, Action.LAND, "servos lost: landing"),
         (FLYING, 9.0, {"unhealthy": ("sonar",)}, Action.NONE, ""),
         (
             at(0.0, 0.0, 3.0, attitude_valid=False),
@@ -84,6 +88,14 @@ def test_the_table(
     state: VehicleState, seconds: float, flags: dict[str, Any], action: Action, text: str
 ) -> None:
     assert outcome(state, seconds=seconds, **flags) == (action, text)
+
+
+def test_the_fence_of_the_flight_is_judged_in_flight() -> None:
+    fence = Geofence(zones=(Zone(circle=(5.0, 0.0, 2.0), exclude=True),))
+    failsafe = Failsafe(airframe=SHIP, fence=lambda: fence)
+    failsafe.update(0.0, FLYING, Flags())
+    assert failsafe.update(1.0, FLYING, Flags()).text == "outside the fence: returning"
+    assert failsafe.update(1.1, at(8.0, 0.0, 3.0), Flags()).action is Action.NONE
 
 
 def test_a_condition_that_ends_starts_again() -> None:
@@ -122,8 +134,19 @@ def test_what_is_latched_ends_with_an_arm_only() -> None:
     failsafe = Failsafe(airframe=SHIP)
     failsafe.update(0.0, FLYING, Flags(rising_s=6.0, heavy=True))
     assert failsafe.update(60.0, FLYING, Flags()).action is Action.IDLE
+    failsafe.release(FLYING, Flags(), up_to=Action.LAND)
+    assert failsafe.update(61.0, FLYING, Flags()).action is Action.IDLE
     failsafe.reset()
     assert failsafe.update(61.0, FLYING, Flags()).action is Action.NONE
+
+
+def test_a_pilot_ends_what_is_latched_once_its_cause_is_gone() -> None:
+    failsafe, left = Failsafe(airframe=SHIP), Flags(unattended=True)
+    failsafe.update(0.0, FLYING, left)
+    failsafe.release(FLYING, left, up_to=Action.LAND)
+    assert failsafe.update(1.0, FLYING, Flags()).action is Action.LAND
+    failsafe.release(FLYING, Flags(), up_to=Action.LAND)
+    assert failsafe.update(2.0, FLYING, Flags()).action is Action.NONE
 
 
 def test_each_row_says_why_it_is_safe_for_a_light_and_for_a_heavy_ship() -> None:
@@ -133,8 +156,3 @@ def test_each_row_says_why_it_is_safe_for_a_light_and_for_a_heavy_ship() -> None
 def test_the_table_is_ordered_worst_first() -> None:
     actions = [rule.action for rule in rules(SHIP, Times())]
     assert actions == sorted(actions, reverse=True)
-
-
-def test_the_stages_of_link_loss_are_in_order() -> None:
-    times = Times()
-    assert times.link_hold_s < times.link_return_s < times.link_land_s

@@ -135,9 +135,29 @@ def test_without_instruments_it_says_so_after_two_seconds() -> None:
 def test_landing_makes_this_height_zero_and_keeps_the_barometer_in_step() -> None:
     ship = Climb()
     ship.fly(5.0)
+    offset_m, ground_m = ship.filter.offset_m, ship.filter.ground_m
     ship.filter.height_m = 0.6  # the barometer has drifted
     ship.filter.land()
     assert ship.filter.height_m == 0.0
+    assert ship.filter.offset_m == pytest.approx(offset_m + 0.6)
+    assert ship.filter.ground_m == pytest.approx(ground_m - 0.6)
+
+
+def test_no_estimate_climbs_faster_than_the_ship_can() -> None:
+    for sign in (1.0, -1.0):
+        filter = HeightFilter(climb_limit_mps=1.2)
+        filter.predict(sign * 30.0, 0.1)
+        filter.vote(0.1)
+        assert filter.climb_mps == sign * 1.2
+
+
+def test_a_ranger_that_sees_a_ship_at_rest_in_the_air_is_not_believed() -> None:
+    for height_m, outvoted in ((0.1, set()), (0.5, {"ranger"})):
+        filter = HeightFilter()
+        filter.update_rest(1.0)
+        filter.update_ranger(0.0, 1.0)
+        filter.update_ranger(height_m, 1.1)
+        assert filter.outvoted == outvoted
 
 
 def test_covariance_stays_positive_over_an_hour() -> None:

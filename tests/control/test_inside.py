@@ -5,18 +5,18 @@ from typing import Any
 
 import pytest
 
-from blimp.control.failsafe import Action, Failsafe, Flags
+from blimp.control.arguments import geofence_of, parse
 from blimp.control.inside import check_points
 from blimp.control.modes.rtl import ReturnToPad
 from blimp.control.trajectory import TrajectoryPoint
 from blimp.geofence import Geofence, Rally, Zone
 from blimp.types import Outcome, OutcomeState
-from tests.control.parts import Bench, a_ship, at, twin
+from tests.control.parts import Alone, Bench, a_ship, at, twin
 
 DONE, REFUSED, RUNNING = OutcomeState.DONE, OutcomeState.REFUSED, OutcomeState.IN_PROGRESS
-SQUARE = [[-8.0, -8.0], [8.0, -8.0], [8.0, 8.0], [-8.0, 8.0]]
+LONG = [[-8.0, -7.5], [8.0, -7.5], [8.0, 7.5], [-8.0, 7.5]]
 AREA: dict[str, Any] = {
-    "zones": [{"polygon": SQUARE}],
+    "zones": [{"polygon": LONG}],
     "ceiling_m": 6.0,
     "floor_m": 1.0,
     "rally": [{"north_m": 5.0, "east_m": 5.0, "altitude_m": 3.0}],
@@ -51,6 +51,11 @@ def reason(outcome: Outcome) -> str:
         ),
         (
             "velocity",
+            {"north_mps": 0.0, "east_mps": -0.6, "up_mps": 0.0, "seconds": 20.0},
+            "ends 6.3 m outside",
+        ),
+        (
+            "velocity",
             {"north_mps": 0.0, "east_mps": 0.0, "up_mps": 0.3, "seconds": 20.0},
             "is at 9.0 m, above the ceiling",
         ),
@@ -67,15 +72,24 @@ def reason(outcome: Outcome) -> str:
             },
             "points: number 5: ends 2.0 m outside",
         ),
+        (
+            "trajectory",
+            {
+                "name": "up",
+                "points": [[t * 4.0, 0.0, 0.0, 3.0 + t * 1.2, 0.0, 0.0, 0.3] for t in range(6)],
+            },
+            "points: number 4: is at 6.6 m, above the ceiling of 6 m",
+        ),
     ],
 )
 def test_a_way_out_is_refused_with_the_numbers_and_nothing_moves(
     command: str, arguments: dict[str, Any], words: str
 ) -> None:
-    ship = fenced()
-    before = ship.loop.snapshot(0.0).mode
+    ship = Alone(at(altitude_m=3.0))
+    ship.pilot.ship.area.fence = geofence_of(parse("geofence", AREA, twin()))  # type: ignore[arg-type]
+    mode = ship.pilot.mode
     assert words in reason(ship.tell(command, **arguments))
-    assert ship.loop.snapshot(0.0).mode == before
+    assert ship.pilot.mode is mode
 
 
 def test_what_stays_inside_is_flown() -> None:
@@ -127,16 +141,6 @@ def test_what_is_no_fence_is_refused_and_the_old_one_stays(
     assert words in reason(ship.tell("geofence", **arguments))
     assert ship.tell("arm").state is DONE
     assert "ceiling of 6 m" in reason(ship.tell("takeoff", altitude_m=7.0))
-
-
-def test_outside_or_above_the_failsafe_returns() -> None:
-    fence = Geofence(zones=(Zone(circle=(0.0, 0.0, 8.0)),), ceiling_m=6.0)
-    for state in (at(8.2, 0.0, 3.0), at(0.0, 0.0, 6.7)):
-        failsafe = Failsafe(airframe=twin(), fence=lambda: fence)
-        assert failsafe.update(0.0, state, Flags()).action is Action.NONE  # a gust, perhaps
-        found = failsafe.update(1.0, state, Flags())
-        assert (found.action, found.text) == (Action.RETURN, "outside the fence: returning")
-        assert Failsafe(airframe=twin()).update(1.0, state, Flags()).action is Action.NONE
 
 
 def test_a_return_goes_to_the_nearer_rally_point_not_under_its_height() -> None:

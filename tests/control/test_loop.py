@@ -1,9 +1,7 @@
-from math import inf, nan
-
 import pytest
 
-from blimp.control.battery import BatteryFilter
-from blimp.types import ActuatorCommand, Command, OutcomeState, PowerSample
+from blimp.control.failsafe import Flags
+from blimp.types import ActuatorCommand, Command, Heartbeat, Outcome, OutcomeState
 from tests.control.parts import Bench
 
 
@@ -22,6 +20,34 @@ def test_armed_on_the_ground_it_drives_neutral() -> None:
     assert ship.outputs.command is not None
     assert ship.outputs.command.motors == (0.0, 0.0, 0.0)
     assert ship.outputs.calls.count("enable") == 1
+    assert not ship.loop._powered, "idle, it may be at rest"
+    ship.tell("disarm")
+    assert ship.outputs.calls[-2:] == ["safe", "disable"]
+
+
+def test_the_failsafe_hears_what_each_source_says() -> None:
+    ship = Bench()
+    ship.tell("arm")
+    ship.lift(3.0)
+
+    def flags() -> Flags:
+        ship.run(0.02)
+        assert ship.loop._flags_seen is not None
+        return ship.loop._flags_seen
+
+    ship.sensors.unhealthy, ship.inbox.why_deaf, ship.inbox.link_age = ("ranger",), "why", 2.5
+    seen = flags()
+    assert (seen.unhealthy, seen.deaf, seen.link_age_s) == (("ranger",), "why", 2.5)
+    assert seen.battery_v == pytest.approx(8.2)
+    assert seen.power_age_s == 0.0
+    ship.inbox.beats = [Heartbeat(session="view", authority=1, sequence=1)]
+    ship.inbox.link_age = 0.0
+    ship.sensors.cut = {"power"}
+    ship.run(6.0)
+    seen = flags()
+    assert seen.link_age_s == pytest.approx(6.0, abs=0.05)
+    assert seen.battery_v is None
+    assert seen.power_age_s == pytest.approx(1.0, abs=0.05)
 
 
 def test_what_a_ship_weighs_is_forgotten_at_an_arm() -> None:
@@ -118,7 +144,11 @@ def test_a_clock_that_stands_still_or_jumps_is_survived() -> None:
     ship.tell("takeoff", altitude_m=3.0)
     for _ in range(10):
         ship.loop.step(ship.now_s)
+    ship.lift(3.0)
+    ship.tell("velocity", north_mps=0.1, east_mps=0.0, up_mps=0.0, seconds=9.0)
     ship.now_s += 0.9
+    ship.run(0.01)
+    assert ship.loop.mode_result["seconds"] < 0.2, "no step of a filter is longer than 0.1 s"
     ship.run(0.5)
     assert ship.snapshot().armed
 
@@ -210,29 +240,24 @@ def test_the_outputs_are_safe_before_a_stop_is_confirmed_and_any_sensor_read() -
     ship.inbox.commands.append(Command(id="stop", name="estop"))
     ship.sensors.raises = RuntimeError("no sensor is read any more")
     ship.outputs.calls.clear()
+    post, safe = ship.inbox.post, list[bool]()
+
+    def posted(outcome: Outcome) -> None:
+        safe.append(ship.outputs.command is None)
+        post(outcome)
+
+    ship.inbox.post = posted  # type: ignore[method-assign]
     with pytest.raises(RuntimeError):
         ship.run(0.01)
-    assert ship.outputs.calls[:2] == ["safe", "disable"]
+    assert safe == [True]
     assert ship.inbox.of("stop")[-1].state is OutcomeState.DONE
 
 
 def test_close_is_idempotent() -> None:
     ship = Bench()
+    ship.tell("arm")
     ship.loop.close()
     ship.loop.close()
     assert ship.outputs.calls[-2:] == ["safe", "disable"]
-
-
-def test_a_battery_is_known_by_what_it_says_now_whatever_the_clock_does() -> None:
-    battery = BatteryFilter()
-
-    def says(volts: float, t_s: float) -> float | None:
-        return battery.update(PowerSample(t_s=t_s, voltage_v=volts, current_a=1.0), t_s)
-
-    assert says(8.2, 100.0) == 8.2
-    for wild in (nan, inf):
-        assert says(wild, 101.0) == 8.2
-        assert says(6.0, wild) in (8.2, None)
-    for k in range(1, 11):  # ten times as often as it should
-        assert says(8.0, 101.0 + 0.01 * k) == pytest.approx(8.13, abs=0.1)
-    assert says(6.5, 40.0) == 6.5  # back by a minute: before, 8.1 V was believed for that long
+    ship.run(0.01)
+    assert ship.outputs.calls[-2:] == ["enable", "drive"]

@@ -1,4 +1,4 @@
-from blimp.control.memory import CAPACITY, OutcomeMemory
+from blimp.control.memory import STOPS, OutcomeMemory
 from blimp.types import Outcome, OutcomeState
 
 
@@ -24,11 +24,8 @@ def test_it_is_bounded_and_forgets_what_was_touched_longest_ago() -> None:
     memory.put(outcome("d"), name="goto", fence=1)
     assert memory.get("b") is None
     assert memory.get("a") is not None
-    assert len(memory) == 3
-
-
-def test_a_flood_does_not_grow_it() -> None:
-    memory = OutcomeMemory()
-    for k in range(5000):
-        memory.put(outcome(str(k)), name="goto", fence=1)
-    assert len(memory) == CAPACITY
+    for number in range(STOPS + 1):
+        memory.put(outcome(f"stop {number}"), name="estop", fence=1)
+    assert memory.get("stop 0") is None
+    assert memory.get("stop 1") is not None
+    assert len(memory) == 3 + STOPS

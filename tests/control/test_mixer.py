@@ -114,6 +114,9 @@ def test_follow_keeps_the_model_at_what_somebody_else_commands() -> None:
     for _ in range(200):
         mixer.follow(ActuatorCommand(motors=(0.0,) * 3, servos=(1.0, 0.0, 0.0)), dt_s=0.01)
     assert mixer.tilt_rad == pytest.approx(1.0)
+    for _ in range(200):
+        mixer.follow(ActuatorCommand(motors=(0.0,) * 3, servos=(9.0, 0.0, 0.0)), dt_s=0.01)
+    assert mixer.tilt_rad == twin().servo[0].max_rad
     assert mixer.saturated == (0,) * 6
 
 
@@ -286,6 +289,13 @@ def test_limits_are_what_the_file_says() -> None:
     assert mixer.limit_n(0) == pytest.approx(0.035)
     assert mixer.limit_n(2) == pytest.approx(0.2)
     assert mixer.limit_n(5) == pytest.approx(0.001, rel=1e-3)
+    weak = tuple(msgspec.structs.replace(t, reverse_thrust_n=0.004) for t in gtmab().thruster)
+    mixer = Mixer(airframe=msgspec.structs.replace(gtmab(), thruster=weak))
+    assert mixer.reach_n(0, 1.0) == pytest.approx(0.035)
+    assert mixer.reach_n(0, -1.0) == pytest.approx(0.008)
+    neutral = Mixer(airframe=twin()).neutral
+    angles, names = tuple(servo.neutral_rad for servo in twin().servo), twin().thruster_names
+    assert neutral == ActuatorCommand(motors=(0.0,) * 3, servos=angles, asleep=names)
 
 
 def test_who_can_push_sideways_without_turning() -> None:
@@ -353,6 +363,18 @@ def test_the_last_thruster_of_an_axis_is_driven_whatever_is_said_of_it(
     assert mixer.left_over == 0.0  # the ship lands all the same
     mixer.leave_out({})
     assert (mixer.doubted, mixer.left_over) == (False, 1.0)
+
+
+def test_no_motor_of_a_driver_that_sleeps_is_driven_not_even_the_last() -> None:
+    ship = airframe.load("blimp2b")
+    mixer = Mixer(airframe=ship)
+    mixer.leave_out({"front": 0.0, "yaw": 0.0}, asleep=("front", "yaw"))
+    wish = Wrench(force_body_n=(0.02, 0.0, -0.02), torque_body_nm=(0.0, 0.0, 0.001))
+    command = mixer.allocate(wish, dt_s=0.01)
+    driven = [n for n, m in zip(ship.thruster_names, command.motors, strict=True) if m]
+    assert driven == ["lift"]
+    assert command.asleep == ("front", "yaw")
+    assert not mixer.doubted
 
 
 def test_what_runs_by_itself_on_a_servo_is_flown_as_it_is() -> None:

@@ -6,8 +6,8 @@ from typing import Any
 import pytest
 
 from blimp.control.pilot_link import MAX_SESSIONS, REMEMBERED, PilotLink
-from blimp.ship import Lockstep
 from blimp.types import Heartbeat
+from tests.control.parts import Bench
 
 ANYBODY, PILOT = 1, 4
 
@@ -49,6 +49,15 @@ def test_a_goodbye_cannot_be_undone_by_what_went_before() -> None:
     assert ages(*((float(n), one) for n, one in enumerate(over)), at_s=10.0) is None
 
 
+@pytest.mark.parametrize("waited_s", [3.1, inf, nan])
+def test_a_late_goodbye_ends_its_own_session_and_says_nothing_of_others(waited_s: float) -> None:
+    late = (9.0, beat(sequence=1, ends=True, waited_s=waited_s))
+    assert ages((1.0, beat()), late, at_s=10.0) is None
+    other = (8.0, beat("other", authority=PILOT))
+    assert ages(other, late, at_s=10.0) == 2.0
+    assert ages((1.0, beat("died")), late, at_s=10.0) == 9.0
+
+
 def test_a_pilot_with_two_programs_is_heard_by_either_and_missed_with_both() -> None:
     command = beat("command", 0), beat("command", 1, ends=True)
     both = ((1.0, beat()), (1.5, command[0]), (2.0, command[1]))
@@ -81,41 +90,21 @@ def test_there_is_a_bound_to_what_is_remembered() -> None:
     assert link.age_s(2.0, armed=True) == 1.0
 
 
-@pytest.mark.slow
-def test_a_silent_pilot_is_held_for_then_returned_and_come_down_though_the_broker_is_there() -> (
-    None
-):
-    with Lockstep("twin", seed=2) as ship:
-        ship.relay(beat("ground"))
-        ship.step(5.0)
-        assert ship.snapshot().pilot_age_s is None  # not armed: nothing to bring home
-        ship.command("arm")
-        ship.complete("takeoff", altitude_m=2.0, within_s=40.0)
-        assert ship.snapshot().failsafe == ""  # flown without a heartbeat, as a mission is
-        for number in range(1, 11):
-            ship.relay(beat(sequence=number))
-            ship.step(0.5)
-        assert ship.snapshot().pilot_age_s == pytest.approx(0.5, abs=0.05)
-        ship.relay(beat(sequence=10))
-        ship.step(2.3)
-        assert ship.snapshot().failsafe == ""
-        ship.step(0.5)
-        assert ship.snapshot().failsafe == "link lost: holding"
-        assert ship.snapshot().link_age_s == pytest.approx(3.3, abs=0.05)
-        ship.relay(beat(sequence=11))
-        ship.step(0.5)
-        assert ship.snapshot().failsafe == ""
-        ship.step(30.0)
-        assert ship.snapshot().failsafe == "link lost: returning"
-        ship.relay(beat("command", 0))
-        ship.relay(beat("command", 1, ends=True))  # the next pilot sends one command and goes
-        ship.step(6.0)  # twice what a silent one is given
-        assert ship.snapshot().failsafe == ""
-        assert ship.snapshot().pilot_age_s is None
-        ship.relay(beat(sequence=12))
-        ship.step(61.0)
-        assert ship.snapshot().failsafe == "link lost: landing"
-        ship.step(30.0)
-        assert ship.truth.on_ground
-        assert not ship.snapshot().armed
-        assert ship.snapshot().pilot_age_s is None
+def test_a_silent_pilot_is_a_lost_link_though_the_broker_is_there_until_a_goodbye() -> None:
+    ship = Bench()
+    ship.inbox.beats = [beat("ground")]
+    ship.run(5.0)
+    assert ship.snapshot().pilot_age_s is None  # not armed: nothing to bring home
+    ship.tell("arm")
+    ship.lift(3.0)
+    assert ship.snapshot().failsafe == ""  # flown without a heartbeat, as a mission is
+    ship.inbox.beats = [beat(sequence=1)]
+    ship.run(2.9)
+    assert ship.snapshot().failsafe == ""
+    ship.run(0.2)
+    assert ship.snapshot().failsafe == "link lost: holding"
+    assert ship.snapshot().link_age_s == pytest.approx(3.1, abs=0.05)
+    ship.inbox.beats = [beat(sequence=2), beat(sequence=3, ends=True)]
+    ship.run(4.0)
+    assert ship.snapshot().failsafe == ""
+    assert ship.snapshot().pilot_age_s is None

@@ -224,7 +224,16 @@ def test_a_heavy_ship_a_ship_on_its_pad_and_a_late_successor_come_back_disarmed(
         hovering(ship)
         ship.crash(down_s=1.0)
         ship.step(5.0)
-        assert not ship.snapshot().armed
+        said = ship.snapshot()
+        assert not said.armed
+        assert said.failsafe.startswith(
+            "the flight process died in the air: no motor turns, it sinks"
+        )
+        assert said.altitude_m == pytest.approx(ship.truth.altitude_m, abs=0.3)
+        assert said.altitude_m > 1.5
+        ship.step(60.0)
+        assert (ship.truth.altitude_m < 0.1, ship.snapshot().failsafe) == (True, "")
+        assert ship.snapshot().messages[-1] == "down, without power"
     with Lockstep(LIGHT, seed=8) as ship:
         ship.command("arm")
         ship.step(1.0)
@@ -237,6 +246,26 @@ def test_a_heavy_ship_a_ship_on_its_pad_and_a_late_successor_come_back_disarmed(
         ship.step(5.0)
         assert not ship.snapshot().armed
         assert ship.world.outputs_safe
+
+
+@pytest.mark.slow
+def test_a_ship_without_power_in_the_air_says_so_until_it_is_down_or_armed() -> None:
+    with Lockstep("twin", seed=7) as ship:
+        hovering(ship)
+        ship.command("estop")
+        ship.step(1.0)
+        assert ship.snapshot().failsafe.startswith("killed in the air: no motor turns, it sinks")
+        ship.crash(down_s=1.0)  # another process says the same
+        ship.step(4.0)
+        assert ship.snapshot().failsafe.startswith("killed in the air: no motor turns, it sinks")
+        assert ship.command("arm").state is OutcomeState.DONE
+        ship.step(0.5)
+        assert ship.snapshot().failsafe == ""
+        assert ship.command("land").state is OutcomeState.IN_PROGRESS
+        ship.step(60.0)
+        ship.command("estop")  # on the ground it has no further to fall
+        ship.step(0.5)
+        assert ship.snapshot().failsafe == ""
 
 
 @pytest.mark.slow

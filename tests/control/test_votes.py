@@ -16,9 +16,10 @@ def fly(
     climb_mps: float,
     says: Callable[[str, float], float | None],
     *,
-    model: bool = True,
+    model: float | None = 1.0,
 ) -> list[str]:
-    """Climb steadily; says: what a source makes of a height. Return who was outvoted, in turn."""
+    """Climb steadily; says: what a source makes of a height. model: what it predicts of the climb.
+    Return who was outvoted, in turn."""
     out = []
     for k in range(round(seconds / TICK_S)):
         height_m = climb_mps * TICK_S * k
@@ -26,7 +27,7 @@ def fly(
             value = says(name, height_m)
             if value is not None:
                 votes.note(name, value)
-        found = votes.tick(3.0 * climb_mps if model else None)
+        found = votes.tick(None if model is None else 3.0 * climb_mps * model)
         if found:
             out.append(found)
     return out
@@ -55,15 +56,15 @@ def test_without_a_tag_the_accelerometer_decides_between_two() -> None:
 
     assert fly(a_vote(), 10.0, 0.3, says) == ["ranger"]
     undecided = a_vote()
-    assert fly(undecided, 10.0, 0.3, says, model=False) == []
+    assert fly(undecided, 10.0, 0.3, says, model=None) == []
     assert "no two agree" in undecided.doubt
 
 
 def test_a_doubt_ends_when_the_sources_agree_again() -> None:
     votes = a_vote()
-    fly(votes, 10.0, 0.3, lambda n, h: {"baro": h, "ranger": 0.3}.get(n), model=False)
+    fly(votes, 10.0, 0.3, lambda n, h: {"baro": h, "ranger": 0.3}.get(n), model=None)
     assert votes.doubt
-    fly(votes, 10.0, 0.0, lambda n, h: {"baro": h, "ranger": h}.get(n), model=False)
+    fly(votes, 10.0, 0.0, lambda n, h: {"baro": h, "ranger": h}.get(n), model=None)
     assert votes.doubt == ""
 
 
@@ -71,13 +72,37 @@ def test_the_accelerometer_alone_beats_no_sensor() -> None:
     votes = a_vote()
     assert fly(votes, 10.0, 0.3, lambda n, h: 5.0 if n == "baro" else None) == []
     assert votes.outvoted == set()
+    assert not votes.agreed
+
+
+def test_the_accelerometer_beats_no_two_sensors() -> None:
+    stuck = fly(a_vote(), 10.0, 0.3, lambda n, h: 0.3 if n in ("ranger", "sonar") else h, model=0.0)
+    assert sorted(stuck) == ["ranger", "sonar"]
+
+
+def test_two_of_one_group_have_no_more_weight_than_one() -> None:
+    def says(name: str, height_m: float) -> float | None:
+        return {"baro": height_m, "ranger": 0.3, "sonar": 0.3}.get(name)
+
+    undecided = a_vote()
+    assert fly(undecided, 10.0, 0.3, says, model=None) == []
+    assert "no two agree" in undecided.doubt
+
+
+def test_one_of_a_group_that_agrees_speaks_for_it() -> None:
+    def says(name: str, height_m: float) -> float | None:
+        return {"baro": height_m, "ranger": height_m, "sonar": 0.3}.get(name)
+
+    assert fly(a_vote(), 10.0, 0.3, says, model=None) == ["sonar"]
 
 
 def test_who_was_outvoted_comes_back_by_moving_with_the_others_not_by_standing_still() -> None:
     votes = a_vote()
     fly(votes, 10.0, 0.3, lambda name, h: 0.3 if name == "ranger" else h)
     assert votes.outvoted == {"ranger"}
-    fly(votes, 10.0, 0.0, lambda name, h: 0.3 if name == "ranger" else h)
-    assert votes.outvoted == {"ranger"}  # nothing moves: a stuck one agrees, too
+    fly(votes, 10.0, 0.02, lambda name, h: 0.3 + 0.5 * h if name == "ranger" else h)
+    assert votes.outvoted == {"ranger"}  # hardly anything moves: a stuck one agrees, too
+    fly(votes, 10.0, 0.3, lambda n, h: 5.0 + 3.0 * h if n == "ranger" else None, model=0.0)
+    assert votes.outvoted == {"ranger"}  # nobody says the same
     fly(votes, 10.0, 0.3, lambda name, h: h)
     assert votes.outvoted == set()

@@ -1,5 +1,8 @@
 """Raw heights against a touchdown, family by family."""
 
+from math import nan
+
+import msgspec
 import pytest
 
 from blimp.control.witness import Witnesses
@@ -33,9 +36,13 @@ def readings(
     )  # fmt: skip
 
 
-def standing() -> Witnesses:
-    """Ten seconds on the pad, at rest."""
-    witnesses = Witnesses(airframe=twin())
+def standing(rest_m: float = 0.0) -> Witnesses:
+    """Ten seconds on the pad, at rest. rest_m: what its ranger reads there."""
+    devices = tuple(
+        msgspec.structs.replace(row, options={"rest_m": rest_m}) if row.name == "ranger" else row
+        for row in twin().device
+    )
+    witnesses = Witnesses(airframe=msgspec.structs.replace(twin(), device=devices))
     for k in range(100):
         now_s = 0.1 * k
         witnesses.update(
@@ -60,6 +67,14 @@ def standing() -> Witnesses:
         ({"ranger_m": 0.22, "baro_m": 9.0, "tag_m": 0.1}, ""),
         ({"ranger_m": 0.22, "baro_m": 9.0, "tag_m": float("nan")}, "baro says 9.0 m"),
         ({"ranger_m": 0.22, "baro_m": 9.0, "unhealthy": ("baro",)}, ""),
+        (
+            {"ranger_m": 0.22, "baro_m": 9.0, "tag_m": 0.1, "unhealthy": ("tag",)},
+            "baro says 9.0 m",
+        ),
+        (
+            {"ranger_m": 0.22, "baro_m": 9.0, "tag_m": 0.1, "unhealthy": ("ranger",)},
+            "baro says 9.0 m",
+        ),
         ({}, ""),  # nobody sees anything: the mode's business
     ],
 )
@@ -78,9 +93,30 @@ def test_a_clock_that_goes_back_keeps_no_old_range() -> None:
     assert "range says" in witnesses.doubt()
 
 
-def test_a_ranger_that_is_blind_near_the_ground_still_counts() -> None:
+def test_what_was_said_a_second_ago_counts_for_nothing() -> None:
+    witnesses = standing()
+    said = readings(20.0, ranger_m=2.0, baro_m=5.0, tag_m=5.0)
+    witnesses.update(said, at(), 20.9, at_rest=False)
+    assert sorted(witnesses.heights_m) == ["baro", "range", "tag"]
+    witnesses.update(said, at(), 21.1, at_rest=False)
+    assert witnesses.heights_m == {}
+
+
+def test_a_ranger_that_is_blind_near_the_ground_counts_for_half_a_minute() -> None:
     witnesses = standing()
     witnesses.update(readings(20.0, ranger_m=0.25, tag_m=0.2), at(), 20.0, at_rest=False)
-    blind = readings(25.0, baro_m=3.0, tag_m=0.1)
-    witnesses.update(blind, at(), 25.0, at_rest=False)
+    blind = readings(49.0, ranger_m=nan, baro_m=3.0, tag_m=0.1)
+    witnesses.update(blind, at(), 49.0, at_rest=False)
     assert witnesses.doubt() == ""
+    witnesses.update(blind, at(), 50.1, at_rest=False)
+    assert witnesses.heights_m == {}
+
+
+def test_heights_are_those_above_the_pad() -> None:
+    """A ship that drifts up, unpowered, must not make its height the pad's."""
+    witnesses = standing(rest_m=0.05)
+    for k in range(30):
+        now_s = 20.0 + 0.1 * k
+        said = readings(now_s, ranger_m=3.05, baro_m=3.0)
+        witnesses.update(said, at(), now_s, at_rest=True)
+    assert witnesses.heights_m == pytest.approx({"range": 3.0, "baro": 3.0}, abs=0.02)

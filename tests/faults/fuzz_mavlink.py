@@ -16,6 +16,7 @@ import random
 import struct
 import tempfile
 from collections.abc import AsyncIterator, Sequence
+from functools import partial
 from typing import Any, NamedTuple
 
 from pymavlink.dialects.v20 import all as dialect
@@ -23,15 +24,18 @@ from pymavlink.generator.mavcrc import x25crc
 
 from blimp.airframe import Airframe, load
 from blimp.clock import ManualClock
+from blimp.config import ground_config, log_directory
 from blimp.ship import Lockstep
 from blimp.tasks.reply import Reply
 from blimp.types import Snapshot
-from ground_station.mavlink.gateway import hear
-from ground_station.mavlink.link import Links, Peer
+from ground_station.mavlink.ftp import BURST, CRC, HEADER, LIST, OPEN, READ
+from ground_station.mavlink.gateway import hear, tell
+from ground_station.mavlink.link import Links
+from ground_station.mavlink.signing import Signing
 from ground_station.mavlink.stations import Stations
 from ground_station.mavlink.telemetry import Seen
 from ground_station.mavlink.vehicle import Vehicle
-from ground_station.mavlink.wire import Encoder, Signing
+from ground_station.mavlink.wire import Encoder
 from tests.faults.fuzz_target import Broken, Mutated, Target
 
 KEY, OTHER_KEY = b"k" * 32, b"x" * 32
@@ -39,6 +43,8 @@ NAN = math.nan
 TURNS = 12  # of the event loop: a command passes four tasks
 EPOCH_S = 1420070400.0  # of signatures
 FORCE = 21196.0
+PING = bytes((4, 0, 0))
+LOG = b"twin-000001-20261128T101112Z.mcap"
 
 
 class NotingShip:
@@ -115,26 +121,46 @@ class Bench:
     def __init__(self, twin: Twin, *, key: bytes | None = None, at_s: float = 1000.0) -> None:
         self.clock = ManualClock(start_s=at_s)
         self.ship = NotingShip(self.clock, twin)
-        signing = None if key is None else Signing(key, unix_s=EPOCH_S + at_s)
-        self.links = Links(on_data=self._on_data, now_s=self.clock.now_s, signing=signing)
+        self.step_s = 0.0  # of the broker's clock
+        self._own = contextlib.ExitStack()
+        self.signing = None
+        if key is not None:
+            state = ground_config().state
+            self.signing = Signing(key, unix_s=self._unix_s, directory=state, ship="twin")
+            self._own.callback(self.signing.close)
         self.stations = Stations(self.clock.now_s)
-        self.vehicle = Vehicle(
-            transport=self.ship, stations=self.stations, links=self.links,
-            encoder=Encoder(system=1, signing=signing),
+        vehicles: list[Vehicle] = []
+        self.links = Links(
+            on_frame=partial(hear, vehicles), on_refused=partial(tell, vehicles),
+            now_s=self.clock.now_s, signing=self.signing, has_ship=self.stations.holder_at,
         )  # fmt: skip
+        encoder = Encoder(system=1, key=key, now=int if self.signing is None else self.signing.now)
+        self.vehicle = Vehicle(
+            transport=self.ship, stations=self.stations, links=self.links, encoder=encoder
+        )
+        vehicles.append(self.vehicle)
         self.vehicle.airframe, self.vehicle.seen = twin.airframe, twin.seen
         self.sent: list[bytes] = []
+        self.answers_ping = True  # as QGroundControl and MAVSDK do
 
-    def _on_data(self, peer: Peer, data: bytes) -> None:
-        hear([self.vehicle], peer, data)
+    def close(self) -> None:
+        self._own.close()
+
+    def _unix_s(self) -> float:
+        return EPOCH_S + self.clock.now_s() + self.step_s
 
     def feed(self, data: bytes, *, address: str = "a") -> None:
         """Hear a datagram from an address."""
-        key = (address, 0)
-        peer = self.links.peer(key)
-        if peer is None:
-            peer = self.links.add(key, f"udp:{address}:0", self.sent.append, whole=True)
-        self.links.received(peer, data)
+        self.links.received_from((address, 0), data, self._receive)
+
+    def _receive(self, data: bytes, address: tuple[str, int]) -> None:
+        """Be the station at an address."""
+        self.sent.append(data)
+        if self.answers_ping and data[7:10] == PING:
+            asked = dialect.MAVLink(None).decode(bytearray(data))
+            answer = dialect.MAVLink_ping_message(asked.time_usec, asked.seq, 1, 1)
+            frame = bytes(answer.pack(dialect.MAVLink(None, 255, 190)))
+            asyncio.get_running_loop().call_soon(lambda: self.feed(frame, address=address[0]))
 
     async def turn(self, turns: int = TURNS) -> None:
         for _ in range(turns):
@@ -180,7 +206,7 @@ async def ended() -> None:
 # An input is a byte (bit 0: with a key) and records: how, kind, system, length, payload.
 
 NUMBERS = (0, 4, 11, 20, 21, 23, 41, 43, 44, 45, 47, 51, 69, 73, 75, 76, 84, 86, 111, 117, 119, 121,
-           122, 40)  # fmt: skip
+           122, 40, 110)  # fmt: skip
 RIGHT, OTHER_TARGET, RAW, CUT, FLIPPED, UNSIGNED, FORGED, REPLAYED, STALE = range(9)
 MODE_COMMANDS = (176, 262)
 MISSION_TASKS = {"limits", "geofence", "arm", "takeoff", "goto", "yaw", "velocity", "hold",
@@ -223,6 +249,9 @@ def _seeds() -> list[bytes]:
         m.MAVLink_log_request_list_message(1, 1, 0, 0xFFFF),
         m.MAVLink_log_request_data_message(1, 1, 1, 0, 90),
         m.MAVLink_log_request_end_message(1, 1), m.MAVLink_log_erase_message(1, 1),
+        *(m.MAVLink_file_transfer_protocol_message(
+            0, 1, 1, list((HEADER.pack(0, 0, *head, 0, 0, 0) + b"/logs/" + LOG).ljust(251, b"\0")))
+          for head in ((OPEN, 6 + len(LOG)), (BURST, 239), (READ, 90), (LIST, 5), (CRC, 99))),
         *(command(1, 1, number, 0, *params) for number, *params in (
             (400, 1, 0, 0, 0, 0, 0, 0), (400, 0, FORCE, 0, 0, 0, 0, 0), (22, 0, 0, 0, 0, 0, 0, 2),
             (185, 1, 0, 0, 0, 0, 0, 0), (176, 1, 6, 0, 0, 0, 0, 0), (176, 1, 4, 3, 0, 0, 0, 0),
@@ -258,6 +287,8 @@ class Mavlink(Target):
         self._directory = tempfile.TemporaryDirectory(prefix="fuzz-")
         self._state = os.environ.get("XDG_STATE_HOME")
         os.environ["XDG_STATE_HOME"] = self._directory.name
+        log_directory().mkdir(parents=True)
+        (log_directory() / LOG.decode()).write_bytes(bytes(30_000))
         self._loop = asyncio.new_event_loop()
         self._loop.set_exception_handler(self._caught)
         self._lost: list[str] = []
@@ -306,6 +337,9 @@ class Mavlink(Target):
                 bench.clock.advance(0.05)
         finally:
             await ended()
+            bench.close()
+            for stamps in ground_config().state.glob("mavlink-*"):  # an input is a new process
+                stamps.unlink()
         licence.check(bench.ship)
 
     def close(self) -> None:

@@ -13,6 +13,7 @@ from __future__ import annotations
 import contextlib
 import itertools
 import json
+from types import SimpleNamespace
 from typing import Any
 
 import msgspec
@@ -21,19 +22,21 @@ from blimp.actions import ACTIONS
 from blimp.clock import ManualClock
 from blimp.errors import NotGenuine
 from blimp.queue.app import TaskApp
-from blimp.queue.brokers.kombu_broker import KombuSender, MemoryBroker
+from blimp.queue.broadcast.extension import ControlExtension
 from blimp.queue.brokers.streams.consumer import HEAD_ROOM_BYTES, StreamsDelivery
 from blimp.queue.brokers.streams.envelope import BODY, HEAD, Claim, open_message, post
-from blimp.queue.control.extension import ControlExtension
+from blimp.queue.celery.kombu_broker import KombuSender, MemoryBroker
 from blimp.queue.protocol.message import TaskMessage
 from blimp.queue.protocol.signing import HEADER, SEAL, Signer
 from blimp.queue.redis.client import RedisServer
 from blimp.queue.redis.keys import RESULT_PREFIX, Keys
 from blimp.queue.resources import pool_server
 from blimp.queue.results.redis_backend import STORE
+from blimp.queue.steps import here
+from blimp.queue.worker.aside import AsideRule
 from blimp.queue.worker.decode import Decoder
 from blimp.queue.worker.job import Job
-from blimp.queue.worker.pools.threads import ThreadCall, drive, here
+from blimp.queue.worker.pools import ThreadCall, drive
 from blimp.queue.worker.worker import Worker
 from blimp.ship import Lockstep
 from blimp.tasks.app import build_ship_app
@@ -84,6 +87,9 @@ class NoServer:
         return answer
 
     def get(self, key: str) -> None: ...
+
+    def hgetall(self, key: str) -> dict[bytes, bytes]:
+        return {}
 
     def set(self, key: str, value: bytes, **options: Any) -> bool:
         return True
@@ -188,7 +194,9 @@ class Side:
 
 
 def _answer(link: RedisServer, server: Any) -> None:
-    link._clients[URL] = server
+    ours: Any = SimpleNamespace(client=server, close=server.close)
+    ours.run = lambda script, keys, args: script.run(server, keys, args)
+    link._links[URL] = ours
 
 
 class Both(Target):
@@ -263,8 +271,10 @@ class Message(Both):
         for side, acker in zip(self._sides, self._ackers, strict=True):
             runner: Any = side.worker.runner
             runner._acker = acker
+            app, counts, log = side.app, side.worker.counts, side.log
+            aside = AsideRule(app=app, counts=counts, log=log)
             self._decoders.append(
-                Decoder(app=side.app, worker=VEHICLE, counts=side.worker.counts, log=side.log)
+                Decoder(app=app, worker=VEHICLE, aside=aside, counts=counts, log=log)
             )
         self._genuine: set[tuple[str, bytes]] = set()  # seals and bodies, of seeds
         self._done: set[str] = set()  # seals that were accepted
@@ -358,7 +368,7 @@ class Message(Both):
             decoder.reject_raw(head, self._queue.name, error)
             return None
         read = decoder.read(message, queue=self._queue.name)
-        if isinstance(read, str):
+        if not isinstance(read, tuple):
             return None
         parsed, task = read
         delivery = StreamsDelivery(claim=claim, acks=None)  # type: ignore[arg-type]

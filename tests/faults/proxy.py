@@ -18,8 +18,8 @@ from typing import Protocol
 
 import msgspec
 
+from blimp.queue.broadcast.listener import LOOK
 from blimp.queue.brokers.streams.store import SCRIPTS
-from blimp.queue.control.listener import LOOK
 from blimp.queue.results.redis_backend import STORE
 from tests.faults import resp
 

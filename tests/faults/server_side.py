@@ -20,12 +20,14 @@ KEPT = (
     RESULT_PREFIX,
     "celery-taskset-meta-",
     "blimp-began-",
+    "blimp.fleet.",  # of a fleet that was killed
     "blimp:coalesce:",
     "blimp:exchange:",
     "blimp:fanout:",
     "blimp:results:failed",
     "blimp:revoked:",
     "blimp:sender:",
+    "blimp:steps:",
     "blimp.worker.",
     "_kombu.",
 )

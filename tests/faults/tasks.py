@@ -61,6 +61,7 @@ def body(context: TaskContext) -> Iterator[str]:
 
 def make_app(broker: str = BROKER, **options: object) -> TaskApp:
     """Return the app with its tasks. The publisher's need not reach the motor."""
+    options = {"unknown_task_wait_s": 0.0, **options}  # one of them is a dead letter
     app = TaskApp(APP, broker=broker, result_backend=broker, **options)  # type: ignore[arg-type]
 
     @app.task(name="noop", bind=True)

@@ -10,7 +10,7 @@ from typing import Any
 import msgspec
 
 from blimp.queue import Signature, State, TaskApp, chord
-from blimp.queue.brokers.streams.visibility import DEFAULT_MAX_DELIVERIES
+from blimp.queue.brokers.base import MOST_DELIVERIES
 from blimp.queue.protocol.record import Record
 from blimp.queue.redis.keys import GROUP, Keys
 from tests.faults.motor import Heard, What
@@ -109,7 +109,7 @@ class Workload:
         entry = client.xreadgroup(GROUP, "dead", {level: ">"}, count=1)[0][1][0][0]
         client.xclaim(
             level, GROUP, "dead", 0, [entry],
-            idle=LONG_DEAD_MS, retrycount=DEFAULT_MAX_DELIVERIES, justid=True,
+            idle=LONG_DEAD_MS, retrycount=MOST_DELIVERIES, justid=True,
         )  # fmt: skip
 
     def is_done(self, heard: Sequence[Heard]) -> bool:

@@ -13,6 +13,7 @@ import os
 import signal
 import subprocess
 import sys
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +22,8 @@ from kombu.transport import virtual  # noqa: F401
 
 from blimp.processes import Child
 from blimp.queue import Worker
-from blimp.queue.brokers.streams import visibility as holder
+from blimp.queue.brokers.streams import consumer
+from blimp.queue.brokers.streams.store import StreamsOptions
 from tests.faults import client, tasks
 from tests.faults.motor import MotorLink
 from tests.signals import stop_process
@@ -44,7 +46,7 @@ def become(wish: dict[str, Any]) -> int:
 
 def become_worker(*, broker: str, name: str, lease_s: float, options: dict[str, Any]) -> int:
     """Work until stopped; return the exit status."""
-    holder.DEFAULT_LEASE_S = lease_s
+    vars(consumer)["StreamsOptions"] = partial(StreamsOptions, lease_s=lease_s)
     timeout_s = options.pop("timeout_s", 2.0)
     with tasks.make_app(broker, timeout_s=timeout_s) as app:
         return Worker(app=app, name=name, **options).run()
@@ -70,7 +72,7 @@ class Zygote:
 
     def fork(self, *, broker: str, motor: Path, name: str, log: Path, **options: Any) -> Forked:
         """Have a worker of that name; `options` are Worker's, and `lease_s`."""
-        lease_s = options.pop("lease_s", holder.DEFAULT_LEASE_S)
+        lease_s = options.pop("lease_s", StreamsOptions().lease_s)
         wish = {"broker": broker, "motor": str(motor), "name": name, "log": str(log)}
         return self._ask(wish | {"lease_s": lease_s, "options": options})
 

@@ -13,8 +13,8 @@ from pathlib import Path
 import msgspec
 
 from blimp.link.telemetry import TelemetryPublisher
-from blimp.queue.observability.settings import Watching
-from blimp.queue.observability.watch import watched
+from blimp.queue.extras.observability.watch import watched
+from blimp.queue.watching import Watching
 from blimp.service.parameters import FlownFile
 from blimp.ship import Lockstep
 from blimp.tasks.app import build_ship_app

@@ -25,8 +25,6 @@ def test_options_are_no_numbers(word: str) -> None:
         (["hold", "--vehicle=a", "--yes"], ["--vehicle=a", "--yes", "hold"]),
         (["result", "--", "--json"], ["result", "--", "--json"]),
         (["goto", "1", "2", "3", "--yaw-deg", "-9"], ["goto", "1", "2", "3", "--yaw-deg", "-9"]),
-        (["ping", "--broker"], ["--broker", "ping"]),
-        (["ping", "--wait"], ["--wait", "ping"]),
         (
             ["--vehicle", "dispatch", "goto", "1", "2", "3", "--wait"],
             ["--vehicle", "dispatch", "--wait", "goto", "1", "2", "3"],
@@ -34,10 +32,6 @@ def test_options_are_no_numbers(word: str) -> None:
         (
             ["--yes", "dispatch", "--any", "a", "--wait", "9", "--json"],
             ["--yes", "--json", "dispatch", "--any", "a", "--wait", "9"],
-        ),
-        (
-            ["control", "take", "--wait=9", "--no-wait"],
-            ["--no-wait", "control", "take", "--wait=9"],
         ),
     ],
 )

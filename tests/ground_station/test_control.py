@@ -186,21 +186,6 @@ def test_a_kept_grant_that_is_none_is_no_control(user: As, twin: FlyingShip) -> 
     assert alice("disarm") == 0
 
 
-def test_a_holders_name_does_nothing_to_a_terminal(user: As, twin: FlyingShip) -> None:
-    """Everybody who reaches the broker can choose any name."""
-    with closing(RedisServer(twin.broker.url)) as link:
-        pool = pilots(link, twin.vehicle)
-        pool.add(twin.vehicle)
-        pool.acquire("\x1b]0;me\x07Zoë\r\u202e")
-    ground = user("bob")
-    assert ground("control", "who") == 0
-    assert ground.out.startswith("\\x1b]0;me\\x07Zoë\\r\\u202e has had control of")
-    for words in (["arm"], ["control", "take"]):
-        assert ground(*words) == 7
-        assert "\x1b" not in ground.err
-        assert "\\x1b]0;me\\x07Zoë" in ground.err
-
-
 def test_control_that_cannot_be_kept_is_given_back(user: As, twin: FlyingShip) -> None:
     alice = user("alice")
     directory = _file(twin).path.parent
@@ -263,20 +248,6 @@ def test_a_worker_that_sleeps_between_asking_and_handing_over_moves_nothing(
         )
         assert not twin.ship.snapshot().armed
         assert bob.send("arm").wait(10.0).state == "SUCCESS"
-
-
-def test_a_broker_that_lost_its_data_locks_nobody_out(user: As, twin: FlyingShip) -> None:
-    """The flight process has seen a pilot's number, and nobody holds control any more."""
-    alice = take(user, "alice")
-    assert alice("arm") == 0
-    with closing(RedisServer(twin.broker.url)) as link:
-        link.client.flushall()
-    alice = user("alice")
-    assert alice("disarm") == 0, alice.err
-    assert f"control of {twin.vehicle} is no longer yours" in alice.err
-    bob = take(user, "bob")
-    assert bob("arm") == 0
-    assert user("alice")("disarm") == 7
 
 
 def test_bad_options_are_usage(user: As) -> None:

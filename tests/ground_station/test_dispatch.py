@@ -98,19 +98,6 @@ def test_a_free_ship_flies_the_mission_and_all_is_given_back(
     assert not ship.ship.snapshot().armed
 
 
-def test_where_all_are_taken_it_says_who_has_them(
-    ground: Ground, launch: Launch, check: str, pool: ResourcePool
-) -> None:
-    for name in ("alice", "bob"):
-        launch()
-        pool.acquire(holder_of(name))
-    status, reply = ground.json("dispatch", "--any", check)
-    assert (status, reply["task"], reply["state"]) == (7, "dispatch", "FAILURE")
-    assert reply["reason"].startswith("no ship is free: fleet")
-    assert "alice has it" in reply["reason"]
-    assert "bob has it" in reply["reason"]
-
-
 def test_a_dispatch_waits_for_a_ship_that_is_given_back(
     ground: Ground, launch: Launch, check: str, pool: ResourcePool
 ) -> None:
@@ -203,24 +190,6 @@ def test_a_mission_that_fails_gives_the_ship_back_too(
     assert ground("dispatch", "--any", str(path), "--yes") == 5
     assert pool.stats().free == (ship.vehicle,)
     assert pilots(link, ship.vehicle).who(ship.vehicle) is None
-
-
-@pytest.mark.parametrize(
-    ("words", "status"),
-    [
-        (["dispatch", "FILE"], 2),
-        (["--vehicle", "twin", "dispatch", "--any", "FILE"], 2),
-        (["dispatch", "--any", "nowhere.toml"], 2),
-        (["dispatch", "--any", "FILE", "--wait", "-1"], 2),
-        (["dispatch", "--any", "FILE", "--wait"], 2),
-        (["dispatch", "--any", "FILE", "--no-wait"], 2),
-        (["--dry-run", "dispatch", "--any", "FILE"], 0),
-    ],
-)
-def test_what_cannot_be_meant_is_usage(
-    ground: Ground, check: str, words: list[str], status: int
-) -> None:
-    assert ground(*(check if word == "FILE" else word for word in words)) == status
 
 
 # --- the ship's side ------------------------------------------------------------------------------

@@ -34,16 +34,8 @@ from tests.broker import EmbeddedBroker
 from tests.directory import socket_directory
 from tests.ground_station.ship import FlyingShip
 from tests.queue.conftest import working
-from tests.sim.running import RunningStack
 
 pytestmark = pytest.mark.long  # seconds of computing each
-
-
-def test_each_has_forty_lines_at_most() -> None:
-    paths = sorted(Path(examples.__file__).parent.glob("*.py"))
-    assert len(paths) == 11
-    for path in paths:
-        assert len(path.read_text("utf-8").splitlines()) <= 40, path.name
 
 
 def test_square() -> None:
@@ -216,25 +208,6 @@ def test_api(broker: EmbeddedBroker) -> None:
 
     with working(names["queue"]):
         assert asyncio.run(main()) == [12.5] * 10
-
-
-@pytest.mark.timeout(600)
-def test_square_on_a_running_stack() -> None:
-    stack = RunningStack()
-    try:
-        done = subprocess.run(
-            [sys.executable, "-m", "ground_station.examples.square"],
-            capture_output=True, text=True, env=stack.environment, check=False, timeout=400,
-        )  # fmt: skip
-        assert (done.returncode, done.stderr) == (0, ""), stack.log()
-        with stack.world() as world:
-            truth = world.truth()
-            assert truth.on_ground
-            assert math.dist(truth.position_ned_m[:2], (0.0, 0.0)) < 1.0
-        assert stack.end() == 0
-        assert stack.left_behind() == []
-    finally:
-        stack.close()
 
 
 @pytest.fixture

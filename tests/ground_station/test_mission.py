@@ -1,10 +1,11 @@
 """Flying missions: on the lockstep ship through the real queue, and through every loss."""
 
+import math
 import os
 import signal
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, Self, cast
 
 import pytest
 
@@ -12,8 +13,8 @@ from blimp.clock import ManualClock, SystemClock
 from blimp.errors import LinkError
 from blimp.tasks.authority import Authority
 from blimp.tasks.client import Reply, VehicleClient
-from ground_station.legs import Goto, Land, Velocity
-from ground_station.mission import MissionEvent, MissionResult, MissionRunner, leg_speech
+from ground_station.flyer import MissionEvent, MissionResult
+from ground_station.mission import MissionRunner
 from ground_station.mission_file import Mission, load_mission, parse_mission
 from tests.ground_station.ship import FlyingShip
 
@@ -29,7 +30,7 @@ def mission(legs: str) -> Mission:
 
 
 def fly(
-    ship: FlyingShip, legs: str, on_event: Callable[[MissionEvent], None] | None = None
+    ship: FlyingShip, legs: str, on_event: Callable[[MissionEvent], object] = lambda _: None
 ) -> MissionResult:
     with VehicleClient(broker=ship.broker.url, vehicle=ship.vehicle) as client:
         return MissionRunner(
@@ -78,21 +79,6 @@ def test_a_refused_takeoff_sends_no_hold(twin: FlyingShip) -> None:
     assert [reply.task for reply in result.replies] == ["blimp.arm", "blimp.takeoff"]
 
 
-def test_who_takes_the_ship_over_keeps_it(twin: FlyingShip) -> None:
-    with VehicleClient(broker=twin.broker.url, vehicle=twin.vehicle) as pilot:
-
-        def interfere(event: MissionEvent) -> None:
-            if event.leg == 3 and event.stage == "executing" and not pilots:
-                pilots.append(pilot.send("land").id)
-
-        pilots: list[str] = []
-        result = fly(twin, UP + THERE + LAND, interfere)
-        assert result.state == "REFUSED"
-        assert f"superseded by land {pilots[0]}" in result.reason
-        assert "hold" not in [reply.task for reply in result.replies]
-        assert "holds" not in result.reason
-
-
 def test_a_leg_that_nobody_could_say_whether_it_may_act_is_flown_once_it_is_known(
     twin: FlyingShip, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -120,30 +106,6 @@ def test_a_stopped_mission_holds(twin: FlyingShip) -> None:
     result = fly(twin, UP + THERE + LAND, stop)
     assert (result.state, result.completed) == ("INTERRUPTED", 2)
     assert result.reason == ("leg 3 (goto): stopped by the operator; the ship holds its place")
-
-
-def test_a_worker_that_is_restarted_in_mid_leg_flies_the_leg_to_its_end(
-    parked: FlyingShip,
-) -> None:
-    """The first worker is cut off during leg 3; its successor gets the same message."""
-    first = parked.worker()
-    first.__enter__()
-    second: list[Any] = []
-
-    def restart(event: MissionEvent) -> None:
-        if event.leg == 3 and event.stage == "executing" and not second:
-            first.__exit__(None, None, None)
-            second.append(parked.worker())
-            second[0].__enter__()
-
-    try:
-        result = fly(parked, UP + THERE + LAND, restart)
-    finally:
-        for worker in second:
-            worker.__exit__(None, None, None)
-    assert second
-    assert result.ok, result.reason
-    assert parked.ship.truth.position_ned_m[0] == pytest.approx(4.0, abs=0.7)
 
 
 def test_a_broker_that_dies_in_mid_leg_ends_no_mission(mortal: FlyingShip) -> None:
@@ -188,6 +150,8 @@ class ScriptedPending:
         self._script = script
         self._clock = clock
         self.closed = False
+        self.is_heard = False
+        self.heard_s = -math.inf
 
     def wait(
         self, timeout_s: float, on_progress: Callable[[str, float | None], None] | None = None
@@ -196,14 +160,25 @@ class ScriptedPending:
         if word == "lost link":
             raise LinkError("no broker at test")
         if word.startswith("executing"):
-            assert on_progress is not None
-            on_progress("executing", float(word.split()[1]))
+            self.is_heard, self.heard_s = True, self._clock.now_s()
+            if on_progress is not None:
+                on_progress("executing", float(word.split()[1]))
         if word == "silence" or word.startswith("executing"):
             self._clock.advance(timeout_s)
             word = "TIMEOUT"
         state, _, reason = word.partition(" ")
         self._clock.advance(0.1)
         return Reply(id=self.id, task=self.task, state=state, reason=reason)  # type: ignore[arg-type]
+
+    def timed_out(self, timeout_s: float) -> Reply:
+        latency_ms = 1.0 if self.is_heard else None
+        return Reply(id=self.id, task=self.task, state="TIMEOUT", latency_ms=latency_ms)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
 
     def close(self) -> None:
         self.closed = True
@@ -237,10 +212,19 @@ class ScriptedShip:
         return Reply(id=id, task="", state=state, reason=reason)  # type: ignore[arg-type]
 
 
-def fly_script(legs: str, **scripts: list[list[str]]) -> tuple[MissionResult, ScriptedShip]:
+def fly_script(
+    legs: str,
+    *,
+    timeout_s: float | None = None,
+    results: dict[str, str] | None = None,
+    **scripts: list[list[str]],
+) -> tuple[MissionResult, ScriptedShip]:
     clock = ManualClock()
     ship = ScriptedShip(clock, **scripts)
-    result = MissionRunner(client=ship, mission=mission(legs), clock=clock).run()
+    ship.results = results or {}
+    client = cast("VehicleClient", ship)
+    runner = MissionRunner(client=client, mission=mission(legs), clock=clock, timeout_s=timeout_s)
+    result = runner.run()
     assert all(pending.closed for pending in ship.pendings)
     return result, ship
 
@@ -264,12 +248,28 @@ def test_a_lost_leg_is_sent_again_once_the_ship_answers(first: list[str]) -> Non
 
 
 def test_a_leg_that_ended_unheard_is_not_sent_again() -> None:
-    clock = ManualClock()
-    ship = ScriptedShip(clock, goto=[["executing 0.5", *["silence"] * 200]])
-    ship.results["goto-2"] = "SUCCESS"
-    result = MissionRunner(client=ship, mission=mission(UP + THERE + LAND), clock=clock).run()
+    result, ship = fly_script(
+        UP + THERE + LAND,
+        goto=[["executing 0.5", *["silence"] * 200]],
+        results={"goto-2": "SUCCESS"},
+    )
     assert result.ok, result.reason
     assert [task for task, _ in ship.sent] == ["arm", "takeoff", "goto", "land"]
+
+
+@pytest.mark.parametrize("end", ["REFUSED superseded by land 7", "SUPERSEDED by a newer one"])
+def test_who_takes_the_ship_over_keeps_it(end: str) -> None:
+    result, ship = fly_script(UP + THERE + LAND, goto=[[end]])
+    assert (result.state, ship.sent[-1][0]) == (end.split()[0], "goto")
+    assert "hold" not in result.reason
+
+
+def test_a_leg_that_is_refused_once_it_is_sent_again_says_why_it_was() -> None:
+    result, ship = fly_script(
+        UP + THERE + LAND, goto=[["INTERRUPTED reboot"], ["REFUSED disarmed"]]
+    )
+    assert "disarmed; it was sent again after: reboot" in result.reason
+    assert ship.sent[-1] == ("hold", {})
 
 
 def test_a_leg_goes_on_after_its_link_was_lost() -> None:
@@ -311,7 +311,7 @@ def test_a_slow_leg_that_is_heard_of_is_given_its_time() -> None:
 
 
 def test_of_a_velocity_leg_only_the_rest_is_sent_again() -> None:
-    first = ["executing 0.1"] * 10 + ["INTERRUPTED the worker died"]  # 6.1 s
+    first = ["executing 0.1"] * 17 + ["INTERRUPTED the worker died"]  # 6.1 s
     result, ship = fly_script(UP + DASH + LAND, velocity=[first, ["EXPIRED late"], ["SUCCESS"]])
     assert result.ok, result.reason
     seconds = [arguments["seconds"] for task, arguments in ship.sent if task == "velocity"]
@@ -322,31 +322,10 @@ def test_of_a_velocity_leg_only_the_rest_is_sent_again() -> None:
 
 def test_a_mission_has_no_more_time_than_it_is_given() -> None:
     wait = '[[leg]]\ndo = "hold"\nseconds = 30\n'
-    for legs, scripts in [
-        (UP + THERE, {"goto": [[f"executing {n / 100}" for n in range(99)]]}),
-        (UP + wait, {}),
-    ]:
-        clock = ManualClock()
-        ship = ScriptedShip(clock, **scripts)
-        result = MissionRunner(
-            client=ship, mission=mission(legs), clock=clock, timeout_s=12.0
-        ).run()
+    slow = [[f"executing {n / 100}" for n in range(99)]]
+    for legs in (UP + THERE, UP + wait):
+        result, ship = fly_script(legs, timeout_s=12.0, goto=slow)
         assert (result.state, result.completed) == ("TIMEOUT", 2)
         assert "the mission's time is over" in result.reason
         assert 12.0 <= result.duration_s < 13.0
         assert ship.sent[-1] == ("hold", {})
-
-
-def test_hold_waits_where_it_is() -> None:
-    result, ship = fly_script(UP + '[[leg]]\ndo = "hold"\nseconds = 30\n' + LAND)
-    assert result.ok, result.reason
-    assert ("hold", {}) in ship.sent
-    assert 30.0 <= result.reports[2].duration_s < 31.0
-
-
-def test_a_leg_is_spoken_with_its_units() -> None:
-    place = Goto(north_m=10.0, east_m=-5.5, altitude_m=3.0, yaw_deg=90.0, loiter_s=5.0)
-    assert leg_speech(place) == "goto 10 m north, -5.5 m east, 3 m altitude, 90 ° yaw"
-    drift = Velocity(north_mps=0.2, east_mps=0.0, up_mps=-0.1, seconds=5.0)
-    assert leg_speech(drift) == "velocity 0.2 m/s north, 0 m/s east, -0.1 m/s up, 5 s"
-    assert leg_speech(Land()) == "land"

@@ -34,30 +34,6 @@ def test_new_is_a_mission_that_can_be_checked_for_a_ship(
     assert "square" in operator.out
 
 
-def test_check_of_a_folder_is_a_table_of_its_files(
-    operator: Ground, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    (tmp_path / "site.plan").write_text(plan(UP_AND_HOME))
-    assert operator("mission", "check", str(tmp_path)) == 0
-    assert "site.plan site: 5 legs" in operator.out
-    monkeypatch.setattr("ground_station.mission_command.SILENT_S", 0.0)
-    assert operator("mission", "check", str(tmp_path)) == 0
-    assert operator.err == ""  # into a pipe
-    monkeypatch.setattr("ground_station.report.Report.err_is_terminal", True)
-    assert operator("mission", "check", str(tmp_path)) == 0
-    assert "checking 0 of 1: site.plan" in operator.err
-    (tmp_path / "old.waypoints").write_text("QGC WPL 100")
-    status, found = operator.json("mission", "check", str(tmp_path))
-    assert "checking" not in operator.err
-    assert (status, found["state"], found["reason"]) == (2, "REFUSED", "1 of 2 cannot be flown")
-    assert "line 1: 'QGC WPL 100'" in found["result"]["missions"][0]["error"]
-    assert operator("mission", "check", str(tmp_path), "--airframe", "twin") == 2
-    assert "1 of 2 cannot be flown" in operator.err
-    assert "old.waypoints REFUSED, line 1" in operator.out
-    (tmp_path / "none").mkdir()
-    assert operator("mission", "check", str(tmp_path / "none")) == 2
-
-
 UP_AND_HOME = [item(22, 0, 0, 0, None, 0, 0, 1), item(20, frame=2)]
 
 
@@ -82,14 +58,3 @@ def test_a_plan_for_another_place_is_refused_before_it_arms(
     assert "m from the home in" in operator.err
     assert "beyond 10000 m" in operator.err
     assert not twin.ship.armed
-
-
-def test_without_a_name_the_ship_lists_what_it_has(operator: Ground, twin: FlyingShip) -> None:
-    for kind, name in (("sensor", "baro"), ("motor", "tail"), ("servo", "tilt")):
-        status, found = operator.json(kind)
-        assert (status, found["state"]) == (0, "SUCCESS")
-        assert name in found["result"][f"{kind}s"]
-        assert operator(kind) == 0
-        assert f"\n{name} " in f"\n{operator.out}"
-    assert operator("motor", "left") == 2
-    assert "say PERCENT and --seconds, too" in operator.err

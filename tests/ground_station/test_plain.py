@@ -2,14 +2,11 @@
 
 import inspect
 import signal
-import subprocess
-import sys
 import threading
 from collections.abc import Iterator
 
 import pytest
 
-from blimp import actions as forms
 from blimp.errors import Refused
 from blimp.ship import Lockstep
 from ground_station import plain, ship
@@ -38,22 +35,6 @@ def test_both_ships_have_the_same_methods_and_arguments() -> None:
     ours, theirs = methods(plain.Ship), methods(ship.Ship)
     theirs["lockstep"].remove("beside")  # ships of one loop
     assert ours == theirs
-
-
-@pytest.mark.parametrize(
-    ("method", "form"),
-    [
-        ("arm", forms.Arm), ("mode", forms.SetMode), ("takeoff", forms.Takeoff),
-        ("goto", forms.Goto), ("velocity", forms.SetVelocity), ("motor", forms.Motor),
-        ("servo", forms.Servo), ("sensor", forms.Sensor), ("set_parameter", forms.SetParameter),
-        ("land", forms.Nothing), ("hold", forms.Nothing), ("return_to_pad", forms.Nothing),
-        ("disarm", forms.Nothing), ("ping", forms.Nothing), ("estop", forms.Nothing),
-    ],
-)  # fmt: skip
-def test_each_action_has_the_arguments_that_the_ship_knows(
-    method: str, form: type[forms.Arguments]
-) -> None:
-    assert methods(ship.Ship)[method] == ["self", *form.__struct_fields__]
 
 
 def test_a_flight_without_coroutines(twin_in_lockstep: Lockstep) -> None:
@@ -122,13 +103,3 @@ def test_ctrl_c_ends_the_wait_and_the_block_in_order(twin: FlyingShip) -> None:
             ours.goto(10.0, 0.0, 2.0)
         with ours.control():  # it was given back
             ours.hold()
-
-
-def test_the_command_line_starts_without_it() -> None:
-    code = (
-        "import sys, ground_station.commands;"
-        "print([name for name in sys.modules if name.startswith('ground_station.') and"
-        " ('ship' in name or 'plain' in name)], 'asyncio' in sys.modules)"
-    )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert done.stdout == "[] False\n"

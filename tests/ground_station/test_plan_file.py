@@ -162,15 +162,11 @@ def test_waypoints_of_mission_planner(tmp_path: Path) -> None:
     [
         ([ITEMS[0], item(18, 3)], "item 2: NAV_LOITER_TURNS is not supported; known are NAV_WAY"),
         ([ITEMS[0], item(177, 9, 3)], "item 2, DO_JUMP: param 1 is 9: no item has this number"),
-        ([ITEMS[0], item(177, 1, 3)], "item 2, DO_JUMP: param 1 is 1: several have this number"),
-        ([ITEMS[0], item(177, 1, -1, jump=2)], "DO_JUMP: param 2, its rounds, is -1"),
         ([ITEMS[0], item(177, 1, 1e6, jump=2)], "more than 400 items with all loops"),
         ([ITEMS[0], item(177, 2, 1e6, jump=2)], "more than 400 rounds of all loops"),
         ([ITEMS[0], item(115, 30, 0, 1, 1)], "relative to a heading that is not known yet"),
-        ([ITEMS[0], item(201, 4, 0, 0, 0, *place(5, 0, 0))], "DO_SET_ROI: kind 4"),
         ([ITEMS[0], item(195, 0, 0, 0, 0, 0, 0, 0)], "DO_SET_ROI_LOCATION: kind 3.0, must be a"),
         ([{**ITEMS[0], "autoContinue": False}], "item 1: autoContinue is false"),
-        ([ITEMS[0], item(4711)], "item 2: MAV_CMD 4711 is not supported"),
         (
             [ITEMS[0], {"type": "ComplexItem", "complexItemType": "survey", "version": 5}],
             "item 2: 'survey' is no simple item",
@@ -178,8 +174,6 @@ def test_waypoints_of_mission_planner(tmp_path: Path) -> None:
         ([ITEMS[0], item(16, 0, 0, 0, 0, *place(5, 0, 3), frame=10)], "frame 10, must be one of"),
         ([ITEMS[0], item(16, 0, 0, 2, 0, *place(5, 0, 3))], "param 3, pass by, is 2"),
         ([ITEMS[2]], "item 1, NAV_WAYPOINT (goto): the ship has not taken off"),
-        ([ITEMS[0], item(16, -3, 0, 0, None, *place(5, 0, 3))], "its seconds, is -3"),
-        ([ITEMS[0], item(178, 2, 1)], "DO_CHANGE_SPEED: param 1 is 2: only air and ground speed"),
         ([ITEMS[0], item(178, 1, 99), ITEMS[2]], "speed_mps = 99.0"),
         ([ITEMS[0], item(16, 0, 0, 0, None, *place(20000, 0, 3))], "north_m = 20000"),
         ([ITEMS[0], item(16, 0, 0, 0, None, *place(15.5, 0, 3))], "ends 0.5 m outside (fence 1)"),
@@ -188,8 +182,6 @@ def test_waypoints_of_mission_planner(tmp_path: Path) -> None:
              item(16, 0, 0, 0, None, *place(-4.3, 12, 3))],
             "item 3, NAV_WAYPOINT (goto): crosses fence 2",
         ),
-        ([ITEMS[0], item(93, -1, 12, 30, 0)], "only a time in seconds"),
-        ([ITEMS[0], item(183, 2.5, 1500)], "must be a whole number"),
         ([{**ITEMS[0], "params": [0, 1]}], "item 1: 2 params, must be 7"),
         ([], "0 legs, the limits are 1 to 200"),
         ([item(22, 0, 0, 0, None, 0, 0, None)], "NAV_TAKEOFF: has no altitude"),
@@ -209,14 +201,11 @@ def test_what_a_blimp_does_not_do_is_refused_by_name_and_place(
     [
         ("{", "site.plan: Input data was truncated"),
         (plan(fileType="Mission"), "fileType 'Mission', version 1; must be 'Plan'"),
-        (plan(version=2), "version 2; must be 'Plan', version 1"),
         (plan(mission={"items": []}), "plannedHomePosition"),
         (plan(geoFence={"breachReturn": [1, 2, 3]}), "breachReturn: give a rally point instead"),
         (plan(rallyPoints={"points": [place(40, 0, 3)]}), "rally point 1 ends 25.0 m outside"),
-        (plan(rallyPoints={"points": [[91, 0, 3]]}), "<= 90"),
         (plan(mission={"items": [], "plannedHomePosition": HOME, "version": 1}), "mission has ve"),
         (plan(geoFence={"version": 42}), "geoFence has version 42, known are 1 and 2"),
-        (plan(rallyPoints={"version": 3}), "rallyPoints has version 3"),
         (plan(geoFence={"version": 2, "corridor": []}), "corridor"),
         (plan(noFly=[]), "noFly"),
         ("[" * 9000, "site.plan"),
@@ -236,10 +225,7 @@ def test_a_file_that_is_no_plan_is_refused(tmp_path: Path, text: str, words: str
         ("4.000000\t0.000000\t0.000000", "4.000000\t0.000000", "line 6: 11 columns, must be 12"),
         ("52.518090", "fifty", "line 5: could not convert"),
         ("52.518090", "inf", "line 5, NAV_WAYPOINT: a parameter is inf"),
-        ("52.518090", "152.5", "line 5, NAV_WAYPOINT: latitude 152.5"),
         ("0\t1\t0\t16", "0\t1\t0\t22", "line 2: must be home"),
-        ("0\t1\t0\t16", "0\t1\t3\t16", "line 2: must be home"),
-        ("1\t0\t3\t22", "1\t0\t3\t84", "line 3: NAV_VTOL_TAKEOFF is not supported"),
     ],
 )
 def test_a_bad_waypoint_is_refused_by_its_line(
@@ -426,17 +412,3 @@ def test_a_yaw_needs_a_place_that_is_known() -> None:
         MissionError, match=r"leg 4 \(yaw\): the ship's position is unknown at this leg"
     ):
         mission_of(velocity + yaw)
-
-
-@pytest.mark.parametrize(
-    ("text", "words"),
-    [
-        (UP.replace("altitude_m", "altitude"), "did you mean 'altitude_m'?"),
-        (UP.replace("takeoff", "takeof"), "do = 'takeof' is no command (did you mean 'takeoff'?)"),
-        ("ceiling = 3\n" + UP, "did you mean 'ceiling_m'?"),
-    ],
-)
-def test_what_was_perhaps_meant_is_said(text: str, words: str) -> None:
-    with pytest.raises(MissionError) as caught:
-        parse_mission(f'name = "m"\n{text}', where="m")
-    assert words in str(caught.value)

@@ -5,7 +5,15 @@ from collections.abc import Iterator
 
 import pytest
 
-from blimp.errors import ConfigError, Expired, Interrupted, OutcomeUnknown, Refused, Superseded
+from blimp.errors import (
+    ConfigError,
+    Expired,
+    Interrupted,
+    MissionError,
+    OutcomeUnknown,
+    Refused,
+    Superseded,
+)
 from blimp.ship import Lockstep
 from blimp.tasks.reply import Reply, ReplyState
 from ground_station.mission_file import parse_mission
@@ -124,31 +132,6 @@ def test_two_ships_share_their_time(twin: Lockstep) -> None:
         asyncio.run(fly(other))
 
 
-def test_time_stands_still_while_nobody_waits(twin: Lockstep) -> None:
-    async def fly() -> None:
-        async with Ship.lockstep(twin) as ship:
-            await ship.sleep(0.1)
-            before_s = twin.now_s
-            for _ in range(100):
-                await asyncio.sleep(0)
-            assert twin.now_s == before_s
-
-    asyncio.run(fly())
-
-
-def test_what_goes_wrong_in_a_step_reaches_who_waits(twin: Lockstep) -> None:
-    async def fly() -> None:
-        async with Ship.lockstep(twin) as ship:
-            twin.step = broken  # type: ignore[method-assign]
-            with pytest.raises(ZeroDivisionError):
-                await ship.sleep(1.0)
-
-    def broken(seconds: float) -> None:
-        raise ZeroDivisionError(f"{seconds}")
-
-    asyncio.run(fly())
-
-
 def test_a_stream_of_velocities_ends_by_itself_and_never_over_another_command(
     twin: Lockstep,
 ) -> None:
@@ -174,7 +157,9 @@ def test_a_stream_of_velocities_ends_by_itself_and_never_over_another_command(
     asyncio.run(fly())
 
 
-def test_a_mission_whose_leg_fails_ends_in_a_hold_and_names_the_leg(twin: Lockstep) -> None:
+def test_a_mission_whose_leg_is_replaced_ends_without_a_command_and_names_the_leg(
+    twin: Lockstep,
+) -> None:
     legs = "".join(
         f"[[leg]]\n{leg}\n"
         for leg in (
@@ -189,11 +174,13 @@ def test_a_mission_whose_leg_fails_ends_in_a_hold_and_names_the_leg(twin: Lockst
             flying = asyncio.create_task(ship.mission(mission))
             while twin.truth.position_ned_m[0] < 1.0:
                 await ship.sleep(0.5)
-            await ship.mode("LOITER")  # the leg is over
+            await ship.mode("LOITER")
             with pytest.raises(Refused) as raised:
                 await flying
             assert raised.value.__notes__ == ["leg 4 of 5 (goto) of out"]
-            assert (await ship.state()).mode == "HOLD"
+            assert (await ship.state()).mode == "LOITER"
+            with pytest.raises(MissionError, match="no leg 6: it has 5"):
+                await ship.mission(mission, first=6)
             await ship.land()
             reply = await ship.mission("hop")
             assert (reply.task, reply.result["legs"]) == ("mission", 4)

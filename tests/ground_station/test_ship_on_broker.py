@@ -6,7 +6,8 @@ import os
 import signal
 import threading
 from collections.abc import Awaitable, Callable, Iterator
-from contextlib import AbstractAsyncContextManager, AsyncExitStack, closing
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import AbstractAsyncContextManager, closing
 from typing import Any
 
 import pytest
@@ -23,11 +24,11 @@ from blimp.queue.redis.client import RedisServer
 from blimp.tasks.authority import pilots
 from blimp.tasks.client import VehicleClient
 from blimp.tasks.pilot_link import heartbeat_key
-from blimp.types import Command, Outcome, Snapshot
-from ground_station.cli import run
+from blimp.types import Command, Outcome, OutcomeState, Snapshot
 from ground_station.ship import Ship
 from ground_station.ship_on_broker import PRESSES, WAITING, BrokerTransport
 from tests.ground_station.ship import FlyingShip, LockstepMailbox
+from tests.queue.conftest import wait_until
 from tests.signals import stop_process
 
 pytestmark = pytest.mark.long  # seconds of computing each
@@ -74,46 +75,6 @@ async def until(is_so: Callable[[], object], what: str) -> None:
         while not is_so():
             await asyncio.sleep(0.01)
     assert is_so(), what
-
-
-def test_a_flight_by_the_queue_and_what_the_ship_refuses(
-    twin: FlyingShip, acted: list[str]
-) -> None:
-    async def fly() -> None:
-        async with connect(twin) as ship:
-            assert (await ship.ping()).state == "SUCCESS"
-            assert (await ship.sensor("baro")).healthy
-            assert (await ship.parameters())["limits.speed_mps"].value > 0.1
-            with pytest.raises(Refused, match="not armed"):
-                await ship.takeoff(2.0)
-            await ship.arm()
-            with pytest.raises(Refused, match=r"altitude_m is 500, must be within 0\.5 to 30 m"):
-                await ship.takeoff(500.0)
-            reply = await ship.takeoff(2.0)
-            assert reply.result["altitude_m"] == 2.0
-            assert reply.latency_ms is not None
-            assert (await ship.result(reply.id)).state == "SUCCESS"
-            assert (await ship.result("nobody's")).state == "TIMEOUT"
-            async with ship.velocities(ttl_s=20.0) as send:
-                await send(0.3, 0.0, 0.0)
-                assert twin.ship.snapshot().mode == "VELOCITY"
-                await send(0.2, 0.0, 0.0)
-            assert twin.ship.snapshot().mode == "LOITER"
-            await ship.land()
-            assert twin.ship.truth.on_ground
-            reply = await ship.mission("hop")
-            assert reply.result["legs"] == 4
-
-    asyncio.run(fly())
-
-
-def test_a_ship_that_is_not_there_is_named_with_those_that_are(twin: FlyingShip) -> None:
-    async def fly() -> None:
-        with pytest.raises(LinkError, match=rf"no ship 'nobody'.*there are:.*{twin.vehicle}"):
-            async with Ship.connect("nobody", broker=twin.broker.url):
-                pass
-
-    asyncio.run(fly())
 
 
 def test_a_cancelled_command_is_sent_once_and_before_those_after_it(
@@ -315,46 +276,6 @@ def test_a_command_without_an_end_says_so_in_time_and_when_its_ship_is_closed(
     asyncio.run(fly())
 
 
-def test_what_waits_for_a_thread_when_its_ship_is_closed_says_so(twin: FlyingShip) -> None:
-    """Its future was cancelled, and the coroutine with it."""
-
-    async def fly() -> None:
-        async with AsyncExitStack() as own:
-            ship = await own.enter_async_context(connect(twin))
-            transport, ended = ship._transport, threading.Event()
-            assert isinstance(transport, BrokerTransport)
-            for _ in range(WAITING):
-                transport._waiting.submit(ended.wait)
-            going = [
-                asyncio.ensure_future(call)
-                for call in (ship.ping(), ship.result("none"), ship.parameters())
-            ]
-            await asyncio.sleep(0)
-            closing = asyncio.create_task(own.pop_all().aclose())
-            await until(transport._closing.is_set, "it does not close")
-            ended.set()
-            await closing
-        for one in going:
-            with pytest.raises((OutcomeUnknown, LinkError), match="closed"):
-                await one
-
-    asyncio.run(fly())
-
-
-def test_a_command_that_nobody_begins_is_given_up_after_its_time_to_live(
-    parked: FlyingShip, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    async def fly() -> None:
-        async with connect(parked) as ship, asyncio.timeout(DEADLINE_S):
-            with pytest.raises(OutcomeUnknown, match="arm: no word from the vehicle within"):
-                await ship.arm()
-
-    monkeypatch.setattr("ground_station.ship.SHORT_S", 1e6)
-    monkeypatch.setattr("ground_station.ship_on_broker.START_TTL_S", 0.2)
-    parked.publish()
-    asyncio.run(fly())
-
-
 def test_of_two_programs_one_has_control_and_the_other_hears_who(twin: FlyingShip) -> None:
     async def fly() -> None:
         async with connect(twin) as ours, connect(twin) as theirs:
@@ -380,35 +301,6 @@ def test_of_two_programs_one_has_control_and_the_other_hears_who(twin: FlyingShi
     asyncio.run(fly())
 
 
-@pytest.mark.parametrize("is_kept", [False, True], ids=["taken here", "by ground control take"])
-def test_a_block_of_control_inside_another_one_does_not_end_it(
-    twin: FlyingShip, is_kept: bool
-) -> None:
-    def heartbeat() -> dict[str, object]:
-        with closing(RedisServer(twin.broker.url)) as server:
-            found: Any = server.ask(lambda client: client.xrevrange(heartbeat_key(twin.vehicle)))
-        payload: dict[str, object] = json.loads(found[0][1][b"heartbeat"])["payload"]
-        return payload
-
-    async def fly() -> None:
-        async with connect(twin) as ours:
-            async with ours.control(pilot="alice"):
-                await ours.arm()
-                async with ours.control():
-                    await ours.takeoff(2.0)
-                    token = heartbeat()["token"]
-                assert token
-                assert heartbeat() | {"token": token, "ends": False} == heartbeat()
-                with VehicleClient(twin.broker.url, twin.vehicle) as anybody:
-                    assert anybody.send("hold").wait(DEADLINE_S).kind == "NotInControl"
-            assert heartbeat() | {"token": token, "ends": True} == heartbeat()
-
-    if is_kept:
-        where = ["--broker", twin.broker.url, "--vehicle", twin.vehicle]
-        assert run([*where, "control", "take"]) == 0
-    asyncio.run(fly())
-
-
 def test_control_that_is_given_up_while_it_is_waited_for_is_given_back(twin: FlyingShip) -> None:
     async def fly() -> None:
         async with connect(twin) as ours, connect(twin) as theirs:
@@ -424,6 +316,23 @@ def test_control_that_is_given_up_while_it_is_waited_for_is_given_back(twin: Fly
                 assert (await ours.arm()).state == "SUCCESS"
 
     asyncio.run(fly())
+
+
+def test_copies_of_600_stops_that_a_queue_keeps_stop_no_ship_that_was_armed_since(
+    twin: FlyingShip,
+) -> None:
+    with VehicleClient(twin.broker.url, twin.vehicle) as client, ThreadPoolExecutor(32) as presses:
+        replies = list(presses.map(lambda _: client.estop(timeout_s=DEADLINE_S), range(600)))
+        assert {reply.state for reply in replies} == {"SUCCESS"}
+        arm = twin.mailbox.call(Command(id="arm", name="arm"), timeout_s=DEADLINE_S)
+        assert arm is not None
+        assert arm.state is OutcomeState.DONE
+        for reply in replies:  # each copy in the queue has run, or is too old to
+            copy = f"{reply.id}.queue"
+            wait_until(lambda copy=copy: client.result(copy).state != "TIMEOUT", "it waits still")
+        assert twin.mailbox.snapshot().armed  # type: ignore[union-attr]
+        assert client.estop(timeout_s=DEADLINE_S).state == "SUCCESS"
+        assert twin.mailbox.snapshot().killed  # type: ignore[union-attr]
 
 
 def test_the_ship_hears_its_pilots_heartbeat_from_the_first_command_to_the_goodbye(

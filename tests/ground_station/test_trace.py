@@ -10,9 +10,7 @@ from typing import Any
 
 import pytest
 
-from blimp.distribution import install_hint
-from blimp.queue.observability.settings import TraceSettings, Watching
-from blimp.types import Command, Outcome
+from blimp.queue.watching import TraceSettings, Watching
 from ground_station.cli import run
 from tests.ground_station.ship import FlyingShip
 
@@ -60,26 +58,6 @@ def test_a_command_is_one_trace_from_the_command_line_to_the_ship(
     assert process["blimp.state"] == "SUCCESS"
 
 
-def test_the_ship_gets_the_trace_as_text(
-    parked: FlyingShip, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    heard: list[str] = []
-    deliver = parked.ship.deliver
-
-    def hear(command: Command) -> Outcome:
-        heard.append(command.trace)
-        return deliver(command)
-
-    monkeypatch.setattr(parked.ship, "deliver", hear)
-    trace = tmp_path / "trace.jsonl"
-    with parked.worker():  # which traces nothing itself
-        assert ground(parked, "ping", trace=trace).returncode == 0
-    (sent,) = [span for span in spans_of(trace) if span["name"].startswith("send")]
-    ids = [sent["context"][name].removeprefix("0x") for name in ("trace_id", "span_id")]
-    (reply,) = heard
-    assert reply.startswith("00-{}-{}-".format(*ids))
-
-
 @pytest.fixture
 def where(twin: FlyingShip) -> list[str]:
     return ["--broker", twin.broker.url, "--vehicle", twin.vehicle]
@@ -97,26 +75,3 @@ def test_a_trace_that_cannot_be_written_stops_no_command(
     reply = capsys.readouterr().err
     assert "Traceback" not in reply
     assert ("not traced" in reply) == (bad != "/dev/full")
-
-
-def test_without_the_extra_it_is_reported_and_nothing_is_stopped(
-    where: list[str], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.setenv("BLIMP_TRACE_FILE", "/dev/null")
-    monkeypatch.delitem(sys.modules, "blimp.queue.observability.tracing", raising=False)
-    monkeypatch.setitem(sys.modules, "opentelemetry.sdk.trace", None)  # as if it were not there
-    assert run([*where, "ping"]) == 0
-    assert install_hint("trace") in capsys.readouterr().err
-
-
-def test_a_command_that_is_not_traced_loads_nothing_for_it(twin: FlyingShip) -> None:
-    program = f"""
-import sys
-from ground_station.cli import run
-status = run(["--broker", {twin.broker.url!r}, "--vehicle", {twin.vehicle!r}, "ping"])
-ours = [n for n in sys.modules if n.startswith("blimp.") and n.endswith("tracing")]
-assert not ours, ours  # redis-py itself loads OpenTelemetry if it is installed
-sys.exit(status)
-"""
-    environment = {k: v for k, v in os.environ.items() if not k.startswith(("OTEL", "BLIMP"))}
-    subprocess.run([sys.executable, "-c", program], check=True, env=environment, timeout=60)

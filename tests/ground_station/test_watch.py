@@ -16,10 +16,9 @@ from rich.console import Console
 
 from blimp.clock import ManualClock, SystemClock
 from blimp.link.telemetry import TelemetryReader
-from ground_station.mission import MissionEvent
-from ground_station.mission_command import MissionLines
+from ground_station.flyer import MissionEvent
 from ground_station.mission_file import load_mission
-from ground_station.report import ProgressLine, Report
+from ground_station.report import Report
 from ground_station.screen import MissionScreen
 from ground_station.watch import Watch
 from tests.ground_station.ship import FlyingShip
@@ -138,45 +137,3 @@ def test_the_mission_screen_shows_the_leg_that_is_flown(parked: FlyingShip) -> N
 def report() -> tuple[Report, io.StringIO]:
     err = io.StringIO()
     return Report(as_json=False, out=io.StringIO(), err=err), err
-
-
-def test_progress_counts_up_in_its_place_on_a_terminal() -> None:
-    err = TerminalText()
-    line = ProgressLine(report=Report(as_json=False, out=io.StringIO(), err=err), what="goto")
-    line("queued")
-    line("executing", 0.2)
-    line("executing", 0.204)
-    line("executing", 0.3)
-    line.end(state="SUCCESS", reason="", latency_ms=12.3)
-    shown = err.getvalue().split("\r\x1b[2K")
-    assert shown == [
-        "",
-        "goto: queued",
-        "goto: queued → executing 20 %",
-        "goto: queued → executing 30 %",
-        "goto: queued → executing 30 % → done (received in 12 ms)",
-    ]
-
-
-def test_a_lost_link_is_reported_in_the_legs_line() -> None:
-    reply, err = report()
-    lines = MissionLines(report=reply)
-    for stage, fraction, reason in [
-        ("started", None, ""),
-        ("received", None, ""),
-        ("executing", 0.5, ""),
-        ("waiting", None, "no broker"),
-        ("executing", 0.5, ""),
-        ("again", None, "lost"),
-        ("INTERRUPTED", None, "the worker died"),
-    ]:
-        lines(
-            MissionEvent(
-                leg=3, legs=7, do="goto", words="goto 1 2 3", stage=stage,
-                fraction=fraction, reason=reason,
-            )
-        )  # fmt: skip
-    assert err.getvalue() == (
-        "leg 3 of 7, goto 1 2 3: received → executing 50 % → waiting for the link (no broker) → "
-        "executing 50 % → sending it again (lost) → interrupted: the worker died\n"
-    )

@@ -1,4 +1,5 @@
 import math
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -73,15 +74,19 @@ def test_enabled_commands_go_to_their_pins(rig: Rig) -> None:
     assert rig.out.last["right"] == -0.25
 
 
-def test_motors_that_are_not_to_turn_sleep_and_servos_go_on(rig: Rig) -> None:
+def test_drivers_of_motors_that_are_not_to_turn_sleep_and_the_others_go_on(rig: Rig) -> None:
+    def drive(motors: tuple[float, ...], *asleep: str) -> list[float]:
+        rig.out.drive(ActuatorCommand(motors=motors, servos=(0.3, 0.0, 0.0), asleep=asleep))
+        return [rig.level(NSLEEP_MAIN), rig.level(NSLEEP_TAIL)]
+
     rig.out.enable()
     rig.run(1.0, motors=(0.5, -0.25, 1.0))
-    still = ActuatorCommand(motors=NEUTRAL, servos=(0.3, 0.0, 0.0), asleep=True)
-    rig.out.drive(still)
-    assert rig.level(NSLEEP_MAIN) == rig.level(NSLEEP_TAIL) == 0.0
+    assert drive(NEUTRAL, "left", "right", "tail") == [0.0, 0.0]
     assert rig.pulse(0) is not None
-    rig.drive(motors=(0.0, 0.1, 0.0))
-    assert rig.level(NSLEEP_MAIN) == rig.level(NSLEEP_TAIL) == 1.0
+    assert drive((0.0, 0.0, 0.5), "left", "right") == [0.0, 1.0]
+    assert drive((0.0, 0.0, 0.5), "left") == [1.0, 1.0]  # the right one may be asked for
+    assert drive((0.5, 0.0, 0.0), "left", "right", "tail") == [1.0, 0.0]  # as it is asked
+    assert rig.level(LEFT[0]) == 0.5
 
 
 def test_servos_start_one_after_the_other(rig: Rig) -> None:
@@ -105,10 +110,13 @@ def test_servos_move_no_faster_than_they_can(rig: Rig) -> None:
     assert rig.out.last["tilt"] - before == pytest.approx(0.1 * servo.slew_radps)
     rig.run(1.0, servos=(servo.max_rad, 0.0, 0.0))
     assert rig.out.last["tilt"] == servo.max_rad
+    rig.clock.advance(9.0)  # a pause is no leave to jump
+    rig.out.drive(ActuatorCommand(motors=(0.0,) * 3, servos=(servo.min_rad, 0.0, 0.0)))
+    assert rig.out.last["tilt"] == pytest.approx(servo.max_rad - 0.1 * servo.slew_radps)
 
 
-@pytest.mark.parametrize("bad", [math.nan, math.inf, -math.inf, 1.1, -1.1, 1e308])
-def test_a_bad_throttle_stops_that_motor_only_and_is_named(rig: Rig, bad: float) -> None:
+@pytest.mark.parametrize("bad", [math.nan, math.inf, -math.inf, 1.1, -1.1, "0.5"])
+def test_a_bad_throttle_stops_that_motor_only_and_is_named(rig: Rig, bad: Any) -> None:
     rig.out.enable()
     rig.drive(motors=(0.5, 0.5, 0.5))
     rig.drive(motors=(bad, 0.6, 0.6))

@@ -2,10 +2,10 @@
 
 import struct
 
+import msgspec
 import pytest
 
 from blimp.airframe import Device as Row
-from blimp.errors import BoardError
 from blimp.hardware.bmp280 import Bmp280, Calibration
 from tests.hardware.doubles import Doubles, RegisterChip, well
 
@@ -70,18 +70,6 @@ def test_the_same_reading_is_no_new_sample_and_after_two_seconds_frozen() -> Non
     assert baro.sample.t_s > 2.5
 
 
-def test_a_wrong_identity_is_named_and_nothing_is_written() -> None:
-    baro, chip, _ = fitted()
-    chip.set(0xD0, b"\x61")
-    poll_until(baro, 2.0)
-    assert not well(baro)
-    assert baro.error == (
-        "baro: bmp280 at i2c-1 address 0x76: id (0xD0) reads 0x61, "
-        "expected 0x58 or 0x60 or 0x56 or 0x57; it answers as BME680 or BME688"
-    )
-    assert chip.writes == []
-
-
 @pytest.mark.parametrize("identity", [0x56, 0x57, 0x58, 0x60])
 def test_samples_of_the_first_series_and_a_bme280_are_read_alike(identity: int) -> None:
     baro, chip, _ = fitted()
@@ -90,6 +78,21 @@ def test_samples_of_the_first_series_and_a_bme280_are_read_alike(identity: int) 
     assert well(baro)
     assert baro.sample is not None
     assert baro.sample.pressure_pa == pytest.approx(100653.27, abs=0.5)
+
+
+def test_coefficients_have_their_signs_and_their_order() -> None:
+    values = (65535, -1, 2, 65534, -3, 4, -5, 6, -7, 8, -9, 10)
+    calibration = Calibration.from_bytes(struct.pack("<HhhHhhhhhhhh", *values))
+    assert msgspec.structs.astuple(calibration) == values
+
+
+@pytest.mark.parametrize(("adc_p", "said"), [(355000, "outside the chip's"), (365000, "")])
+def test_a_pressure_that_no_air_has_is_refused(adc_p: int, said: str) -> None:
+    baro, chip, _ = fitted()
+    chip.set(0xF7, data(adc_p, ADC_T))
+    poll_until(baro, 0.2)
+    assert said in baro.error
+    assert (baro.sample is None) is bool(said)
 
 
 def test_an_empty_calibration_is_refused() -> None:
@@ -128,28 +131,6 @@ def test_impossible_and_jumping_readings_make_no_sample() -> None:
     assert baro.sample is before
 
 
-def test_no_answer_becomes_health_after_five_and_ends() -> None:
-    baro, chip, buses = fitted()
-    poll_until(baro, 0.2)
-    buses.bus.dead.add(0x76)
-    for step in range(4):
-        baro.poll(0.3 + 0.04 * step)
-    assert well(baro)
-    baro.poll(0.5)
-    assert not well(baro)
-    assert "i2c-1 address 0x76" in baro.error
-    buses.bus.dead.clear()
-    chip.set(0xF7, data(ADC_P + 16, ADC_T))
-    poll_until(baro, 1.5, start_s=0.51)
-    assert well(baro)
-
-
-def test_unknown_options_are_refused() -> None:
-    row = Row(name="baro", chip="bmp280", bus="i2c-1", address=0x76, options={"speed": 3})
-    with pytest.raises(BoardError, match=r"baro.*speed"):
-        Bmp280(row=row, buses=Doubles())
-
-
 def test_a_calibration_that_is_still_being_copied_is_not_used() -> None:
     """The chip copies it after a reset, for longer than the data sheet's 2 ms."""
     baro, chip, _ = fitted()
@@ -186,11 +167,3 @@ def test_a_calibration_that_changed_between_two_reads_is_refused() -> None:
     assert well(baro)
     assert baro.sample is not None
     assert baro.sample.pressure_pa == pytest.approx(100653.27, abs=0.5)
-
-
-def test_a_copy_that_never_ends_is_said() -> None:
-    baro, chip, _ = fitted()
-    chip.set(0xF3, b"\x01")
-    poll_until(baro, 0.4)
-    assert not well(baro)
-    assert "0xF3" in baro.error

@@ -3,12 +3,14 @@
 The data sheet has no worked example.
 """
 
+import struct
+
+import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from blimp.airframe import Device as Row
-from blimp.errors import BoardError
 from blimp.hardware.bmp388 import Bmp388, Bmp390, Calibration
 from tests.hardware.doubles import Doubles, RegisterChip, well
 
@@ -73,19 +75,25 @@ def test_an_empty_calibration_is_refused(bad: bytes) -> None:
     assert baro.sample is None
 
 
-def test_settings_that_are_not_kept_are_named() -> None:
-    baro, chip, _ = fitted()
-    chip.on_write = lambda register, data: chip.set(0x1D, b"\x00") if register == 0x1D else None
-    poll_until(baro, 1.0)
-    assert "registers from 0x1D read 00 after 02 was written" in baro.error
+def test_coefficients_have_their_signs() -> None:
+    values = (1, 2, -3, -4, -5, -6, -7, 8, 9, -10, -11, -12, -13, -14)
+    calibration = Calibration.from_bytes(struct.pack("<HHbhhbbHHbbhbb", *values))
+    signs = [value < 0.0 for value in msgspec.structs.astuple(calibration)]
+    assert signs == [value < 0 for value in values]
 
 
-def test_no_news_is_no_sample_and_stale_after_two_seconds() -> None:
+@pytest.mark.parametrize(
+    ("register", "data"),
+    [
+        (0x03, b"\x10"),  # not ready, whatever it holds
+        (0x03, NEWS[1:]),  # ready, it says, with the same bytes
+    ],
+)
+def test_no_news_is_no_sample_and_stale_after_two_seconds(register: int, data: bytes) -> None:
     baro, chip, _ = fitted()
     poll_until(baro, 0.2)
     first = baro.sample
-    chip.set(0x03, b"\x10")
-    chip.set(0x04, bytes(6))  # whatever it holds
+    chip.set(register, data)
     poll_until(baro, 2.6, start_s=0.21)
     assert baro.sample is first
     assert not well(baro)
@@ -125,12 +133,6 @@ def test_no_bytes_make_a_sample_outside_the_chips_range(data: bytes) -> None:
     assert 30000.0 <= baro.sample.pressure_pa <= 125000.0
     assert abs(baro.sample.pressure_pa - 100876.0) <= 1000.1
     assert -40.0 <= baro.sample.temperature_c <= 85.0
-
-
-def test_unknown_options_are_refused() -> None:
-    row = Row(name="baro", chip="bmp388", bus="i2c-1", address=0x76, options={"speed": 3})
-    with pytest.raises(BoardError, match=r"baro.*speed"):
-        Bmp388(row=row, buses=Doubles())
 
 
 def test_a_calibration_that_changed_between_two_reads_is_refused() -> None:

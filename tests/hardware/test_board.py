@@ -9,7 +9,7 @@ from blimp.airframe import Airframe
 from blimp.airframe import Device as Row
 from blimp.clock import ManualClock
 from blimp.errors import BoardError
-from blimp.hardware.board import CHIPS, check, open_board, safe_state
+from blimp.hardware.board import check, open_board, safe_state
 from tests.hardware.doubles import Doubles, RegisterChip
 from tests.hardware.ships import changed, twin, with_devices
 
@@ -67,27 +67,6 @@ def test_a_clash_names_both_devices_and_the_place(row: Row, other: str, place: s
     assert place in message
 
 
-def test_two_barometers_at_one_address() -> None:
-    row = Row(name="baro2", chip="bmp280", bus="i2c-1", address=0x76)
-    message = added(row)
-    assert "'baro'" in message
-    assert "'baro2'" in message
-
-
-def test_two_servo_boards_share_the_all_call_address() -> None:
-    first, second = (
-        Row(name=name, chip="pca9685", bus="i2c-1", address=address)
-        for name, address in (("one", 0x40), ("two", 0x42))
-    )
-    check(with_devices(first, second))
-
-
-def test_one_address_on_two_buses_is_no_clash() -> None:
-    first = Row(name="one", chip="pca9685", bus="i2c-1", address=0x40)
-    second = Row(name="two", chip="pca9685", bus="i2c-3", address=0x40)
-    check(with_devices(first, second))
-
-
 @pytest.mark.parametrize("pin", [2, 3])
 def test_the_buses_own_pins_are_taken(pin: int) -> None:
     message = refused(changed("sonar", pins={"trigger": pin, "echo": 24}))
@@ -96,10 +75,19 @@ def test_the_buses_own_pins_are_taken(pin: int) -> None:
     assert "'i2c-1'" in message
 
 
-def test_the_serial_ports_own_pins_are_taken() -> None:
+def test_the_serial_ports_and_the_spi_buses_own_pins_are_taken() -> None:
     message = refused(changed("sonar", pins={"trigger": 23, "echo": 15}))
     assert "GPIO 15" in message
     assert "/dev/ttyAMA0" in message
+    flow = Row(name="flow", chip="pmw3901", bus="spi-0.0")
+    sonar = Row(name="sonar", chip="hcsr04", bus="gpio", pins={"trigger": 23, "echo": 10})
+    assert "GPIO 10" in refused(with_devices(flow, sonar))
+
+
+def test_two_devices_that_measure_the_same_are_named() -> None:
+    other = Row(name="other", chip="bmp388", bus="i2c-1", address=0x77)
+    message = added(other)
+    assert message == "devices 'baro' and 'other' both measure for 'baro'"
 
 
 @pytest.mark.parametrize(
@@ -130,11 +118,6 @@ def test_the_serial_ports_own_pins_are_taken() -> None:
 )
 def test_a_wrong_row_says_what_and_where(name: str, changes: dict[str, Any], expected: str) -> None:
     assert expected in refused(changed(name, **changes))
-
-
-def test_every_chip_says_how_it_is_wired() -> None:
-    for name, chip in CHIPS.items():
-        assert chip.WIRING.bus in ("i2c", "spi", "pwm", "gpio", "serial"), name
 
 
 def test_wrong_options_are_refused_at_open() -> None:

@@ -75,6 +75,28 @@ def test_four_failures_are_borne_the_fifth_is_not() -> None:
     assert sensor.failures == 5
 
 
+def test_a_device_that_says_it_is_lost_is_so_at_once() -> None:
+    sensor = ready()
+    sensor.error_now = sensor._lost("asleep")
+    sensor.poll(0.2)
+    assert not well(sensor)
+
+
+def test_a_device_that_fails_is_asked_on_and_started_again_only_after_seconds() -> None:
+    sensor = ready()
+    sensor.error_now = BusError("no answer")
+    for step in range(280):
+        sensor.poll(0.2 + 0.01 * step)
+    assert (well(sensor), sensor.starts) == (False, 1)
+    sensor.error_now = None
+    sensor.poll(3.01)
+    assert (well(sensor), sensor.starts) == (True, 1)
+    sensor.error_now = BusError("no answer")
+    for step in range(310):
+        sensor.poll(3.02 + 0.01 * step)
+    assert sensor.starts == 2
+
+
 def test_a_good_reading_forgets_failures_before_it() -> None:
     sensor = ready()
     for step in range(20):

@@ -5,7 +5,7 @@ import math
 import pytest
 
 from blimp.airframe import Device as Row
-from blimp.errors import BoardError, HardwareError
+from blimp.errors import HardwareError
 from blimp.hardware.drv8833 import Drv8833
 from tests.hardware.doubles import Doubles, well
 from tests.hardware.ships import with_devices
@@ -62,15 +62,6 @@ def test_a_reversal_never_has_both_inputs_high() -> None:
     buses.levels.clear()
     motors.write([0.3, 0.0], 0.12)
     assert buses.levels == [(AIN2, 0.0), (AIN1, 0.3)]
-
-
-def test_only_what_changed_is_written() -> None:
-    motors, buses = started()
-    motors.enable(0.1)
-    motors.write([0.5, 0.5], 0.1)
-    buses.levels.clear()
-    motors.write([0.50001, 0.5], 0.11)
-    assert buses.levels == []
 
 
 def test_it_sleeps_while_no_motor_is_to_turn() -> None:
@@ -144,16 +135,3 @@ def test_a_pin_that_fails_in_flight_restarts_the_device_asleep() -> None:
         motors.poll(1.0 + 0.01 * step)
     assert well(motors)
     assert buses.pins[NSLEEP].level == 1.0, "it is still enabled"
-
-
-def test_close_gives_all_pins_back_and_can_be_repeated() -> None:
-    motors, buses = started()
-    motors.close()
-    motors.close()
-    assert buses.pins == {}
-
-
-@pytest.mark.parametrize("frequency_hz", [0.0, -1.0, 1e6])
-def test_a_frequency_out_of_range_is_refused(frequency_hz: float) -> None:
-    with pytest.raises(BoardError, match="motors: frequency_hz"):
-        fitted(frequency_hz=frequency_hz)

@@ -1,7 +1,7 @@
 import pytest
 
 from blimp.airframe import Device as Row
-from blimp.hardware.hcsr04 import HcSr04, speed_of_sound_mps
+from blimp.hardware.hcsr04 import HcSr04
 from tests.hardware.doubles import Doubles, Echo, well
 
 C_MPS = 343.2  # at 20 °C
@@ -23,11 +23,6 @@ def returned(sonar: HcSr04, echo: Echo, now_s: float, distance_m: float) -> None
     width_s = 2.0 * distance_m / C_MPS
     echo.pulses.append((now_s - 0.1 + 0.0005 + width_s, width_s))
     sonar.poll(now_s)
-
-
-def test_speed_of_sound() -> None:
-    assert speed_of_sound_mps(0.0) == pytest.approx(331.3)
-    assert speed_of_sound_mps(20.0) == pytest.approx(343.2, abs=0.1)
 
 
 def test_the_median_of_five_drops_a_stray_echo() -> None:
@@ -55,6 +50,22 @@ def test_out_of_range_is_no_sample_and_no_fault() -> None:
     assert sonar.sample is None
     assert well(sonar)
     assert "no echo within 4 m" in sonar.error
+    for step in range(10, 20):
+        returned(sonar, echo, 0.1 * step, 0.01)
+    assert sonar.sample is None
+    assert well(sonar)
+    assert "0.010 m is below 0.02 m" in sonar.error
+
+
+def test_echoes_older_than_a_second_are_in_no_median() -> None:
+    sonar, echo = fitted()
+    for i in range(1, 4):
+        returned(sonar, echo, 0.1 * i, 1.5)
+    first = sonar.sample
+    sonar.poll(0.4)
+    assert sonar.sample is first, "no new echo, no new sample"
+    returned(sonar, echo, 1.5, 3.0)
+    assert sonar.sample is first
 
 
 def test_a_silent_echo_pin_is_a_fault() -> None:
@@ -78,10 +89,3 @@ def test_triggers_are_never_closer_than_a_cycle() -> None:
     for step in range(100):
         sonar.poll(0.01 * step)
     assert echo.triggers <= 17
-
-
-def test_closing_twice() -> None:
-    sonar, echo = fitted()
-    sonar.close()
-    sonar.close()
-    assert not echo.is_open

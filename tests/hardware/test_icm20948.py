@@ -4,11 +4,8 @@ import math
 import struct
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from blimp.airframe import Device as Row
-from blimp.errors import BoardError
 from blimp.hardware.icm20948 import Icm20948
 from tests.hardware.doubles import Doubles, RegisterChip, well
 
@@ -96,34 +93,6 @@ def test_axes_are_turned_into_the_body_frame() -> None:
     assert imu.sample.magnetic_body_t == pytest.approx((-30e-6, 15e-6, -45e-6))
 
 
-def test_start_up_in_order() -> None:
-    imu, chip = fitted()
-    start(imu)
-    assert chip.writes == [
-        (0x07F, b"\x00"), (0x006, b"\x80"), (0x006, b"\x01"),
-        # 225 Hz, 51 and 50 Hz, ±250 °/s, ±2 g
-        (0x07F, b"\x20"), (0x200, b"\x04\x19"), (0x210, b"\x00\x04"), (0x214, b"\x19"),
-        (0x27F, b"\x00"), (0x003, b"\x20"),
-        # the auxiliary bus, and who is there
-        (0x07F, b"\x30"), (0x301, b"\x17"), (0x37F, b"\x30"), (0x303, b"\x8c\x00\x82"),
-        (0x37F, b"\x00"),
-        # reset it, 100 Hz, nine bytes from ST1 with each sample
-        (0x07F, b"\x30"), (0x306, b"\x01"), (0x37F, b"\x30"), (0x303, b"\x0c\x32\x81"),
-        (0x37F, b"\x00"),
-        (0x07F, b"\x30"), (0x306, b"\x08"), (0x37F, b"\x30"), (0x303, b"\x0c\x31\x81"),
-        (0x37F, b"\x00"),
-        (0x07F, b"\x30"), (0x303, b"\x8c\x10\x89"), (0x37F, b"\x00"),
-    ]  # fmt: skip
-
-
-def test_a_wrong_identity_is_named() -> None:
-    imu, chip = fitted()
-    chip.banks[0][0] = 0x71
-    imu.poll(0.0)
-    assert "WHO_AM_I (0x00) reads 0x71, expected 0xEA" in imu.error
-    assert chip.writes == [(0x07F, b"\x00")], "nothing but the bank its identity is in"
-
-
 def test_another_magnetometer_costs_the_field_and_no_more() -> None:
     imu, chip = fitted()
     chip.compass = b"\x00\x00"
@@ -159,45 +128,3 @@ def test_a_field_stays_until_the_next_half_a_second_at_most() -> None:
     assert imu.sample.magnetic_body_t is None
     assert well(imu)
     assert "no measurement" in imu.error
-
-
-def test_the_same_bytes_for_25_reads_is_frozen() -> None:
-    imu, _ = fitted()
-    now_s = start(imu)
-    for step in range(40):
-        imu.poll(now_s + step * 0.01)
-    assert not well(imu)
-    assert "frozen" in imu.error
-
-
-def test_a_sleeping_chip_gives_no_sample() -> None:
-    imu, chip = fitted()
-    now_s = start(imu)
-    first = imu.sample
-    chip.put(bytes(14))
-    imu.poll(now_s)
-    assert imu.sample is first
-    assert not well(imu)
-    assert "asleep" in imu.error
-
-
-@given(st.lists(st.binary(min_size=23, max_size=23), min_size=1, max_size=6))
-def test_garbage_never_raises_and_every_sample_is_in_range(reads: list[bytes]) -> None:
-    imu, chip = fitted()
-    now_s = start(imu)
-    for step, data in enumerate(reads):
-        chip.put(data[:14])
-        chip.field = data[14:]
-        imu.poll(now_s + step * 0.01)
-        assert imu.sample is not None
-        assert all(abs(a) <= 2.001 * 9.80665 for a in imu.sample.accel_body_mps2)
-        assert -40.0 <= imu.sample.temperature_c <= 85.0
-
-
-@pytest.mark.parametrize(
-    ("options", "named"),
-    [({"gyro_range_dps": 300}, "300"), ({"filter_hz": 44}, "44"), ({"mounting": "zyx"}, "mount")],
-)
-def test_wrong_options_are_named(options: dict[str, object], named: str) -> None:
-    with pytest.raises(BoardError, match=f"imu.*{named}"):
-        fitted(**options)

@@ -45,25 +45,58 @@ def test_voltage_and_current_of_the_datasheet() -> None:
     assert chip.words[0] == 0x2E67  # 32 V, ±80 mV for 66 mV, 16 samples twice, continuous
 
 
-def test_a_negative_current_is_charging() -> None:
+def test_each_reading_needs_a_conversion_of_its_own() -> None:
+    """Reading the power clears the chip's flag "conversion ready"."""
     power, chip, _ = fitted()
-    chip.words[4] = 0x10000 - 500
-    for step in range(3):
+    read = chip.read
+
+    def clear(register: int, length: int) -> bytes:
+        chip.words[2] &= ~2 if register == 3 else 0xFFFF
+        return read(register, length)
+
+    chip.read = clear  # type: ignore[method-assign]
+    for step in range(40):
         power.poll(step * 0.1)
     assert power.sample is not None
-    assert power.sample.current_a == pytest.approx(-0.5)
+    assert power.sample.t_s < 1.0
+    assert not well(power)
+    assert "no new conversion" in power.error
 
 
-def test_a_current_beyond_the_register_keeps_the_voltage() -> None:
-    power, chip, _ = fitted()
-    chip.words[2] |= 1
-    for step in range(3):
+@pytest.mark.parametrize("sign", [1, -1])
+@pytest.mark.parametrize(
+    ("options", "shunt", "current", "overflow", "amperes"),
+    [
+        ({}, 0x1F40, 5, 1, 32.767),  # beyond the register, which holds the lowest bits
+        ({"shunt_ohm": 0.05, "current_lsb_a": 0.0002}, 32000, 32000, 0, 6.4),  # 320 mV
+    ],
+)
+def test_a_current_at_the_end_of_its_range_is_unhealthy_and_keeps_the_voltage(
+    options: dict[str, float], shunt: int, current: int, overflow: int, amperes: float, sign: int
+) -> None:
+    power, chip, _ = fitted(**options)
+    chip.words.update({1: sign * shunt & 0xFFFF, 2: 0x5D9A | overflow, 4: sign * current & 0xFFFF})
+    for step in range(30):
         power.poll(step * 0.1)
-    assert well(power)
+        assert power.sample is None or not well(power)
     assert power.sample is not None
     assert power.sample.voltage_v == pytest.approx(11.98, abs=0.005)
-    assert power.sample.current_a == pytest.approx(32.767)
-    assert "current_lsb_a" in power.error
+    assert power.sample.current_a == pytest.approx(sign * amperes)
+    assert power.sample.t_s == pytest.approx(2.9)  # it is not started again
+    assert f"current is at {sign * amperes:.2f} A" in power.error
+    assert "check the wires of the shunt, shunt_ohm and current_lsb_a" in power.error
+
+
+def test_a_motors_start_beyond_the_range_is_no_fault() -> None:
+    power, chip, _ = fitted(shunt_ohm=0.05, current_lsb_a=0.0002)
+    chip.words[4] = 3000
+    for step in range(10):
+        power.poll(step * 0.1)
+    chip.words[4] = 32000
+    for step in range(10, 18):
+        power.poll(step * 0.1)
+        assert well(power)
+    assert "current is at" in power.error
 
 
 def test_no_new_conversion_is_unhealthy() -> None:
@@ -91,13 +124,3 @@ def test_a_chip_that_was_reset_is_set_up_again() -> None:
     assert chip.words[5] == 0x5000
     power.poll(0.6)
     assert well(power)
-
-
-def test_another_chip_at_the_address_is_named() -> None:
-    power, chip, _ = fitted()
-    chip.on_write = lambda register, data: None
-    power.poll(0.0)
-    assert power.error == (
-        "power: ina219 at i2c-1 address 0x41: configuration after reset (0x00) reads 0x8000, "
-        "expected 0x399F"
-    )

@@ -56,6 +56,17 @@ def test_what_is_no_pose_has_its_reason(body: str, words: str) -> None:
     assert mocap.garbage == 1
 
 
+def test_a_pose_that_never_changes_is_that_of_a_ship_out_of_sight() -> None:
+    mocap, port = fitted()
+    for step in range(12):
+        port.arrive(b"MC,7,20.5,1.2500,-2.5000,-0.7500,-90.00*37\r\n")
+        mocap.poll(0.1 * step)
+    assert mocap.sample is not None
+    assert mocap.sample.t_s == 0.0
+    assert not well(mocap)
+    assert "no new pose for 1 s" in mocap.error
+
+
 def test_a_wrong_checksum_is_no_pose() -> None:
     mocap, port = fitted()
     port.arrive(b"MC,7,20.5,1.2500,-2.5000,-0.7500,-90.00*38\r\n")

@@ -116,32 +116,6 @@ def test_wrong_options_are_named(options: dict[str, object], named: str) -> None
         fitted(**options)
 
 
-def test_start_up_resets_waits_and_sets_filter_and_ranges() -> None:
-    imu, chip, _ = fitted()
-    imu.poll(0.0)
-    assert chip.writes == [(0x6B, b"\x80")]
-    imu.poll(0.09)
-    assert len(chip.writes) == 1, "100 ms after the reset"
-    imu.poll(0.1)
-    assert chip.writes[1] == (0x6B, b"\x01")
-    imu.poll(0.13)
-    assert chip.writes[2:] == [(0x19, b"\x00\x03\x00\x00")]
-    assert not well(imu)
-    imu.poll(0.14)
-    assert well(imu)
-
-
-def test_a_wrong_identity_is_named() -> None:
-    imu, chip, _ = fitted()
-    chip.set(0x75, b"\x47")
-    imu.poll(0.0)
-    assert imu.error.startswith(
-        "imu: mpu6050 at i2c-1 address 0x68: WHO_AM_I (0x75) reads 0x47, expected 0x68 or 0x70"
-    )
-    assert imu.error.endswith("; it answers as ICM-42688-P")
-    assert chip.writes == []
-
-
 def test_the_same_bytes_for_25_reads_is_frozen_and_no_sample() -> None:
     imu, chip, _ = fitted()
     now_s = start(imu)

@@ -60,6 +60,17 @@ def test_compensation_gives_the_data_sheets_example() -> None:
     assert celsius == pytest.approx(20.07, abs=0.01)
 
 
+@pytest.mark.parametrize(
+    ("d2", "pascal", "celsius"),
+    [(7974201, 95791.2713, -1.6352), (7381618, 90748.6897, -26.5407)],
+)
+def test_in_the_cold_figure_3_corrects_it(d2: int, pascal: float, celsius: float) -> None:
+    """Expected values: figure 3 in exact fractions, below 20 °C and below -15 °C."""
+    c1, c2, c3, c4, c5, c6 = COEFFICIENTS
+    calibration = Calibration(c1=c1, c2=c2, c3=c3, c4=c4, c5=c5, c6=c6)
+    assert calibration.compensated(D1, d2) == pytest.approx((pascal, celsius), abs=1e-3)
+
+
 def test_a_sample_comes_out_of_the_chip() -> None:
     baro, chip = fitted()
     poll_until(baro, 0.4)
@@ -145,6 +156,8 @@ def test_the_ms5607_has_formulas_of_its_own() -> None:
     pascal, celsius = calibration.compensated(D1_5607, D2_5607)
     assert pascal == pytest.approx(110002.0, abs=1.0)
     assert celsius == pytest.approx(20.0, abs=0.01)
+    for d2, cold in ((7481892, (104900.0920, -1.6523)), (6886216, (99149.4807, -26.6092))):
+        assert calibration.compensated(D1_5607, d2) == pytest.approx(cold, abs=1e-3)
     baro, chip = fitted(prom(*COEFFICIENTS_5607), Ms5607)
     chip.adc = {CONVERT_D1: D1_5607, CONVERT_D2: D2_5607}
     poll_until(baro, 0.4)

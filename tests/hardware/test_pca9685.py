@@ -60,18 +60,6 @@ def test_a_frequency_out_of_reach_is_refused(frequency_hz: float) -> None:
         prescale(frequency_hz)
 
 
-def test_start_up_switches_off_first_and_reads_back() -> None:
-    servos, chip, _ = fitted()
-    start(servos)
-    assert chip.writes == [
-        (0xFD, b"\x10"),
-        (0x00, b"\x30"),
-        (0xFE, bytes([121])),
-        (0x01, b"\x04"),
-        (0x00, b"\x20"),
-    ]
-
-
 def test_angles_become_pulses_of_the_airframes_servos() -> None:
     servos, chip, _ = fitted()
     start(servos)
@@ -83,36 +71,6 @@ def test_angles_become_pulses_of_the_airframes_servos() -> None:
         (0x06, b"\0\0" + (307).to_bytes(2, "little") + b"\0\0" + (410).to_bytes(2, "little")
          + b"\0\0" + (205).to_bytes(2, "little"))
     ]  # fmt: skip
-
-
-def test_each_value_has_its_unit() -> None:
-    assert fitted()[0].unit == "rad"
-    assert fitted({"0": "tilt"})[0].unit == "rad"
-    assert armed()[0].unit == "rad, throttle, throttle"
-    assert fitted({"4": "left"}, esc={"reversible": True})[0].unit == "throttle"
-
-
-def test_only_what_changed_is_written() -> None:
-    servos, chip, _ = fitted()
-    start(servos)
-    servos.enable(0.1)
-    servos.write([0.0, 0.0, 0.0], 0.1)
-    chip.writes.clear()
-    servos.write([0.0, 0.0, 0.0], 0.11)
-    assert chip.writes == []
-    servos.write([0.2, 0.0, 0.2], 0.12)
-    assert [register for register, _ in chip.writes] == [0x06, 0x0E]
-
-
-def test_channels_with_a_gap_are_written_apart() -> None:
-    servos, chip, _ = fitted({"10": "tilt", "2": "elevator", "9": "rudder"})
-    start(servos)
-    assert servos.outputs == ("elevator", "rudder", "tilt")
-    servos.enable(0.1)
-    chip.writes.clear()
-    servos.write([0.0, 0.0, None], 0.1)
-    assert [register for register, _ in chip.writes] == [0x06 + 4 * 2, 0x06 + 4 * 9]
-    assert chip.memory[0x06 + 4 * 10 :][:4] == OFF
 
 
 def test_nothing_is_written_before_enable_or_after_safe() -> None:
@@ -165,16 +123,6 @@ def test_the_output_enable_pin_is_low_only_while_enabled() -> None:
     assert buses.pins[4].level == 1.0
 
 
-def test_another_chip_at_the_address_is_named_and_left_alone() -> None:
-    servos, chip, _ = fitted()
-    chip.set(0x05, b"\x00")
-    servos.poll(0.0)
-    assert servos.error == (
-        "servos: pca9685 at i2c-1 address 0x40: ALLCALLADR (0x05) reads 0x00, expected 0xE0"
-    )
-    assert chip.writes == []
-
-
 def test_a_chip_that_was_reset_in_flight_is_set_up_and_commanded_again() -> None:
     servos, chip, _ = fitted()
     start(servos)
@@ -220,6 +168,7 @@ def armed(**options: object) -> tuple[Pca9685, RegisterChip, Doubles]:
 
 def test_escs_get_standstill_for_a_while_before_they_are_ready() -> None:
     board, chip, buses = fitted(ESCS, {"oe": 4}, esc={"reversible": True, "arm_s": 1.0})
+    assert board.start_s == 2.0, "a second as of any device, and that of the option"
     board.enable(0.0)
     for step in range(95):
         board.poll(0.01 * step)

@@ -9,8 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from blimp.airframe import Device as Row
-from blimp.errors import BoardError
-from blimp.hardware.pmw3901 import SETTINGS, SETTINGS_AFTER_PAUSE, Pmw3901
+from blimp.hardware.pmw3901 import Pmw3901
 from tests.hardware.doubles import Doubles, Spi, well
 
 
@@ -65,39 +64,15 @@ def test_counts_become_rates() -> None:
     assert sample.quality == 90
 
 
-def test_a_mounting_of_its_own() -> None:
-    flow, chip, now_s = started(mounting=["-y", "x"], rad_per_count=0.002)
+@pytest.mark.parametrize(
+    ("mounting", "flow_radps"), [(["-y", "x"], (2.0, 1.0)), (["y", "-x"], (-2.0, -1.0))]
+)
+def test_a_mounting_of_its_own(mounting: list[str], flow_radps: tuple[float, float]) -> None:
+    flow, chip, now_s = started(mounting=mounting, rad_per_count=0.002)
     chip.burst = burst(10, -20)
     flow.poll(now_s)
     assert flow.sample is not None
-    assert flow.sample.flow_body_radps == pytest.approx((2.0, 1.0))
-
-
-def test_start_up_resets_identifies_and_writes_the_settings() -> None:
-    _, chip, _ = started()
-    sent = chip.spi.sent
-    assert sent[:4] == [b"\x00", b"\xba\x5a", b"\x00", b"\x5f"]
-    written = b"".join(bytes([out[0] & 0x7F, out[1]]) for out in sent[4:] if len(out) == 2)
-    assert written == SETTINGS + SETTINGS_AFTER_PAUSE
-    assert (len(SETTINGS), len(SETTINGS_AFTER_PAUSE)) == (118, 28)
-    assert SETTINGS[:4].hex() == "7f0061ad"
-
-
-@pytest.mark.parametrize(
-    ("register", "found", "named"),
-    [
-        (0x00, 0xFF, "product id (0x00) reads 0xFF, expected 0x49"),
-        (0x00, 0x00, "product id (0x00) reads 0x00, expected 0x49"),
-        (0x5F, 0x49, "inverse product id (0x5F) reads 0x49, expected 0xB6"),
-    ],
-)
-def test_a_wrong_identity_is_named(register: int, found: int, named: str) -> None:
-    flow, chip = fitted()
-    chip.identity[register] = found
-    for step in range(20):
-        flow.poll(0.02 * step)
-    assert not well(flow)
-    assert f"flow: pmw3901 at spi-0.0: {named}" in flow.error
+    assert flow.sample.flow_body_radps == pytest.approx(flow_radps)
 
 
 def test_a_chip_that_is_gone_is_found_out_though_nothing_acknowledges() -> None:
@@ -155,15 +130,3 @@ def test_garbage_never_raises_and_every_sample_is_in_range(bursts: list[bytes]) 
     if flow.sample is not None:
         assert all(map(math.isfinite, flow.sample.flow_body_radps))
         assert max(map(abs, flow.sample.flow_body_radps)) <= 7.4
-
-
-@pytest.mark.parametrize(
-    "options",
-    [
-        {"mounting": ["x", "-x"]}, {"mounting": ["x", "z"]},
-        {"rad_per_count": 0.0}, {"rad_per_count": math.nan}, {"scale": 1},
-    ],
-)  # fmt: skip
-def test_wrong_options_are_named(options: dict[str, Any]) -> None:
-    with pytest.raises(BoardError, match=r"flow.*(mounting|rad_per_count|scale)"):
-        fitted(**options)

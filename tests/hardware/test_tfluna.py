@@ -7,8 +7,8 @@ from blimp.hardware.tfluna import TfLuna
 from tests.hardware.doubles import Doubles, RegisterChip, well
 
 
-def data(distance_cm: int, amplitude: int, tick: int) -> bytes:
-    return struct.pack("<HHhHH", distance_cm, amplitude, 2500, tick, 0)
+def data(distance_cm: int, amplitude: int, tick: int, centi_c: int = 2500) -> bytes:
+    return struct.pack("<HHhHH", distance_cm, amplitude, centi_c, tick, 0)
 
 
 def fitted() -> tuple[TfLuna, RegisterChip, Doubles]:
@@ -55,6 +55,17 @@ def test_an_echo_that_cannot_be_trusted_makes_no_sample_yet_the_device_is_well(
     assert remark in ranger.error
 
 
+def test_garbage_is_found_by_its_temperature() -> None:
+    ranger, chip, _ = fitted()
+    ranger.poll(0.1)
+    ranger.poll(0.12)
+    before = ranger.sample
+    chip.set(0, data(300, 900, 2, centi_c=-2500))
+    ranger.poll(0.14)
+    assert ranger.sample is before
+    assert "its temperature jumped" in ranger.error
+
+
 def test_a_tick_that_stands_still_is_frozen() -> None:
     ranger, chip, _ = fitted()
     for step in range(40):
@@ -62,14 +73,3 @@ def test_a_tick_that_stands_still_is_frozen() -> None:
         ranger.poll(0.1 + step * 0.02)
     assert not well(ranger)
     assert "same tick" in ranger.error
-
-
-def test_a_wrong_signature_is_named() -> None:
-    buses = Doubles()
-    buses.bus.chips[0x10] = RegisterChip({0x3C: b"TF02"})
-    row = Row(name="ranger", chip="tfluna", bus="i2c-1", address=0x10)
-    ranger = TfLuna(row=row, buses=buses)
-    ranger.poll(0.0)
-    assert ranger.error == (
-        "ranger: tfluna at i2c-1 address 0x10: signature (0x3C) reads b'TF02', expected b'LUNA'"
-    )

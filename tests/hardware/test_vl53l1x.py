@@ -7,8 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from blimp.airframe import Device as Row
-from blimp.errors import BoardError
-from blimp.hardware.vl53l1x import CONFIGURATION, Vl53L1X
+from blimp.hardware.vl53l1x import Vl53L1X
 from tests.hardware.doubles import Doubles, WideChip, well
 
 
@@ -56,40 +55,6 @@ def test_a_range_comes_out_of_the_registers_and_is_cleared() -> None:
     assert ranger.sample is not None
     assert ranger.sample.distance_m == pytest.approx(1.234)
     assert chip.writes[-1] == (0x0086, b"\x01")
-
-
-def test_start_up_writes_the_settings_measures_once_and_ranges() -> None:
-    ranger, chip = fitted(budget_ms=50)
-    start(ranger)
-    written = b"".join(data for register, data in chip.writes if 0x2D <= register <= 0x84)[:91]
-    assert written == CONFIGURATION
-    assert len(CONFIGURATION) == 91
-    assert CONFIGURATION[:3] == b"\x00\x01\x01"
-    assert [w for w in chip.writes if w[0] == 0x0000] == [(0, b"\x00"), (0, b"\x01")]
-    # Two bounds, from the temperature before; 50 ms and 52 ms × 675 × 1.075; then ranging.
-    assert chip.writes[chip.writes.index((0x0008, b"\x09")) :][:6] == [
-        (0x0008, b"\x09"), (0x000B, b"\x00"), (0x005E, b"\x00\xad"), (0x0061, b"\x00\xc6"),
-        (0x006C, (37732).to_bytes(4, "big")), (0x0087, b"\x40"),
-    ]  # fmt: skip
-
-
-def test_a_wrong_identity_is_named() -> None:
-    ranger, chip = fitted()
-    chip.set(0x010F, b"\xee\xaa")
-    start(ranger)
-    assert not well(ranger)
-    assert "vl53l1x at i2c-1 address 0x29: model id (0x10F) reads 0xEEAA, expected 0xEACC" in (
-        ranger.error
-    )
-    assert chip.writes == []
-
-
-def test_a_chip_that_does_not_boot_is_named() -> None:
-    ranger, chip = fitted()
-    chip.set(0x00E5, b"\x00")
-    start(ranger)
-    assert "not booted" in ranger.error
-    assert ranger.sample is None
 
 
 @pytest.mark.parametrize(
@@ -167,8 +132,3 @@ def test_no_bytes_make_a_range_outside_the_limits(data: bytes) -> None:
     again(ranger, chip, now_s, data)
     assert ranger.sample is not None
     assert 0.04 <= ranger.sample.distance_m <= 4.0
-
-
-def test_wrong_options_are_named() -> None:
-    with pytest.raises(BoardError, match=r"ranger.*budget_ms 40.*20, 33, 50"):
-        fitted(budget_ms=40)

@@ -80,10 +80,6 @@ class Guest:
         """Run a script of the folder to its end; return what it printed, read as JSON."""
         return json.loads(self.ask(f"{PROGRAMS / script}", *arguments, timeout_s=timeout_s))
 
-    def celery(self, *words: object, timeout_s: float = DEADLINE_S) -> str:
-        """Run the command `celery` to its end; return what it printed."""
-        return self.ask("-m", "celery", "-A", "ground", *words, timeout_s=timeout_s)
-
     def ask(self, *words: object, timeout_s: float = DEADLINE_S) -> str:
         """Run that Python to its end; return what it printed. Fails if it fails."""
         done = subprocess.run(

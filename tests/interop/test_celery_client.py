@@ -1,12 +1,9 @@
 """An unmodified Celery program sends tasks by name to our worker, and reads what came of it."""
 
-import json
-
 from blimp.queue import TaskApp
-from blimp.queue.control.extension import ControlExtension
-from blimp.queue.events.worker_events import WorkerEvents
+from blimp.queue.celery.events.worker_events import WorkerEvents
 from tests.interop.guest import Guest, find_guest
-from tests.queue.conftest import DEADLINE_S, wait_until, working
+from tests.queue.conftest import wait_until, working
 
 find_guest()
 
@@ -45,12 +42,3 @@ def test_celery_events_shows_what_happens(app: TaskApp, guest: Guest) -> None:
     wait_until(lambda: dump.has_printed("pad@ship", "shutdown"), "the worker's end is not heard")
     assert dump.has_printed("task received", f"add({id})", "args=(2, 3)")
     assert dump.has_printed("task started", f"add({id})")
-
-
-def test_celery_asks_the_worker_and_has_it_tell_of_its_tasks(app: TaskApp, guest: Guest) -> None:
-    to = ("--destination", "pad@ship", "--timeout", "10", "--json")
-    with working(app, name="pad@ship") as worker:
-        assert worker.extension(ControlExtension).broadcasts.wait_listening(DEADLINE_S)
-        assert json.loads(guest.celery("inspect", "ping", *to)) == {"pad@ship": {"ok": "pong"}}
-        guest.celery("control", *to, "enable_events")
-        assert worker.extension(WorkerEvents).is_enabled

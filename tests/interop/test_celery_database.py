@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 
 from blimp.clock import SystemClock
+from blimp.queue.extras.sql.database import SqlResults
 from blimp.queue.protocol.record import Fault, Record, State
 from blimp.queue.results.backend import ResultOptions
-from blimp.queue.results.sql.database import SqlResults
 from tests.interop.guest import PROGRAMS, Guest, find_guest
 from tests.queue.results.conftest import database, mariadb_url, names, postgres_url
 

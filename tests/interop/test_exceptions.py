@@ -4,13 +4,14 @@ import asyncio
 import time
 from typing import Any
 
+import msgspec
 import pytest
 from kombu.utils.json import dumps, loads
 
 from blimp.errors import Refused, Reject, WorkerLost
 from blimp.queue import TaskApp, TaskContext
 from blimp.queue.protocol.record import State
-from blimp.queue.publish.taken_back import Revocation
+from blimp.queue.publish.revocations import Revocation
 from tests.interop.guest import PROGRAMS, Guest, find_guest
 from tests.queue.conftest import working
 
@@ -34,6 +35,8 @@ class Odd(Exception):
 
 @pytest.fixture
 def tasks(app: TaskApp) -> TaskApp:
+    app.settings = msgspec.structs.replace(app.settings, unknown_task_wait_s=0.0)
+
     @app.task(name="soft", soft_time_limit=LIMIT_S)
     def soft() -> None:
         until_s = time.monotonic() + 20.0

@@ -11,7 +11,7 @@ import pytest
 
 from blimp.errors import Refused
 from blimp.queue import TaskApp, Worker
-from blimp.queue.events.worker_events import WorkerEvents
+from blimp.queue.celery.events.worker_events import WorkerEvents
 from tests.interop.guest import Guest, find_guest
 from tests.queue.conftest import DEADLINE_S, wait_until, working
 from tests.redis_server import free_port

@@ -6,7 +6,7 @@ import urllib.request
 from typing import Any
 
 from blimp.queue import State, TaskApp
-from blimp.queue.events.worker_events import WorkerEvents
+from blimp.queue.celery.events.worker_events import WorkerEvents
 from tests.interop.guest import Guest, find_guest
 from tests.interop.test_flower import START_S, Flower
 from tests.queue.conftest import DEADLINE_S, wait_until, working
@@ -127,11 +127,3 @@ def test_flower_asks_our_worker_and_changes_it(app: TaskApp, guest: Guest) -> No
     assert got["stats"]["pool"]["max-concurrency"] == 2
     assert got["active_queues"][0]["name"] == "tests"
     assert worker.pools.sizes.sync_workers == 4
-
-
-def test_the_command_celery_says_what_ours_answers(app: TaskApp, guest: Guest) -> None:
-    with working(app, name=NAME):
-        got = guest.celery("inspect", "ping", "-d", NAME, "-t", "5")
-        assert f"{NAME}: OK" in got
-        assert "pong" in got
-        assert "1 node online" in got

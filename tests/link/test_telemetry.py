@@ -13,7 +13,6 @@ import redis
 
 from blimp.errors import ConfigError, LinkError, NotAuthorised
 from blimp.link.telemetry import (
-    BEHIND_S,
     TelemetryPublisher,
     TelemetryReader,
     stream_key,
@@ -74,11 +73,6 @@ def test_the_newest_snapshot_comes_back_whole_with_its_age(
     assert 4.0 <= found[1] < 6.0
 
 
-def test_no_ship_is_none(broker: EmbeddedBroker, vehicle: str) -> None:
-    with TelemetryReader(broker.url, vehicle) as ground:
-        assert ground.latest() is None
-
-
 def test_follow_skips_to_the_newest_and_tells_when_there_is_none(
     broker: EmbeddedBroker, vehicle: str
 ) -> None:
@@ -98,29 +92,6 @@ def test_follow_skips_to_the_newest_and_tells_when_there_is_none(
         found = next(following)
         assert found is not None
         assert found[0].t_s == 4.0
-
-
-def test_a_reader_that_keeps_up_has_each_snapshot_once(
-    broker: EmbeddedBroker, vehicle: str
-) -> None:
-    def asked_for_the_newest() -> int:
-        return int(raw.info("commandstats").get("cmdstat_xrevrange", {"calls": 0})["calls"])
-
-    with (
-        redis.Redis.from_url(redis_url(broker.url)) as raw,
-        TelemetryPublisher(broker.url, vehicle) as ship,
-        TelemetryReader(broker.url, vehicle) as ground,
-    ):
-        following = ground.follow(poll_s=1.5)
-        assert next(following) is None
-        before, late = asked_for_the_newest(), 0
-        for t_s in range(20):
-            ship.publish(snapshot(t_s=t_s), 0.0)
-            found = next(following)
-            assert found is not None
-            assert found[0].t_s == t_s
-            late += found[1] > BEHIND_S
-        assert asked_for_the_newest() - before == late  # on a quiet machine never
 
 
 def test_an_entry_that_is_no_snapshot_is_named(broker: EmbeddedBroker, vehicle: str) -> None:
@@ -248,11 +219,13 @@ def test_a_signed_snapshot_is_believed_and_a_forged_one_is_passed_over(
         assert ship.publish(snapshot(t_s=1.0), 0.5)
         assert ship.publish(snapshot(t_s=2.0), 0.5)
         assert forger.publish(snapshot(t_s=3.0), 0.0)
-        other.publish(snapshot(t_s=4.0), 0.0)
+        for _ in range(2):  # the first is dated early
+            assert other.publish(snapshot(t_s=4.0), 0.0)
         stranger.xadd(key, stranger.xrange(stream_key("other"))[-1][1])  # another ship's
         first = stranger.xrange(key)[0][1]
         stranger.xadd(key, first)  # recorded, and sent again
         stranger.xadd(key, first | {b"sent_ms": b"%d" % (time.time() * 1000)})
+        stranger.xadd(key, first | {b"age_s": b"-60.0"})
         found = ground.latest()
         assert found is not None
         assert found[0] == snapshot(t_s=2.0)

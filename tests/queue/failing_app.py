@@ -1,9 +1,10 @@
 """Tasks that fail in ways that are hard to report, in a thread, a loop and a process."""
 
+import time
 from typing import Any
 
-from blimp.errors import Ignore, Interrupted, Refused, Reject, Replace, Retry
-from blimp.queue import TaskApp, TaskContext
+from blimp.errors import Interrupted, Refused, Reject, Replace, Retry
+from blimp.queue import TaskApp, TaskContext, signature
 from tests.queue.killed_app import BROKER, DIRECTORY, RESULTS, TRANSPORT
 
 app = TaskApp("failing", broker=BROKER, result_backend=RESULTS, transport=TRANSPORT)
@@ -157,18 +158,6 @@ for place, where, fails, retries in PLACES:
         app.task(name=f"{place}.wait", **options, **where)(wait)
 
 
-@app.task(name="process.narrow", bind=True, cpu_bound=True)
-def narrow(context: TaskContext, most: int, *, by: str = "") -> Any:
-    if most > 1:
-        return context.retry(throw=False, args=[most // 2], kwargs={"by": f"{by}x"}, countdown=0)
-    return most, by, context.message.retries
-
-
-@app.task(name="process.ignored", cpu_bound=True)
-def ignored() -> None:
-    raise Ignore("another one has done it")
-
-
 @app.task(name="heard")
 def heard(*_: Any) -> str:
     return "heard"
@@ -197,3 +186,30 @@ def progress(context: TaskContext, kind: str) -> bool:
 @app.task(name="process.waits", cpu_bound=True)
 def waits() -> Any:
     return app.result("x").get(timeout=60.0)
+
+
+def retried(context: TaskContext, number: int = 1) -> dict[str, Any]:
+    if context.retries == 0:
+        context.retry(
+            args=(2,), countdown=0.0, priority=3, expires=500.0, ttl_s=900.0, soft_time_limit=30.0,
+            headers={"blimp_b": "2"}, link=signature("linked", task_id="linked"),
+        )  # fmt: skip
+    message = context.message
+    return {
+        "retries": context.retries,
+        "args": [number],
+        "priority": message.priority,
+        "ttl_s": message.ttl_s,
+        "expires_in_s": (message.expires_s or 0.0) - time.time(),
+        "timelimit": list(message.timelimit),
+        "headers": {name: message.headers.get(name) for name in ("blimp_a", "blimp_b")},
+    }
+
+
+app.task(name="retried", bind=True)(retried)
+app.task(name="retried.in.process", bind=True, cpu_bound=True)(retried)
+
+
+@app.task(name="linked")
+def linked(*args: Any) -> list[Any]:
+    return list(args)

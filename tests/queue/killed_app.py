@@ -27,7 +27,6 @@ def run(context: TaskContext) -> dict[str, int]:
 
 app.task(name="again", bind=True)(run)
 app.task(name="once", bind=True, idempotent=False)(run)
-app.task(name="limited", bind=True, concurrency_key="one")(run)
 app.task(name="resumed", bind=True, resumable=True, track_started=True)(run)
 
 

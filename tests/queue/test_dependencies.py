@@ -3,10 +3,7 @@
 import asyncio
 import contextlib
 import functools
-import gc
-import itertools
 import threading
-import weakref
 from collections import Counter
 from collections.abc import AsyncIterator, Callable, Iterator
 from dataclasses import dataclass
@@ -17,7 +14,7 @@ from typing import Any
 import pytest
 
 from blimp.errors import ConfigError, TaskFailed
-from blimp.queue import Depends, TaskApp, TaskContext
+from blimp.queue import Depends, TaskApp
 from tests.queue.conftest import DEADLINE_S, Silence, WorkerProcess, working
 
 
@@ -126,23 +123,6 @@ def test_senders_give_none_of_it(alone: TaskApp) -> None:
     for wrong in (partial(it.delay, 1, "mine"), partial(it.delay, 1, session="mine")):
         with pytest.raises(TypeError, match="arguments of 'it'"):
             wrong()
-
-
-def test_a_retry_opens_it_again_and_a_failure_is_raised_in_it(url: str) -> None:
-    store, tries = Store(), []
-    with TaskApp("retried", broker=url, result_backend=url) as app:
-
-        @app.task(name="it", bind=True, autoretry_for=(OSError,), retry_backoff=False)
-        def it(context: TaskContext, session: str = Depends(store.session)) -> str:
-            tries.append(context.message.retries)
-            if len(tries) == 1:
-                raise OSError("try again")
-            return session
-
-        with working(app):
-            assert it.delay().get(DEADLINE_S) == "session"
-    assert tries == [0, 1]
-    assert store.seen == ["opened", "OSError", "closed", "opened", "committed", "closed"]
 
 
 def test_what_cannot_be_opened_or_closed_fails_the_task(url: str) -> None:
@@ -401,27 +381,6 @@ def test_of_two_workers_in_one_process_the_last_closes(url: str) -> None:
         assert log == ["closed"]
 
 
-def test_one_that_swallows_hides_nothing_that_another_raised(url: str) -> None:
-    tries: list[int] = []
-
-    def takes_it() -> Iterator[int]:
-        with contextlib.suppress(OSError):
-            yield 1
-
-    def fails() -> int:
-        tries.append(1)
-        raise OSError("no database")
-
-    with TaskApp("taken", broker=url, result_backend=url) as app:
-
-        @app.task(name="it", autoretry_for=(OSError,), retry_backoff=False, max_retries=2)
-        def it(one: int = Depends(takes_it), two: int = Depends(fails)) -> None: ...
-
-        with working(app), pytest.raises(TaskFailed, match="OSError: no database"):
-            it.delay().get(DEADLINE_S)
-    assert len(tries) == 3
-
-
 def test_what_a_loop_kept_and_has_ended_by_itself_is_made_again(alone: TaskApp) -> None:
     made: list[asyncio.Event] = []
 
@@ -453,29 +412,6 @@ def test_what_a_loop_kept_and_has_ended_by_itself_is_made_again(alone: TaskApp) 
 
     with contextlib.redirect_stderr(None):
         asyncio.run(main())
-
-
-def test_a_failed_call_keeps_nothing_alive(alone: TaskApp) -> None:
-    class Session: ...
-
-    seen: list[weakref.ref[Session]] = []
-
-    def session() -> Session:
-        one = Session()
-        seen.append(weakref.ref(one))
-        return one
-
-    @alone.task(name="it")
-    def it(one: Session = Depends(session)) -> None:
-        raise ValueError("as asked")
-
-    gc.disable()
-    try:
-        with contextlib.suppress(ValueError):
-            it()
-        assert seen[0]() is None
-    finally:
-        gc.enable()
 
 
 def logged(function: Callable[..., Any]) -> Callable[..., Any]:
@@ -533,56 +469,6 @@ def test_wrappers_partials_classes_and_objects(alone: TaskApp) -> None:
 
         with pytest.raises(TypeError, match=f"made a {name}, which nothing would run or open"):
             alone.task(name=name)(wrong)()
-
-
-def test_once_and_each_time_are_two_and_what_is_closed_is_made_again(alone: TaskApp) -> None:
-    numbers = itertools.count()
-
-    def number() -> int:
-        return next(numbers)
-
-    @alone.task(name="it")
-    def it(once: int = Depends(number, per="worker"), each: int = Depends(number)) -> Any:
-        return (once, each)
-
-    assert [it(), it()] == [(0, 1), (0, 2)]
-    alone.close_kept()
-    assert it() == (3, 4)
-
-
-@pytest.mark.parametrize("error", [TimeoutError("no answer"), SystemExit(3)])
-def test_whatever_closing_raises_is_logged_and_ends_nothing_else(
-    url: str, error: BaseException
-) -> None:
-    def raises() -> Iterator[int]:
-        yield 1
-        raise error
-
-    log = Silence()
-    with TaskApp("raising", broker=url, result_backend=url) as app:
-
-        @app.task(name="it")
-        def it(one: int = Depends(raises, per="worker")) -> int:
-            return one
-
-        with working(app, log=log):
-            assert it.delay().get(DEADLINE_S) == 1
-    (logged_fields,) = log.events("dependency does not close")
-    assert logged_fields["exc_info"] is error
-    assert log.events("stopped")
-
-
-def test_what_is_mapped_has_it_with_each_item(url: str) -> None:
-    store = Store()
-    with TaskApp("mapped", broker=url, result_backend=url) as app:
-
-        @app.task(name="it")
-        def it(row: int, session: str = Depends(store.session)) -> str:
-            return f"{row} {session}"
-
-        with working(app):
-            assert it.map([1, 2]).delay().get(DEADLINE_S) == ["1 session", "2 session"]
-    assert store.seen == 2 * ["opened", "committed", "closed"]
 
 
 async def a_coroutine() -> str:

@@ -1,12 +1,8 @@
 """Those who watch a worker's jobs hear of each step, and stop nothing."""
 
-import itertools
 import threading
 from typing import Any
 
-import pytest
-
-from blimp.errors import LinkError
 from blimp.queue import TaskApp, Worker
 from blimp.queue.extensions import Extension
 from blimp.queue.protocol.record import Outcome
@@ -61,21 +57,6 @@ def watch(app: TaskApp) -> list[Watcher]:
     return watchers
 
 
-def test_they_are_reported_in_order_and_the_result_stands_when_it_is_finished(app: TaskApp) -> None:
-    watchers = watch(app)
-    app.task(name="one")(lambda: 1)
-    with working(app):
-        handle = app.send_task("one")
-        assert handle.get(DEADLINE_S) == 1
-        reported = watchers[0].wait_finished(1)
-    assert reported == [
-        ("received", "one", ""),
-        ("started", "one", ""),
-        ("finished", "one", "SUCCESS"),
-    ]
-    assert all(a <= b for a, b in itertools.pairwise(watchers[0].times[0]))
-
-
 def test_each_try_is_reported_and_a_task_that_never_ran_was_not_started(app: TaskApp) -> None:
     watchers = watch(app)
 
@@ -116,39 +97,3 @@ def test_one_that_raises_stops_neither_the_job_nor_the_others(app: TaskApp) -> N
         assert app.send_task("one").get(DEADLINE_S) == 1
         watchers[0].wait_finished(1)
     assert sum(event == "observer" for _, event, _ in log.lines) == 3
-
-
-def test_no_message_is_acknowledged_before_its_result_is_stored(
-    url: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """In a cold stop each step is tried once: the next must not follow one that failed."""
-    app = TaskApp("tests", broker="memory://", result_backend=url)
-    watchers = watch(app)
-    began, go_on = threading.Event(), threading.Event()
-
-    @app.task(name="slow")
-    def slow() -> int:
-        began.set()
-        go_on.wait(DEADLINE_S)
-        return 1
-
-    def write(*args: Any) -> list[bool]:
-        raise LinkError("the results are unreachable")
-
-    with working(app) as worker:
-        app.send_task("slow")
-        assert began.wait(DEADLINE_S)
-        assert app.results is not None
-        (job,) = worker.jobs()
-        acknowledged: list[bool] = []
-        done = threading.Event()
-        with monkeypatch.context() as patch:
-            patch.setattr(app.results, "write_many", write)
-            patch.setattr(job.delivery, "ack", lambda: acknowledged.append(True), raising=False)
-            patch.setattr(worker._acker, "_on_done", lambda *jobs: done.set())
-            worker._stops.abandoned.set()
-            go_on.set()
-            assert done.wait(DEADLINE_S)
-    assert ("finished", "slow", "SUCCESS") not in watchers[0].reported
-    assert acknowledged == []
-    app.close()

@@ -1,35 +1,34 @@
 """Lines of JSON: which task they name, and that no value breaks one."""
 
 import collections
-import io
 import json
 import logging
+import shlex
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
-import redis
 
 from blimp.queue import TaskApp
-from blimp.queue.log import JsonLogs, StderrHandler, to_line
-from blimp.queue.protocol.message import PARENT, TaskMessage
+from blimp.queue.log import StderrHandler, TaskLogs, to_line
+from blimp.queue.protocol.message import PARENT
 from tests.queue.conftest import DEADLINE_S, WorkerProcess
 
 TRACE, SPAN = "4bf92f3577b34da6a3ce929d0e0e4736", "00f067aa0ba902b7"
 
 
 @pytest.fixture
-def logs() -> Iterator[JsonLogs]:
-    logs = JsonLogs(vehicle="twin")
+def logs() -> Iterator[TaskLogs]:
+    logs = TaskLogs(vehicle="twin")
     logs.install()
     yield logs
     logs.uninstall()
 
 
 @pytest.fixture
-def alone(logs: JsonLogs, monkeypatch: pytest.MonkeyPatch) -> Callable[[], None]:
+def alone(logs: TaskLogs, monkeypatch: pytest.MonkeyPatch) -> Callable[[], None]:
     """Makes our handler the only one: pytest's own raise for bad arguments."""
 
     def leave() -> None:
@@ -45,13 +44,14 @@ def lines_of(capsys: pytest.CaptureFixture[str]) -> list[dict[str, Any]]:
     return [json.loads(line) for line in capsys.readouterr().err.splitlines()]
 
 
+@pytest.mark.parametrize("form", ["json", "text"])
 def test_lines_of_every_pool_name_their_task(
-    start_worker: Callable[..., WorkerProcess], url: str, server: redis.Redis
+    form: str, start_worker: Callable[..., WorkerProcess], url: str
 ) -> None:
     worker = start_worker(
         url,
-        app="tests.queue.observability.logged:app",
-        options="--log-format json --process-workers 1",
+        app="tests.queue.extras.observability.logged:app",
+        options=f"--log-format {form} --process-workers 1",
     )
     headers = {PARENT: f"00-{TRACE}-{SPAN}-01", "blimp_vehicle": "twin"}
     with TaskApp("logged", broker=url, result_backend=url) as app:
@@ -61,38 +61,93 @@ def test_lines_of_every_pool_name_their_task(
             handle.wait(timeout=DEADLINE_S)
             ids[name] = handle.id
     assert worker.terminate() == 0
-    lines = [json.loads(line) for line in worker.lines if line != "ready\n"]
+    written = [line for line in worker.lines if line != "ready\n"]
+    read = json.loads if form == "json" else read_pairs
+    lines = [read(line) for line in written]
     assert [one["event"] for one in lines if "task" not in one] == ["consuming", "stopped"]
-    assert {one["worker"] for one in lines} == {"w"}
     reported = [one for one in lines if "task" in one]
-    assert [(one["task"], one["event"], one["level"]) for one in reported] == [
+    warned = "UserWarning: old words"
+    assert [(one["task"], one["event"].split(" (")[0], one["level"]) for one in reported] == [
         ("in.thread", "standard words", "info"),
+        ("in.thread", warned, "warning"),
         ("in.loop", "standard words", "info"),
+        ("in.loop", warned, "warning"),
         ("in.process", "standard words", "info"),
+        ("in.process", warned, "warning"),
         ("in.process", "task", "error"),
     ]
+    assert all(one["id"] == ids[one["task"]] for one in reported)
+    assert reported[-1]["reason"] == "ValueError: raised in the worker"
+    if form == "text":
+        return
+    assert {one["worker"] for one in lines} == {"w"}
     for one in reported:
-        assert one["id"] == ids[one["task"]]
         assert (one["trace_id"], one["span_id"]) == (TRACE, SPAN)
         assert (one["vehicle"], one["queue"], one["delivery"]) == ("twin", "logged", 1)
         assert list(one)[:3] == ["timestamp", "level", "event"]
-    assert reported[3]["reason"] == "ValueError: raised in the worker"
 
 
-def test_lines_outside_of_a_task_do_not_name_it(
-    logs: JsonLogs, capsys: pytest.CaptureFixture[str]
+def read_pairs(line: str) -> dict[str, str]:
+    return dict(one.split("=", 1) for one in shlex.split(line))
+
+
+def shown(said: str) -> list[tuple[str, str]]:
+    """Return the logger and text of each line of ours."""
+    pairs = [read_pairs(line) for line in said.splitlines() if line.startswith("timestamp=")]
+    return [(one["logger"], one["event"]) for one in pairs]
+
+
+@pytest.mark.parametrize(
+    ("settings", "expected", "others"),
+    [
+        ("", [("shop.orders", "shipped"), ("shop.orders", "low"), ("other", "said")], ""),
+        (
+            "logging.info('alone')",  # which adds a handler, as nobody has
+            [("shop.orders", "shipped"), ("shop.orders", "low"), ("other", "said")],
+            "",
+        ),
+        (
+            "logging.getLogger('shop').addHandler(logging.NullHandler())",
+            [("shop.orders", "shipped"), ("shop.orders", "low"), ("other", "said")],
+            "",
+        ),
+        ("logging.basicConfig(level='INFO', format='MY %(message)s')", [],
+         "MY shipped\nMY low\nMY said\n"),
+        ("logging.basicConfig(format='MY %(message)s')", [], "MY low\n"),
+        (
+            "logging.getLogger('shop').addHandler(logging.StreamHandler())",
+            [("other", "said")],
+            "shipped\nlow\n",
+        ),
+        (
+            "logging.getLogger().setLevel('ERROR')",
+            [],
+            "",
+        ),
+    ],
+)  # fmt: skip
+def test_the_settings_of_a_program_stand(
+    settings: str, expected: list[tuple[str, str]], others: str
 ) -> None:
-    log = logs.make(worker="pad")
-    with logs.bound(TaskMessage(id="a-1", task="read", queue="q", headers={PARENT: "nonsense"})):
-        log.info("inside")
-        logging.getLogger("x").warning("also inside")
-    log.info("outside", task="another")
-    inside, also, outside = lines_of(capsys)
-    assert (inside["task"], inside["id"], inside["vehicle"]) == ("read", "a-1", "twin")
-    assert "trace_id" not in inside
-    assert (also["task"], also["logger"], also["worker"]) == ("read", "x", "pad")
-    assert outside["task"] == "another"
-    assert "id" not in outside
+    program = f"""
+import logging
+from blimp.queue.log import TaskLogs
+{settings}
+with TaskLogs(form="text").installed():
+    logging.getLogger("shop.orders").info("shipped")
+    logging.getLogger("shop.orders").warning("low")
+    logging.getLogger("other").info("said")
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, check=True, timeout=30
+    )
+    assert shown(done.stderr) == expected
+    assert (
+        "".join(
+            f"{line}\n" for line in done.stderr.splitlines() if not line.startswith("timestamp=")
+        )
+        == others
+    )
 
 
 class Evil:
@@ -128,7 +183,7 @@ for _ in range(10_000):
 )  # fmt: skip
 def test_no_value_makes_a_log_call_fail(
     evil: Any,
-    logs: JsonLogs,
+    logs: TaskLogs,
     alone: Callable[[], None],
     capsys: pytest.CaptureFixture[str],
 ) -> None:
@@ -141,38 +196,13 @@ def test_no_value_makes_a_log_call_fail(
     assert len(to_line({"value": evil})) < 100_000
 
 
-def test_arguments_that_do_not_fit_are_logged_all_the_same(
-    logs: JsonLogs, alone: Callable[[], None], capsys: pytest.CaptureFixture[str]
-) -> None:
-    alone()
-    logging.getLogger("x").error("%d of %s", "one")
-    try:
-        raise OSError("bus gone")
-    except OSError:
-        logs.make().exception("middleware")
-        logging.getLogger("x").exception("again")
-    first, second, third = lines_of(capsys)
-    assert first["event"] == "%d of %s"
-    for one in (second, third):
-        assert one["exception"].endswith("OSError: bus gone")
-
-
-def test_a_closed_stream_makes_no_log_call_fail(
-    logs: JsonLogs, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    closed = io.StringIO()
-    closed.close()
-    monkeypatch.setattr(sys, "stderr", closed)
-    logs.make().error("name lost")
-    logging.getLogger("x").error("also lost")
-
-
 def test_extras_are_imported_only_on_request() -> None:
     program = """
 import sys
 import blimp.queue.worker.worker, blimp.service.work
-import blimp.queue.observability.watch, blimp.queue.cli.main
-for name in ("structlog", "prometheus_client", "http.server", "blimp.queue.observability.tracing"):
+import blimp.queue.extras.observability.watch, blimp.queue.cli.main
+tracing = "blimp.queue.extras.observability.tracing"
+for name in ("structlog", "prometheus_client", "http.server", tracing):
     assert name not in sys.modules, name
 """
     subprocess.run([sys.executable, "-c", program], check=True, timeout=30)

@@ -33,14 +33,6 @@ def test_an_hour_without_a_broker_is_a_dozen_lines() -> None:
     assert log.lines[-1][2]["after_s"] == pytest.approx(3600.0, abs=2.0)
 
 
-def test_waits_are_bounded_and_jittered() -> None:
-    one = outage(ManualClock(), Silence())
-    waits = [one.failed(LinkError("unreachable")) for _ in range(100)]
-    assert max(waits) <= 1.0
-    assert min(waits[10:]) >= 0.5
-    assert len(set(waits)) > 80
-
-
 def test_a_new_reason_is_reported_at_once_and_an_old_one_is_not_news() -> None:
     clock, log = ManualClock(), Silence()
     one = outage(clock, log, brokers=2)

@@ -2,13 +2,14 @@
 
 from collections import defaultdict
 from collections.abc import Callable
+from datetime import timedelta
 from typing import Any
 
 import pytest
 import redis
 
 from blimp.errors import ConfigError
-from blimp.queue import TaskApp, Worker, every
+from blimp.queue import TaskApp, Worker, cron, every
 from blimp.queue.cli.main import main
 from blimp.queue.scheduler import Schedules, Timetable
 from blimp.queue.timetable import Missed
@@ -74,13 +75,21 @@ def sent_s(worker: Worker) -> dict[str, float]:
 
 def test_a_tick_or_an_older_one_is_put_no_second_time(app: TaskApp, look: Look) -> None:
     """As several workers do, and one whose clock has gone back."""
-    task = app.task(name="often", schedule=every("5m"))(lambda: None)
+    several = [every("5m"), every("5m", args=(1,)), cron("@hourly")]
     table, now_s = Timetable(app), app.broker_clock.now_s()
-    schedule = task.options.schedule
-    assert schedule is not None
+    app.task(name="often", schedule=several)(lambda *_: None)
     for tick_s in (600.0, 600.0, 300.0, 900.0, 600.0):
-        table.send(task, schedule, tick_s=tick_s, now_s=now_s)
-    assert look.waiting() == 2
+        for row in table.rows():
+            table.send(row, tick_s=tick_s, now_s=now_s)
+    assert look.waiting() == 2 * len(several)
+    names = [row.name for row in table.rows()]
+    assert names == ["often every 300 s", "often every 300 s [[1],{}]", "often cron 0 * * * * UTC"]
+    # They have their slots by their names, wherever they stand, and in another worker.
+    app.tasks.clear()
+    app.task(name="often", schedule=several[::-1])(lambda *_: None)
+    assert {table.last_s(row.name) for row in table.rows()} == {900.0}
+    with pytest.raises(ConfigError, match="must be one, or several that differ"):
+        app.task(name="twice", schedule=[every("5m"), every(300)])
 
 
 def test_it_is_listed_paused_resumed_and_run_from_the_command_line(
@@ -103,6 +112,13 @@ def test_it_is_listed_paused_resumed_and_run_from_the_command_line(
     assert run("resume", "hourly") == "hourly is sent from its next tick on\n"
     assert "  next 20" in run("list")
     assert run("run", "hourly").startswith("hourly is sent as ")
+    app.task(name="both", schedule=["@daily", every(timedelta(hours=2))])(lambda: None)
+    run("pause", "both")
+    run("resume", "both every 7200 s")
+    ends = {line.split("  ")[0]: line.endswith("  paused") for line in run("list").splitlines()}
+    assert ends == {"hourly": False, "both cron 0 0 * * * UTC": True, "both every 7200 s": False}
+    assert main(["schedules", "run", "both", "-A", "here:app"]) == 2
+    assert "has several schedules: say which: both cron" in capsys.readouterr().err
     assert look.waiting() == 1
     assert main(["schedules", "run", "plain", "-A", "here:app"]) == 2
     assert "no schedule of task 'plain'; there are: hourly" in capsys.readouterr().err
@@ -153,3 +169,16 @@ def test_a_schedule_that_cannot_be_sent_holds_up_no_other(app: TaskApp) -> None:
         wait_until(lambda: (table.last_s("good") or 0.0) > first_s, "the other is not sent")
         wait_until(lambda: log.events("schedule not sent"), "it is not said")
     assert log.events("schedule not sent")[0]["task"] == "spoilt"
+
+
+def test_a_paused_task_that_has_several_schedules_now_stays_paused(url: str) -> None:
+    with TaskApp("tests", broker=url) as before, TaskApp("tests", broker=url) as after:
+        before.task(name="tick", schedule=every("1h"))(lambda: None)
+        after.task(name="tick", schedule=[every("1h"), every("2h")])(lambda: None)
+        Timetable(before).pause("tick")
+        table = Timetable(after)
+        assert [one.is_paused for one in table.states()] == [True, True]
+        table.resume("tick every 3600 s")
+        assert [one.is_paused for one in table.states()] == [False, True]
+        table.resume("tick")
+        assert [one.is_paused for one in table.states()] == [False, False]

@@ -84,6 +84,7 @@ def test_the_last_tick_is_one_of_those_that_come_next(expression: str, day: str)
         ("", "UTC", "Wrong number of fields"),
         ("0 0 31 2 *", "UTC", "Bad day-of-month|never due"),
         ("0 7 * * *", "Europe/Nowhere", "no time zone 'Europe/Nowhere'"),
+        ("@reboot", "UTC", "must be one of @yearly, "),
         ("0 7 * * *", "../../etc/passwd", "no time zone"),
     ],
 )
@@ -95,5 +96,5 @@ def test_a_cron_line_that_is_none_is_refused(expression: str, tz: str, reason: s
 def test_other_mistakes_are_named(app: TaskApp) -> None:
     with pytest.raises(ConfigError, match="missed 'all': must be 'latest' or 'skip'"):
         every("5m", missed="all")  # type: ignore[arg-type]
-    with pytest.raises(ConfigError, match=r"schedule '5m': must be every\(…\) or cron\(…\)"):
-        app.task(name="x", schedule="5m")(print)  # type: ignore[call-overload]
+    with pytest.raises(ConfigError, match=r"schedule 5: must be every\(…\) or cron\(…\)"):
+        app.task(name="x", schedule=[5])(print)  # type: ignore[list-item]

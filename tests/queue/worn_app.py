@@ -8,7 +8,6 @@ import subprocess
 import sys
 import threading
 import time
-import warnings
 from pathlib import Path
 
 from blimp.errors import Refused, SoftTimeLimitExceeded
@@ -98,15 +97,6 @@ async def stubborn() -> None:
             mark("stubborn.cancelled")
 
 
-@app.task(name="hoard")
-def hoard(megabytes: int) -> int:
-    _HOARD.append(b"x" * (megabytes * 1_000_000))
-    return os.getpid()
-
-
-_HOARD: list[bytes] = []
-
-
 # --- in processes of their own ------------------------------------------------------------------
 
 
@@ -169,9 +159,6 @@ def die(context: TaskContext) -> int:
 
 
 app.task(name="cpu.dies", cpu_bound=True, bind=True)(die)
-app.task(name="cpu.dies-once", cpu_bound=True, bind=True, idempotent=False)(die)
-app.task(name="cpu.dies-rejected", cpu_bound=True, bind=True, reject_on_worker_lost=True)(die)
-app.task(name="cpu.dies-early", cpu_bound=True, bind=True, acks_late=False)(die)
 
 
 @app.task(name="cpu.poison", cpu_bound=True)
@@ -222,54 +209,12 @@ def cpu_deaf() -> None:
         time.sleep(3600)
 
 
-@app.task(name="cpu.leaves-heir", cpu_bound=True)
-def cpu_leaves_heir() -> None:
-    """Die and leave a process behind that keeps what was open."""
-    if os.fork() == 0:
-        os.closerange(1, 3)  # not the standard error that the test reads to its end
-        time.sleep(5.0)
-        os._exit(0)
-    os._exit(1)
-
-
-@app.task(name="cpu.hoard", cpu_bound=True)
-def cpu_hoard(megabytes: int) -> int:
-    _HOARD.append(b"x" * (megabytes * 1_000_000))
-    return os.getpid()
-
-
 @app.task(name="cpu.prints", cpu_bound=True)
 def cpu_prints() -> list[str]:
     """Do to standard input and output what must not reach the channel."""
     print("noise", flush=True)
     os.write(1, b"more noise\n")
     return [sys.stdin.read()]
-
-
-@app.task(name="async.pid")
-async def async_pid() -> int:
-    await asyncio.sleep(0)
-    return os.getpid()
-
-
-def call_deprecated() -> None:
-    """Do as a dependency whose release deprecates what is called of it."""
-    warnings.warn("call_deprecated is deprecated", DeprecationWarning, stacklevel=2)
-
-
-@app.task(name="deprecated.thread")
-def deprecated_in_thread() -> None:
-    call_deprecated()
-
-
-@app.task(name="deprecated.loop")
-async def deprecated_in_loop() -> None:
-    call_deprecated()
-
-
-@app.task(name="deprecated.process", cpu_bound=True)
-def deprecated_in_process() -> None:
-    call_deprecated()
 
 
 @app.task(name="cpu.starts", bind=True, cpu_bound=True, max_retries=0)

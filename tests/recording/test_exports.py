@@ -13,7 +13,6 @@ from blimp.airframe import load
 from blimp.cli import app
 from blimp.errors import LogError
 from blimp.recording.log_file import LogFile
-from blimp.recording.pictures import PICTURES
 from blimp.recording.recording import Entry, Recording, open_recording
 from blimp.recording.topics import Message
 
@@ -105,19 +104,6 @@ def test_names_with_markup_stay_text(flown: Path, tmp_path: Path) -> None:
     )
     root = ElementTree.parse(tmp_path / "n.kml").getroot()
     assert nasty in {one.text for one in root.iter(f"{KML}name")}
-
-
-@pytest.mark.slow
-def test_pictures_are_drawn(flown: Path, tmp_path: Path) -> None:
-    said = run(app, ["log", "plot", str(flown), str(tmp_path / "pictures"), "--json"])
-    assert said.exit_code == 0, said.output
-    written = [Path(json.loads(line)["path"]) for line in said.stdout.splitlines()]
-    assert [path.stem for path in written] == list(PICTURES)
-    text = run(app, ["log", "plot", str(flown), str(tmp_path / "pictures")])
-    assert f"blimp log report {flown} puts them on one page" in text.stderr
-    for path in written:
-        assert path.read_bytes().startswith(b"\x89PNG")
-        assert path.stat().st_size > 10_000
 
 
 def test_what_cannot_be_exported_is_said(flown: Path, tmp_path: Path) -> None:

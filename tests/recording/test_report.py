@@ -2,29 +2,24 @@
 
 import json
 import re
-import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from html.parser import HTMLParser
 from pathlib import Path
 
 import msgspec
-import numpy as np
 import pytest
 from typer.testing import CliRunner
 
 from blimp.cli import app
 from blimp.errors import LogError
-from blimp.recording.flight_data import KINDS, FlightData, Happening, Table, read_flight
+from blimp.recording.flight_data import FlightData, Happening, read_flight
 from blimp.recording.log_file import LogFile
-from blimp.recording.panels import INK
 from blimp.recording.pictures import PICTURES
 from blimp.recording.recording import Recording, open_recording
 from blimp.recording.report import page
 from blimp.recording.summary import ROWS, figures_of, shown
-from blimp.recording.topics import Message
 from blimp.ship import Lockstep
-from tests.test_cli import Terminal
 
 run = CliRunner().invoke
 VOID = {"meta", "br", "hr", "img", "link", "input"}
@@ -84,68 +79,6 @@ def test_the_page_needs_no_network(html: str) -> None:
     assert all(one.startswith("#") for one in re.findall(r"url\(([^)]*)\)", html))
 
 
-def test_everything_that_a_page_refers_to_is_in_it_once(html: str) -> None:
-    found = read(html)
-    assert len(found.ids) == len(set(found.ids))
-    asked = {link[1:] for link in found.links} | set(re.findall(r"url\(#([^)]*)\)", html))
-    assert asked <= set(found.ids)
-    assert set(PICTURES) <= set(found.ids)
-
-
-def test_the_page_can_be_read_on_white_and_on_black(html: str) -> None:
-    assert "prefers-color-scheme: dark" in html
-    pictures = "".join(re.findall(r"<svg.*?</svg>", html, re.DOTALL))
-    assert "currentColor" in pictures
-    assert INK not in pictures
-    assert not re.search(r"fill: #(000000|ffffff)", pictures)
-
-
-def longer(flight: FlightData, *, times: int, events: int) -> FlightData:
-    """Return the flight so many times in a row, with other events."""
-    end_s = times * flight.end_s
-
-    def repeated(table: Table) -> Table:
-        after_s = np.repeat(np.arange(times) * flight.end_s, len(table.t_s))
-        columns = {name: np.tile(column, times) for name, column in table.columns.items()}
-        return Table(np.tile(table.t_s, times) + after_s, columns)
-
-    return flight._replace(
-        cycles=repeated(flight.cycles),
-        status=repeated(flight.status),
-        truth=repeated(flight.truth),
-        votes={name: repeated(votes) for name, votes in flight.votes.items()},
-        happenings=[
-            Happening(i, i * end_s / (events + 1), KINDS[i % 5], "what happened")
-            for i in range(1, events + 1)
-        ],
-        end_s=end_s,
-    )
-
-
-@pytest.mark.slow
-def test_the_page_of_a_long_log_with_many_events_has_a_bounded_size(flight: FlightData) -> None:
-    few, many = (len(page(longer(flight, times=400, events=n))) for n in (10, 1000))  # an hour
-    assert few < 4_000_000  # measured: 3.7 MB
-    assert (many - few) / 990 < 2_000  # an event, in all pictures and in the list: 1.5 kB
-    assert many < 5_500_000  # measured: 5.2 MB
-
-
-def test_a_bar_shows_how_much_is_drawn(
-    flown: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("TERM", "xterm")
-    monkeypatch.setattr("blimp.service.commands.terminal.SILENT_S", 0.0)
-    for words, bar, last in (
-        (["report", str(flown), "--out", str(tmp_path)], "drawing", 90),
-        (["report", str(flown), "--out", str(tmp_path / "a.pdf")], "drawing the PDF", 90),
-        (["plot", str(flown), str(tmp_path)], "drawing", 100),
-    ):
-        monkeypatch.setattr(sys, "stderr", err := Terminal())
-        app(["log", *words], standalone_mode=False)
-        drawn = err.getvalue().rpartition(bar)[2]
-        assert int(re.findall(r"(\d+)%", drawn)[-1]) >= last, words
-
-
 def test_the_page_says_what_happened_in_words_and_figures(html: str, flight: FlightData) -> None:
     text = " ".join(read(html).text)
     figures = figures_of(flight)
@@ -181,7 +114,7 @@ def test_report_writes_html_and_pdf_and_says_what_next(
     assert "open flight-report.html" in said.stderr
     data = (tmp_path / "flight-report.pdf").read_bytes()
     assert data.startswith(b"%PDF")
-    assert len(re.findall(rb"/Type /Page\b", data)) == len(PICTURES) + 1
+    assert len(re.findall(rb"/Type /Page\b", data)) > len(PICTURES)  # and the words
     assert (tmp_path / "flight-report.html").stat().st_size < 3_000_000
 
 
@@ -208,18 +141,6 @@ def test_two_flights_are_compared(flown: Path, tmp_path: Path, flight: FlightDat
     assert 'aria-label="both tracks"' in out.read_text("utf-8")
 
 
-@pytest.mark.long
-def test_where_a_report_goes(flown: Path, tmp_path: Path) -> None:
-    said = run(app, ["log", "report", str(flown), "--out", str(tmp_path / "new"), "--json"])
-    assert json.loads(said.stdout) == {"path": str(tmp_path / "new" / "flight-report.html")}
-    said = run(app, ["log", "report", str(flown), "--out", str(tmp_path / "a.odt")])
-    assert said.exit_code == 2
-    assert "a.odt': must be a directory, or end in .html or .pdf" in said.output
-    said = run(app, ["log", "report", str(flown), "--out", "/proc/none/a.html"])
-    assert isinstance(said.exception, LogError)
-    assert "/proc/none/a.html" in str(said.exception)
-
-
 @contextmanager
 def copied(flown: Path, path: Path, *, metadata: dict[str, str] | None = None) -> Iterator[LogFile]:
     """Write a log that begins as another one; its messages are added in the block."""
@@ -233,45 +154,6 @@ def test_a_log_that_was_cut_says_so(flown: Path, tmp_path: Path) -> None:
     cut.write_bytes(data[: len(data) * 2 // 3])
     with open_recording(cut) as log:
         assert "The log was cut" in page(read_flight(log))
-
-
-def test_a_log_of_two_seconds_and_one_that_never_flew(flown: Path, tmp_path: Path) -> None:
-    short = tmp_path / "short.mcap"
-    with Recording(flown) as log, copied(flown, short) as new:
-        for number in range(len(log.chunks)):
-            for message in log.messages(number):
-                if message.time_ns < log.start_ns + 2_000_000_000:
-                    new.add(message)
-    with open_recording(short) as log:
-        flight = read_flight(log)
-    assert flight.end_s == pytest.approx(2.0, abs=0.05)
-    text = " ".join(read(page(flight)).text)
-    assert "did not leave the ground" in text
-
-
-def test_a_log_without_position_wind_battery_votes_or_truth_says_what_is_missing(
-    flown: Path, tmp_path: Path
-) -> None:
-    bare = tmp_path / "bare.mcap"
-    with Recording(flown) as log, copied(flown, bare) as new:
-        for number in range(len(log.chunks)):
-            for topic, time_ns, data in log.messages(number):
-                if topic == "/truth":
-                    continue
-                fields = msgspec.json.decode(data)
-                if topic == "/status":
-                    for name in ("wind_ned_mps", "battery_v", "health"):
-                        fields.pop(name, None)
-                new.add(Message(topic, time_ns, msgspec.json.encode(fields)))
-    with open_recording(bare) as log:
-        flight = read_flight(log)
-    assert len(flight.truth.t_s) == 0
-    text = " ".join(read(page(flight)).text)
-    for words in (
-        "no sensor gave a position in this flight", "flight has shown no wind",
-        "no sensor measured the battery", "no votes are in this log", "No sensor gave a position",
-    ):  # fmt: skip
-        assert words in text
 
 
 def test_a_log_without_cycles_or_of_another_version_is_an_error(

@@ -8,12 +8,11 @@ import msgspec
 import numpy as np
 import pytest
 
-from blimp.recording.flight_data import FlightData, Span, Table, read_flight
+from blimp.recording.flight_data import FlightData, Table, read_flight
 from blimp.recording.recording import Entry, open_recording
 from blimp.recording.summary import (
     ROWS,
     Figures,
-    failsafes_in_words,
     figures_of,
     in_words,
     refusals_in_words,
@@ -131,16 +130,6 @@ def test_times_of_cycles_and_commands_are_not_those_of_lockstep(
     assert found.step_worst_ms == 12.0
     assert found.latency_p50_ms == pytest.approx(25.0)
     assert found.latency_worst_ms == 500.0
-
-
-def test_failsafes_in_words_say_whether_they_are_over(
-    read: tuple[FlightData, list[Entry]],
-) -> None:
-    spans = [Span(2.0, 5.5, "link lost: holding"), Span(8.0, 9.0, "battery empty", is_over=False)]
-    assert failsafes_in_words(read[0]._replace(failsafes=spans)) == [
-        "2.0 s: link lost: holding; over after 3.5 s.",
-        "8.0 s: battery empty; still in force where the log ends.",
-    ]
 
 
 def test_a_flight_without_a_position_says_so_and_has_no_figures_of_it(

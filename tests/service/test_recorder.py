@@ -188,15 +188,6 @@ def test_a_full_disk_is_said_and_costs_the_log_only_what_does_not_fit(
     assert "records dropped: the disk took none" in rig.words("/event")
 
 
-def test_a_disk_without_room_for_others_is_left_alone(
-    rig: Rig, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(LogDirectory, "free_bytes", lambda _: 2**20)
-    rig.fly(2.0)
-    assert "less than 64 MiB are free on its disk; not recording" in capfd.readouterr().err
-    assert rig.directory.logs() == []
-
-
 def test_a_disk_that_others_fill_is_said_once_and_no_flight_is_lost(
     capfd: pytest.CaptureFixture[str],
 ) -> None:
@@ -241,19 +232,6 @@ def test_a_record_that_cannot_be_read_is_said_and_no_more(rig: Rig) -> None:
     assert "record of kind 3: Object missing required field" in rig.words("/event")
 
 
-def test_a_new_flight_process_begins_a_new_log(rig: Rig) -> None:
-    rig.fly(1.0)
-    rig.flight = Flight(rig.ring, msgspec.structs.replace(SESSION, boot_id="b2"))
-    rig.fly(1.0)
-    rig.recorder.finish()
-    boots = []
-    for entry in rig.directory.logs():
-        with open_recording(entry.path) as log:
-            assert log.complete
-            boots.append(log.session.boot_id)
-    assert boots == ["b1", "b2"]
-
-
 def test_a_command_before_the_first_cycle_has_the_time_of_that_cycle(rig: Rig) -> None:
     """Until a cycle is read nobody knows how long the machine is up: 0 would add all of it."""
     rig.fly(1.0)
@@ -275,15 +253,6 @@ def test_a_command_before_the_first_cycle_has_the_time_of_that_cycle(rig: Rig) -
                 (entry,) = log.entries({topic})
                 assert entry.data["cycle"] == cycle
                 assert entry.data["t_s"] == pytest.approx(28_341.0 + cycle / 100, abs=0.011)
-
-
-def test_a_ship_that_stands_is_recorded_whole_until_it_is_idle(rig: Rig) -> None:
-    rig.flight = Flight(rig.ring, SESSION, up_s=28_341.0)
-    rig.flight.armed = False
-    rig.flight.say(Command(id="c1", name="ping"))
-    rig.fly(IDLE_S / 2)
-    rig.recorder.finish()
-    assert rig.cycles() == list(range(1, rig.flight._number + 1))
 
 
 def test_a_log_has_only_a_share_of_the_bound(tmp_path: Path) -> None:
@@ -346,15 +315,3 @@ def truths(directory: Path) -> list[dict[str, Any]]:
         with contextlib.suppress(LogError), open_recording(path) as log:
             found += [one.data for one in log.entries({"/truth"})]
     return found
-
-
-def test_a_world_s_truth_of_a_ship_that_stands_is_thinned_out_as_well(rig: Rig) -> None:
-    rig.flight.armed = False
-    for _ in range(round(2 * IDLE_S * 10)):
-        rig.fly(0.1)
-        rig.recorder.take_truth(rig.flight.state)
-    rig.recorder.finish()
-    with open_recording(rig.directory.logs()[0].path) as log:
-        times = [one.t_s for one in log.entries({"/truth"})]
-    assert sum(t_s < IDLE_S for t_s in times) == pytest.approx(10 * IDLE_S, abs=20)
-    assert 0 < sum(t_s > IDLE_S + 1.0 for t_s in times) < 10

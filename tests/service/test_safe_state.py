@@ -7,8 +7,6 @@ import sys
 import time
 from pathlib import Path
 
-import pytest
-
 from blimp.clock import SystemClock
 from blimp.link.mailbox import MailboxClient
 from blimp.link.paths import RuntimePaths
@@ -76,16 +74,3 @@ def test_an_orderly_end_leaves_no_airframe() -> None:
             flight.send_signal(signal.SIGTERM)
         assert flight.returncode == 0
         assert not paths.airframe.exists()
-
-
-@pytest.mark.parametrize("entry", [["-m", "blimp"], ["-c", "from blimp.cli import main; main()"]])
-def test_both_entries_take_the_same_options(entry: list[str]) -> None:
-    shown = subprocess.run(
-        [sys.executable, *entry, "safe-state", "--help"], capture_output=True, text=True, check=True
-    )
-    for option in ("--config", "--airframe", "--runtime-dir", "--sim"):
-        assert option in shown.stdout
-    wrong = subprocess.run(
-        [sys.executable, *entry, "safe-state", "--nonsense"], capture_output=True, check=False
-    )
-    assert wrong.returncode == 2

@@ -13,7 +13,14 @@ from blimp.service.computer.systemd import BROKER, FLIGHT, RECORDER, RELAY, TARG
 from blimp.service.files import write_whole
 from tests.directory import socket_directory
 from tests.redis_server import RedisServer
-from tests.service.under_systemd import CONFIG, INSIDE, ROOT, System, at_rest, under_systemd
+from tests.service.under_systemd import (
+    CONFIG,
+    INSIDE,
+    TAKEOFFS,
+    System,
+    at_rest,
+    under_systemd,
+)
 from tests.signals import stop_process
 from tests.stopwatch import Stopwatch
 
@@ -75,32 +82,25 @@ def test_units_start_in_order_reload_stop_and_leave(system: System) -> None:
 
 
 @under_systemd
-def test_a_unit_of_another_version_gives_up_and_goes(system: System) -> None:
-    """After a downgrade the program lacks a command that a unit starts: no restart cures that."""
+@pytest.mark.timeout(400 + 30 * TAKEOFFS)
+def test_a_takeoff_is_not_refused_for_the_program_of_an_arm_that_has_ended(system: System) -> None:
+    """BLIMP_TEST_TAKEOFFS=50 for the campaign; every fifth pair follows a restart of the worker."""
     system.install()
     system.wait_until_active(TARGET, *SERVICES)
-    later = UNIT_DIR / "blimp-later.service"
-    text = (UNIT_DIR / RECORDER).read_text("utf-8")
-    assert " log record " in text
-    text = text.replace(" log record ", " log-of-later record ")
-    # As in the drop-ins of the others: a clone below /tmp is not seen by a unit.
-    text = text.replace("[Service]\n", f"[Service]\nEnvironment=PYTHONPATH={ROOT}\n")
-    later.write_text(text)
-    for unit in (WORKER, RELAY):
-        assert system.show(unit, "RestartPreventExitStatus") == "2"
-    system.systemctl("daemon-reload")
-    system.systemctl("start", "--no-block", later.name)
-    system.wait_until(partial(system.has_failed, later.name), within_s=60.0)
-    assert (system.show(later.name, "NRestarts"), system.show(later.name, "ExecMainStatus")) == (
-        "0", "2"
-    )  # fmt: skip
-    assert "No such command" in system.journal(later.name)
-    (stale,) = [one for one in system.examined() if later.name in one["found"]]
-    assert stale["cure"] == "sudo blimp install-service"
-    assert "the units are written and run; next: " in system.blimp("install-service")
-    assert not later.exists()
-    system.wait_until_active(TARGET, *SERVICES)
-    assert system.show(later.name, "LoadState") == "not-found"
+    # Thirty programs a second, which end as fast: then the goodbye of one was lost.
+    system.wait_until(lambda: system.ground("arm")["state"] == "SUCCESS", within_s=60.0)
+    ended = []
+    for number in range(TAKEOFFS):
+        if number:
+            ended.append(system.run_ground("arm"))
+        ended.append(system.run_ground("takeoff", "0.5"))
+        system.wait_until(lambda: system.ground("land")["state"] == "SUCCESS", within_s=90.0)
+        # So short a flight may weigh nothing: then the ship stays armed, its motors idle.
+        system.wait_until(lambda: system.ground("disarm")["state"] == "SUCCESS", within_s=60.0)
+        system.wait_until(lambda: not system.ground("status")["armed"], within_s=60.0)
+        if number % 5 == 0:
+            system.systemctl("restart", WORKER)
+    assert [one for one in ended if one != "SUCCESS"] == []
 
 
 @under_systemd

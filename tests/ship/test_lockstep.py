@@ -1,11 +1,8 @@
 """Lockstep's contract: determinism, commands, faults, and the kernel seam for other drivers."""
 
-import sys
 from collections.abc import Iterator
 
 import pytest
-import serial
-import smbus2
 
 from blimp.errors import AirframeError, ConfigError, Refused
 from blimp.rotation import yaw_of
@@ -155,28 +152,3 @@ def test_a_lost_link_is_held_then_returned_then_come_down() -> None:
         ]  # fmt: skip
         assert ship.truth.on_ground
         assert ship.world.physics.touchdown_speed_mps <= 0.5
-
-
-def test_other_drivers_see_this_ships_devices(ship: Lockstep) -> None:
-    with ship.linux_devices():
-        with smbus2.SMBus(1) as bus:
-            assert bus.read_byte_data(0x68, 0x75) == 0x68  # MPU-6050: WHO_AM_I
-            assert bus.read_byte_data(0x76, 0xD0) == 0x58  # BMP280: id
-            with pytest.raises(OSError, match=r"121|Remote I/O"):
-                bus.read_byte(0x29)
-        import RPi.GPIO
-
-        assert RPi.GPIO.BCM == 11
-        with pytest.raises(FileNotFoundError):
-            smbus2.SMBus(7)
-        with serial.Serial("/dev/ttyAMA0", 115200, timeout=0) as port:
-            assert port.is_open
-    assert "RPi.GPIO" not in sys.modules
-    with pytest.raises(FileNotFoundError):
-        smbus2.SMBus(1)
-
-
-def test_closing_twice_is_closing_once() -> None:
-    ship = Lockstep("gtmab")
-    ship.close()
-    ship.close()

@@ -14,6 +14,7 @@ from blimp.sim.atmosphere import gas_density_kg_m3, isa, net_lift_kg_m3
 )
 def test_isa_table(height_m: float, pressure_pa: float, density_kg_m3: float) -> None:
     air = isa(height_m)
+    assert isa(height_m, 10.0).temperature_c == pytest.approx(air.temperature_c + 10.0)
     assert air.pressure_pa == pytest.approx(pressure_pa, abs=0.06)
     assert air.density_kg_m3 == pytest.approx(density_kg_m3, abs=1.1e-5)
     assert air.temperature_c == pytest.approx(15.0 - 0.0065 * height_m)

@@ -167,14 +167,3 @@ def fails_and_is_stopped(ship: Lockstep, device: str, kind: str, options: dict[s
 
 
 # Without a tag it flies by GPS.
-@pytest.mark.parametrize("device", ["imu", "baro", "ranger", "tag, gps", "power", "servos"])
-@pytest.mark.parametrize("kind", ["no_answer", "garbage"])
-def test_a_device_that_fails_on_the_pad_is_named_when_arming(device: str, kind: str) -> None:
-    with Lockstep("twin", seed=3) as ship:
-        for name in device.split(", "):
-            ship.fault(name, kind)
-        ship.step(8.0)
-        outcome = ship.command("arm", check=False)
-        assert outcome.state is OutcomeState.REFUSED
-        assert device.partition(",")[0] in outcome.reason
-        assert finite(ship)

@@ -9,7 +9,6 @@ import pytest
 
 from blimp import airframe
 from blimp.airframe import Airframe
-from blimp.ship import speed
 from blimp.sim.batch import Batch, Floats
 from blimp.sim.physics import Physics
 from tests.sim.ships import gtmab, twin, weighing
@@ -128,19 +127,6 @@ def test_it_agrees_on_the_pad_and_through_touchdown() -> None:
     assert alone[1].touchdown_speed_mps > 0.05
 
 
-def test_seeds_of_a_batch_repeat_and_differ() -> None:
-    def flown(seed: int) -> Floats:
-        batch = Batch(airframes=[twin()] * 3, seed=seed, wind_mps=0.5)
-        batch.put(position_ned_m=((0.0,), (0.0,), (-20.0,)))
-        for _ in range(100):
-            batch.step(DT_S, (0.1, 0.2, 0.3), (0.0, 0.0, 0.0))
-        return batch.positions_ned_m
-
-    assert np.array_equal(flown(1), flown(1))
-    assert not np.allclose(flown(1), flown(2))
-    assert np.unique(flown(1)[0]).size == 3
-
-
 def test_what_cannot_be_stepped_is_refused() -> None:
     with pytest.raises(ValueError, match="at least one ship"):
         Batch(airframes=[], seed=1)
@@ -159,12 +145,3 @@ def test_what_cannot_be_stepped_is_refused() -> None:
     with pytest.raises(ValueError, match="3 finite rows"):
         batch.put(position_ned_m=((0.0,), (0.0,), (float("inf"),)))
     assert np.array_equal(batch.positions_ned_m, before)
-
-
-def test_speed_is_measured_in_one_run(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The ratios are what docs/physics.md quotes; here only that they can be had, and order."""
-    for name, value in (("LOCKSTEP_S", 0.5), ("PHYSICS_S", 0.5), ("BATCH_S", 0.05), ("RUNS", 1)):
-        monkeypatch.setattr(speed, name, value)
-    found = msgspec.to_builtins(speed.measure())
-    assert tuple(found) == ("lockstep_x", "physics_x", "batch_x")
-    assert 0.0 < found["lockstep_x"] < found["physics_x"] < found["batch_x"]

@@ -26,6 +26,7 @@ def test_voltage_falls_with_charge() -> None:
 def test_load_sags_the_voltage_by_current_times_resistance() -> None:
     pack = BatteryPack(battery=PACK)
     assert pack.voltage_v == pytest.approx(8.4 - 0.5 * 0.1)
+    assert pack.supply == pytest.approx(8.35 / 8.4), "of all its cells"
     pack.step(0.005, 3.0)
     assert pack.current_a == pytest.approx(3.5)
     assert pack.voltage_v == pytest.approx(8.4 - 3.5 * 0.1, abs=1e-4)

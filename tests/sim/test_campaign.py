@@ -1,32 +1,22 @@
 """The campaign's draws and counts; thousands of flights are `python -m benchmarks.campaign`."""
 
-import json
 from collections import Counter
-from pathlib import Path
 
 import pytest
 
 from benchmarks.campaign import (
     LOAD,
     Draw,
-    draw_cell,
     draw_healthy,
     fly_cell,
     fly_healthy,
     load_ship,
-    main,
     plant_of,
-    together,
     wind_limit_mps,
 )
 from benchmarks.consistency import QUANTITIES, fly, row_of
-from benchmarks.sensitivity import constants, move
-from blimp.airframe import SEA_LEVEL_DENSITY_KG_M3
-from blimp.control import effect, estimator, ground
 from blimp.service.airframes.check import check
-from blimp.ship.failures import BY_NAME
 from blimp.ship.lockstep import Lockstep
-from blimp.ship.matrix import MODES
 from blimp.types import OutcomeState
 
 SHIPS = ("twin", "gtmab", "hobby", "blimp2b")
@@ -44,31 +34,6 @@ def test_a_healthy_draw_is_a_ship_that_can_fly_in_a_wind_that_it_can_hold() -> N
         assert abs(draw.load) <= LOAD
     assert min(draw.load for draw in draws) < -0.04
     assert max(draw.load for draw in draws) > 0.04
-
-
-def test_the_plant_weighs_what_was_drawn() -> None:
-    draw = draw_healthy(1, seed=3, ships=("twin",), watch_s=1.0)
-    twin = load_ship("twin")
-    more_kg = plant_of(twin, draw).mass.heaviness_kg - twin.mass.heaviness_kg
-    assert more_kg == pytest.approx(draw.load * SEA_LEVEL_DENSITY_KG_M3 * twin.hull.volume_m3)
-
-
-@pytest.mark.long
-def test_a_cell_is_drawn_with_one_failure_or_two_that_its_ship_can_have() -> None:
-    draws = [draw_cell(n, seed=3, ships=SHIPS, watch_s=1.0) for n in range(200)]
-    assert {draw.mode for draw in draws} == set(MODES)
-    assert {len(draw.failures) for draw in draws} == {1, 2}
-    for draw in draws:
-        assert all(BY_NAME[name].fits(load_ship(draw.airframe)) for name in draw.failures)
-        assert draw.wind_mps <= 0.5
-
-
-def test_two_failures_at_once_are_all_that_either_is() -> None:
-    both = together(["crash", "wet"])
-    assert (both.name, both.dead_s, both.load) == ("crash+wet", 1.5, 0.015)
-    assert together(["baro-dead", "tag-dead"]).faults == (
-        BY_NAME["baro-dead"].faults + BY_NAME["tag-dead"].faults
-    )
 
 
 @pytest.mark.long
@@ -106,25 +71,6 @@ def test_a_heavy_ship_whose_side_motor_is_named_in_its_take_off_lands_gently() -
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("kind", ["healthy", "cells"])
-def test_what_was_flown_can_be_flown_again(
-    kind: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    draws = {
-        "healthy": {"airframe": "gtmab", "seed": 1000, "load": 0.01, "watch_s": 1.0},
-        "cells": {"airframe": "gtmab", "seed": 1000, "mode": "pad", "failures": ["none"]},
-    }
-    out = tmp_path / "flown.jsonl"
-    status = main([kind, "--again", json.dumps(draws[kind]), "--out", str(out)])
-    flown = json.loads(out.read_text("utf-8"))
-    assert status == 0
-    assert flown["bad"] == []
-    assert flown["hours"] > 0.005
-    assert draws[kind].items() <= flown["draw"].items()
-    assert "gtmab" in capsys.readouterr().err
-
-
-@pytest.mark.long
 @pytest.mark.parametrize(
     ("draw", "velocity_mps"),
     [
@@ -142,15 +88,3 @@ def test_the_estimator_knows_how_good_it_is(draw: Draw, velocity_mps: float) -> 
         assert row[name]["worst"] < 2.5, name
         assert row[name]["within_95"] > 0.8, name
     assert row["velocity"]["rms"] < velocity_mps
-
-
-def test_a_constant_is_moved_in_each_module_that_has_taken_it(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    found = {constant.place.split(" ")[1]: constant for constant in constants("ground.")}
-    users = (ground, effect, estimator)
-    for module in users:
-        monkeypatch.setattr(module, "AIRBORNE_M", found["AIRBORNE_M"].value)  # put back at the end
-    move(found["AIRBORNE_M"], 0.5)
-    assert {module.AIRBORNE_M for module in users} == {0.5 * found["AIRBORNE_M"].value}
-    assert found["_GROUND_M"].value == ground._GROUND_M

@@ -14,8 +14,6 @@ from pathlib import Path
 
 import pytest
 
-from blimp.service.show.demo import _ends
-
 pytestmark = pytest.mark.long
 
 DEADLINE_S = 60.0
@@ -56,15 +54,3 @@ def test_a_killed_demo_leaves_no_file() -> None:
         if demo.stderr is not None:
             demo.stderr.close()
         shutil.rmtree(home, ignore_errors=True)
-
-
-def test_its_summary_names_the_ends_of_tasks_that_did_not_succeed() -> None:
-    late = {"task": "blimp.ping", "state": "EXPIRED", "reason": "older than 2 s"}
-    hold = {"task": "blimp.hold", "state": "REFUSED", "reason": "not armed"}
-    tasks = {"sent": 206, "pings": 198, "succeeded": 202, "unsuccessful": [late, hold, late]}
-    assert _ends(tasks) == (
-        "7 of 8 succeeded, 1 blimp.hold REFUSED: not armed",
-        "195 of 198 answered, 2 EXPIRED: older than 2 s, 1 not sent",
-    )
-    tasks = {"sent": 10, "pings": 2, "succeeded": 10, "unsuccessful": []}
-    assert _ends(tasks) == ("8 of 8 succeeded", "2 of 2 answered")

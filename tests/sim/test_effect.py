@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Sequence
-from math import atan2, degrees, nan, pi
+from math import atan2, degrees, hypot, nan, pi
 
 import pytest
 
@@ -12,7 +12,7 @@ from blimp.rotation import from_euler, rotate
 from blimp.service.tune.sortie import fly
 from blimp.ship.lockstep import Lockstep
 from blimp.types import OutcomeState
-from ground_station.mission import load_mission
+from ground_station.mission_file import load_mission
 from tests.control.parts import at
 from tests.sim.rig import Rig
 from tests.sim.ships import twin
@@ -65,6 +65,30 @@ def test_a_nose_held_across_the_wind_names_no_actuator() -> None:
         flown = rig.complete("goto", within_s=60.0, **there, yaw_deg=across_deg)
         assert broken(rig) == []
         assert flown.state is OutcomeState.DONE
+
+
+def test_the_driver_of_a_motor_that_runs_by_itself_sleeps_and_the_others_land_the_ship() -> None:
+    """Before, all motors slept, and the ship sank with the wind, also if a dead one was accused."""
+    with Lockstep("gtmab", seed=11001, wind_mps=0.1) as ship:
+        ship.command("arm")
+        ship.complete("takeoff", altitude_m=2.0, within_s=60.0)
+        ship.command("goto", north_m=2.0, east_m=-2.0, altitude_m=2.0, yaw_deg=150.0)
+        ship.step(5.0)
+        ship.fault("motors_x", "stuck", channel="left", value=1.0)
+        until_s = ship.now_s + 20.0
+        while not named(ship.messages) and ship.now_s < until_s:
+            ship.step(0.5)
+        assert named(ship.messages) == ["left: runs by itself, so its driver sleeps"]
+        ship.step(2.0)
+        assert ship.snapshot().mode == "LAND"
+        left_n, right_n, *others_n = ship.world.physics.thrusts_n
+        assert abs(left_n) + abs(right_n) < 1e-3
+        assert any(abs(thrust_n) > 1e-3 for thrust_n in others_n)
+        ship.step(40.0)
+        assert not ship.armed
+        assert ship.world.physics.height_above_ground_m < 0.05
+        assert ship.world.physics.touchdown_speed_mps < 0.5
+        assert hypot(*ship.truth.position_ned_m[:2]) < 6.0
 
 
 class Body:
@@ -157,7 +181,7 @@ def test_each_fault_is_named_from_what_it_does_to_the_motion() -> None:
         ({0: 0.6, 1: 0.6}, {}, Fault(names=("left", "right"), thrusts_n=(0.6, 0.6))),
         ({0: 0.6}, {}, Fault(names=("left",), thrusts_n=(0.6,))),
         ({1: 0.0}, {}, Fault(names=("right",), thrusts_n=(0.0,))),
-        ({2: 0.4}, {}, Fault(names=("tail",), thrusts_n=(0.4,))),
+        ({2: 0.4}, {}, Fault(names=("tail",), thrusts_n=(0.4,), asleep=("tail",))),
         ({}, {"tilt": ship.servo[0].max_rad}, "tilt"),
     ]
     for thrusts, tilts, expected in cases:

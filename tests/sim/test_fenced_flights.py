@@ -15,7 +15,6 @@ from blimp.errors import Refused
 from blimp.rotation import euler, wrap_pi
 from blimp.ship import Lockstep
 from blimp.sim.chips.gps_nmea import GpsNmea
-from blimp.types import OutcomeState
 
 pytestmark = pytest.mark.long
 
@@ -48,32 +47,22 @@ def test_a_ship_that_is_pushed_over_the_line_comes_back_to_the_rally_point() -> 
             ship.command("goto", north_m=5.0, east_m=0.0, altitude_m=2.0)
 
 
-def test_a_velocity_towards_the_line_ends_before_it() -> None:
-    with Lockstep("twin", seed=4, wind_mps=0.2) as ship:
-        up(ship, zones=[ZONE])
-        for _ in range(60):
-            wish = {"north_mps": 0.5, "east_mps": 0.0, "up_mps": 0.0, "seconds": 1.0}
-            if ship.command("velocity", check=False, **wish).state is OutcomeState.REFUSED:
-                break
-            ship.step(0.5)
-        else:
-            pytest.fail("never refused")
-        ship.step(8.0)
-        assert 1.0 < ship.truth.position_ned_m[0] < 4.0
-        assert ship.snapshot().failsafe == ""
-
-
-def test_a_heading_is_reached_before_it_is_done_and_kept_by_what_follows() -> None:
-    with Lockstep("twin", seed=1, wind_mps=0.3) as ship:
-        up(ship)
-        n, e, d = ship.snapshot().position_ned_m
-        ship.complete(
-            "goto", north_m=n, east_m=e, altitude_m=-d, yaw_deg=-170.0, speed_mps=0.2, within_s=90.0
-        )
-        assert off(ship, -170.0) < 10.0
-        ship.command("hold")
-        ship.step(8.0)
-        assert off(ship, -170.0) < 10.0
+@pytest.mark.parametrize(("airframe", "up_percent"), [("twin", 60.0), ("gtmab", 100.0)])
+@pytest.mark.parametrize("mode", ["STABILIZE", "ALTHOLD"])
+def test_no_stick_pushes_a_ship_through_its_ceiling(
+    airframe: str, up_percent: float, mode: str
+) -> None:
+    """Before, 60 percent ended at 5.5 m, and the fence's failsafe took the ship back."""
+    with Lockstep(airframe, seed=5, wind_mps=0.1) as ship:
+        up(ship, ceiling_m=4.0)
+        ship.command("mode", name=mode)
+        for _ in range(15):
+            ship.command("stick", up_percent=up_percent, seconds=3.0)
+            for _ in range(4):
+                ship.step(0.5)
+                assert ship.truth.altitude_m < 4.2
+        assert ship.truth.altitude_m > 3.8
+        assert (ship.snapshot().mode, ship.snapshot().failsafe) == (mode, "")
 
 
 def off(ship: Lockstep, heading_deg: float) -> float:

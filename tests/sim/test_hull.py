@@ -37,6 +37,7 @@ def test_a_sphere_is_a_sphere() -> None:
     assert hull.surface_m2(2.0, 2.0) == pytest.approx(4.0 * pi)
     assert hull.surface_m2(2.001, 2.0) == pytest.approx(4.0 * pi, rel=1e-3)
     assert hull.solid_inertia_kg_m2(5.0, 2.0, 2.0) == pytest.approx((2.0, 2.0, 2.0))
+    assert hull.solid_inertia_kg_m2(5.0, 4.0, 2.0) == pytest.approx((2.0, 5.0, 5.0))
     assert hull.shell_inertia_kg_m2(3.0, 2.0, 2.0) == pytest.approx((2.0, 2.0, 2.0), rel=1e-5)
 
 

@@ -9,7 +9,7 @@ import pytest
 
 from blimp.service.tune.sortie import fly
 from blimp.ship.lockstep import Lockstep
-from ground_station.mission import load_mission
+from ground_station.mission_file import load_mission
 
 pytestmark = [pytest.mark.long, pytest.mark.timeout(300)]
 

@@ -13,7 +13,7 @@ from blimp import airframe
 from blimp.airframe import Airframe, Polar, Servo
 from blimp.errors import AirframeError
 from blimp.rotation import euler, from_euler
-from blimp.sim.aerodynamics import Lift
+from blimp.sim.aerodynamics import Aerodynamics, Lift
 from blimp.sim.atmosphere import gas_density_kg_m3, isa
 from blimp.sim.physics import Physics
 from blimp.sim.rigid_body import RigidBody
@@ -142,6 +142,14 @@ def test_sideslip_pushes_back_and_both_sides_alike() -> None:
         (False, True, False, True, False, True), zip(right, left, strict=True), strict=True
     ):
         assert one == pytest.approx(-other if mirrored else other)
+
+
+@pytest.mark.parametrize("axis", range(6))
+def test_drag_is_against_each_motion_and_turn(axis: int) -> None:
+    for way in (0.4, -0.4):
+        u, v, w, p, q, r = (way if each == axis else 0.0 for each in range(6))
+        wrench = Aerodynamics(airframe=gtmab()).wrench((u, v, w), (p, q, r), (0.0,) * 3)
+        assert wrench[axis] * way < 0.0
 
 
 def test_a_ship_at_rest_or_pushed_sideways_has_finite_forces() -> None:

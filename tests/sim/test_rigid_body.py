@@ -30,6 +30,8 @@ def test_the_mass_matrix_is_symmetric_and_gives_the_momentum() -> None:
         assert row == pytest.approx([other[i] for other in ship.matrix])
         found = sum(a * b for a, b in zip(row, (*velocity, *rates), strict=True))
         assert found == pytest.approx((*linear, *angular)[i])
+    assert [ship.matrix[i][i] for i in range(3)] == pytest.approx([2.2, 3.5, 3.4])
+    assert ship.matrix[5][5] == pytest.approx(1.1 + 0.45 + 2.0 * (0.05**2 + 0.02**2))
 
 
 def test_inertial_forces_do_no_work() -> None:

@@ -1,6 +1,5 @@
 """The RPi.GPIO-compatible module: its API, its errors, and the wires behind it."""
 
-import threading
 from collections.abc import Iterator
 from typing import Any
 
@@ -46,16 +45,6 @@ def gpio(header: Header) -> Any:
     return header.gpio
 
 
-def test_constants_are_rpi_gpios(header: Header) -> None:
-    gpio = header.gpio
-    assert (gpio.BOARD, gpio.BCM, gpio.OUT, gpio.IN) == (10, 11, 0, 1)
-    assert (gpio.PUD_OFF, gpio.PUD_DOWN, gpio.PUD_UP) == (20, 21, 22)
-    assert (gpio.RISING, gpio.FALLING, gpio.BOTH, gpio.LOW, gpio.HIGH) == (31, 32, 33, 0, 1)
-    assert (gpio.UNKNOWN, gpio.SERIAL, gpio.SPI, gpio.I2C, gpio.HARD_PWM) == (-1, 40, 41, 42, 43)
-    assert gpio.VERSION.startswith("0.7")
-    assert gpio.RPI_INFO["P1_REVISION"] == gpio.RPI_REVISION == 3
-
-
 def test_pins_need_a_numbering(header: Header) -> None:
     gpio = header.gpio
     with pytest.raises(RuntimeError, match="Please set pin numbering mode"):
@@ -91,35 +80,6 @@ def test_setup_refuses_what_rpi_gpio_refuses(gpio: Any) -> None:
         gpio.output(4, 1)
     with pytest.raises(RuntimeError, match=r"must setup\(\) the GPIO channel first"):
         gpio.input(4)
-
-
-def test_lists_of_pins_levels_and_functions(gpio: Any) -> None:
-    gpio.setup([4, 5], gpio.OUT, initial=gpio.HIGH)
-    gpio.setup((17, 18), gpio.IN, pull_up_down=gpio.PUD_UP)
-    assert [gpio.input(pin) for pin in (4, 5, 17, 18)] == [1, 1, 1, 1]
-    gpio.output([4, 5], (0, 1))
-    assert [gpio.input(pin) for pin in (4, 5)] == [0, 1]
-    gpio.output([4, 5], 0)
-    assert [gpio.input(pin) for pin in (4, 5)] == [0, 0]
-    with pytest.raises(RuntimeError, match="Number of channels"):
-        gpio.output([4, 5], [1])
-    assert gpio.gpio_function(4) == gpio.OUT
-    assert gpio.gpio_function(17) == gpio.IN
-    gpio.cleanup([4])
-    assert gpio.gpio_function(4) == gpio.IN
-    assert gpio.gpio_function(5) == gpio.OUT
-
-
-def test_warnings_are_said_and_can_be_silenced(header: Header, gpio: Any) -> None:
-    with pytest.warns(RuntimeWarning, match="nothing to clean up"):
-        gpio.cleanup()
-    gpio.setmode(gpio.BCM)
-    header.world.electronics.pins.set_mode(4, output=True, pull=0)  # type: ignore[arg-type]
-    with pytest.warns(RuntimeWarning, match="already in use"):
-        gpio.setup(4, gpio.OUT)
-    gpio.setwarnings(False)
-    gpio.cleanup()
-    gpio.cleanup()
 
 
 def test_pwm_drives_a_motor(header: Header, gpio: Any) -> None:
@@ -201,49 +161,3 @@ def test_detection_rules(header: Header, gpio: Any) -> None:
     header.world.advance(0.1)
     assert len(reported) == 4
     assert not gpio.event_detected(ECHO)
-
-
-def test_a_callback_that_fails_is_printed_and_the_next_one_runs(
-    header: Header, gpio: Any, capsys: pytest.CaptureFixture[str]
-) -> None:
-    gpio.setup(TRIGGER, gpio.OUT, initial=0)
-    gpio.setup(ECHO, gpio.IN)
-    reported: list[int] = []
-
-    def fail(_channel: int) -> None:
-        raise LookupError("lost")
-
-    gpio.add_event_detect(ECHO, gpio.RISING, callback=fail)
-    gpio.add_event_callback(ECHO, reported.append)
-    header.ping()
-    header.world.advance(0.1)
-    assert reported == [ECHO]
-    assert "LookupError: lost" in capsys.readouterr().err
-
-
-def test_wait_for_edge(header: Header, gpio: Any) -> None:
-    gpio.setup(TRIGGER, gpio.OUT, initial=0)
-    gpio.setup(ECHO, gpio.IN)
-    assert gpio.wait_for_edge(ECHO, gpio.RISING, timeout=1) is None
-    results: list[int | None] = []
-    waiter = threading.Thread(
-        target=lambda: results.append(gpio.wait_for_edge(ECHO, gpio.FALLING, timeout=10_000))
-    )
-    waiter.start()
-    while waiter.is_alive():  # the edge must come after the wait has begun
-        header.ping()
-        header.world.advance(0.1)
-        waiter.join(0.001)
-    assert results == [ECHO]
-
-
-def test_a_pulse_held_by_the_machines_time_counts(header: Header, gpio: Any) -> None:
-    """A driver that spins or sleeps for real, on a clock that stands still, still triggers."""
-    gpio.setup(TRIGGER, gpio.OUT, initial=0)
-    gpio.setup(ECHO, gpio.IN)
-    gpio.add_event_detect(ECHO, gpio.RISING)
-    gpio.output(TRIGGER, 1)
-    threading.Event().wait(20e-6)
-    gpio.output(TRIGGER, 0)
-    header.world.advance(0.05)
-    assert gpio.event_detected(ECHO)

@@ -9,7 +9,6 @@ from math import hypot
 import pytest
 
 from blimp.ship.lockstep import Lockstep
-from blimp.types import OutcomeState
 
 pytestmark = pytest.mark.long
 
@@ -78,7 +77,7 @@ def test_ranger_and_sonar_stuck_near_the_ground_do_not_send_the_ship_up(value: f
 
 def test_an_accelerometer_that_lies_is_not_believed_and_is_believed_again() -> None:
     """Upside down, then off by 1 m/s² sideways; before, 632 m/s down were believed."""
-    with Flight() as flight:
+    with Flight(seed=2) as flight:
         flight.ship.fault("imu", "stuck", channel="accel_z", value=-9.8)  # its z is up
         flight.fly(6.0)
         assert any("accelerometer" in doubt for doubt in flight.doubts())
@@ -120,19 +119,3 @@ def test_a_tag_that_drifts_beside_a_good_gps_is_left() -> None:
         assert position == {"tag": False, "gps": True}
         assert flight.farthest_m < 4.5
         flight.lands()
-
-
-@pytest.mark.parametrize(("airframe", "wind_mps", "seed"), [("gtmab", 0.3, 1), ("twin", 0.6, 2)])
-def test_a_ship_that_wind_moves_on_its_pad_arms_and_flies(
-    airframe: str, wind_mps: float, seed: int
-) -> None:
-    with Lockstep(airframe, seed=seed, wind_mps=wind_mps) as ship:
-        ship.step(6.0)
-        armed = ship.command("arm", check=False)
-        if wind_mps > 0.5:  # it has been turned: somebody holds it still, and lets go of it
-            assert armed.state is OutcomeState.REFUSED
-            ship.hold(True)
-            ship.step(5.0)
-            ship.hold(False)
-            armed = ship.command("arm")
-        assert armed.state is OutcomeState.DONE

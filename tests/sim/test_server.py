@@ -98,46 +98,6 @@ def test_clients_see_one_world(path: Path) -> None:
         assert one.i2c(1, 0x68, b"\x75", 1) == b"\x68"
 
 
-def test_faults_are_refused_with_their_reason(remote: RemoteWorld) -> None:
-    with pytest.raises(ConfigError, match=r"no device 'radar': this ship has"):
-        remote.fault("radar", "frozen")
-    with pytest.raises(ConfigError, match=r"no fault 'melted'"):
-        remote.fault("baro", "melted")
-
-
-def test_echo_edges_come_to_a_watcher(path: Path) -> None:
-    edges: list[tuple[bool, float, float]] = []
-    with RemoteWorld(path) as pilot, RemoteWorld(path) as watcher:
-        watcher.pin_watch(24, lambda _, high, t_s: edges.append((high, t_s, time.monotonic())))
-        pilot.pin_mode(23, output=True, pull=Pull.OFF)
-
-        def echoed() -> bool:
-            pilot.pin_write(23, True, held_s=1.0)
-            pilot.pin_write(23, False, held_s=12e-6)
-            return len(edges) >= 2
-
-        eventually(echoed)
-        (up, rise_s, rise_sent_s), (down, fall_s, fall_sent_s), *_ = edges
-        assert (up, down) == (True, False)
-        assert fall_s > rise_s
-        assert rise_sent_s >= rise_s
-        assert fall_sent_s >= fall_s
-        watcher.pin_watch(24, None)
-
-
-def test_serial_bytes_come_to_a_listener_and_go_back(remote: RemoteWorld) -> None:
-    heard: list[bytes] = []
-    remote.serial_listen("/dev/ttyAMA0", heard.append)
-    eventually(lambda: len(heard) >= 2)
-    assert all(line.startswith(b"POS,") for line in heard)
-    remote.serial_write("/dev/ttyAMA0", b"lep\r")
-    remote.serial_write("/dev/ttyAMA9", b"nobody")
-    count = len(heard) + 1  # one may be on its way
-    begin_s = remote.truth().t_s
-    eventually(lambda: remote.truth().t_s > begin_s + 0.5)
-    assert len(heard) <= count
-
-
 @pytest.mark.parametrize(
     "garbage",
     [

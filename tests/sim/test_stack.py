@@ -17,12 +17,6 @@ from tests.stopwatch import Stopwatch
 
 pytestmark = [pytest.mark.long, pytest.mark.timeout(400)]
 
-REPLY_KEYS = ["id", "task", "state", "result", "reason", "latency_ms"]
-STATUS_KEYS = [
-    "vehicle", "mode", "armed", "killed", "failsafe", "age_s", "position_ned_m",
-    "velocity_ned_mps", "altitude_m", "attitude_rad", "battery_v", "actuators", "sensors", "loop",
-]  # fmt: skip
-
 THERE = """
 name = "there"
 leg = [
@@ -64,31 +58,9 @@ def test_the_command_line_a_mission_whose_worker_is_killed_and_a_clean_end(
     assert len({os.sched_getscheduler(stack.pids[name]) for name in ("world", "flight")}) == 1
 
     status = stack.status()
-    assert list(status) == STATUS_KEYS
-    assert list(status["attitude_rad"]) == ["roll", "pitch", "yaw"]
     assert {"imu", "baro", "ranger", "tag", "power"} <= set(status["sensors"])
-    for sensor in status["sensors"].values():
-        assert list(sensor) == ["value", "unit", "age_s", "healthy"]
-    assert set(status["actuators"]) == {"left", "right", "tail", "tilt", "elevator", "rudder"}
-    assert set(status["loop"]) == {"rate_hz", "overruns"}
     assert (status["armed"], status["killed"]) == (False, False)
     stack.wait_until(lambda: stack.status()["age_s"] < 1.0, within_s=60.0)
-
-    refused = stack.ground("takeoff", "2")
-    assert list(refused.json) == REPLY_KEYS
-    assert (refused.status, refused.json["state"]) == (5, "REFUSED")
-    assert "arm" in refused.json["reason"]
-    motor = stack.ground("motor", "left", "-20", "--seconds", "1")
-    assert (motor.status, motor.json["state"]) == (5, "REFUSED")
-
-    ping = stack.ground("ping")
-    assert (ping.status, ping.json["state"]) == (0, "SUCCESS")
-    assert stack.ground("result", ping.json["id"]).json["state"] == "SUCCESS"
-    assert stack.ground("sensor", "baro").json["result"]["healthy"] is True
-    assert stack.ground("sensor", "nonsense").status == 5
-
-    assert stack.ground("--vehicle", "nobody", "--timeout", "1", "ping").status in (3, 6)
-    assert stack.ground("goto", "nan", "0", "3").status == 2
 
     # Two ships of one machine must be distinguished.
     second = subprocess.run(
@@ -264,23 +236,6 @@ def test_a_ship_is_safe_after_an_estop_and_a_killed_and_a_stopped_flight_process
     stack.finish(takeoff)
     stack.wait_until(lambda: not stack.status()["armed"], within_s=60.0)
     assert motors_at_rest(stack)
-
-
-def test_a_test_that_is_interrupted_while_its_ships_start_leaves_none(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    begun: list[RunningStack] = []
-
-    def interrupted(running: RunningStack, *_: object) -> None:
-        begun.append(running)
-        raise KeyboardInterrupt
-
-    monkeypatch.setattr(RunningStack, "wait_for_event", interrupted)
-    with pytest.raises(KeyboardInterrupt):
-        RunningStack("--ships", "2")
-    (running,) = begun
-    assert running.process.returncode is not None
-    assert not running.home.exists()
 
 
 def test_a_light_ship_whose_flight_process_dies_in_the_air_is_landed_by_the_next(

@@ -1,6 +1,7 @@
 """Drivers that others wrote, as they come from PyPI, on the simulated Pi: time passes for them."""
 
 import builtins
+import fcntl
 import io
 import os
 import subprocess
@@ -19,6 +20,7 @@ import smbus2
 from Adafruit_PureIO.smbus import SMBus as PureBus
 
 from blimp.clock import ManualClock, SystemClock
+from blimp.ship import Lockstep
 from blimp.sim import driver_time
 from blimp.sim.remote import RemoteWorld
 from blimp.sim.seam import linux_devices
@@ -91,16 +93,6 @@ def test_the_standard_library_keeps_the_machines_time(world: World) -> None:
     slept.join()
     assert MACHINE_S() - began_s >= 0.01
     assert now_s(world) - ship_s < 0.01  # another thread's sleep moves no world
-
-
-def test_another_thread_keeps_the_machines_time(world: World) -> None:
-    """A client of a server, beside the ship, measures how long it waits: no ship's time does."""
-    seen: list[float] = []
-    thread = threading.Thread(target=lambda: seen.append(time.monotonic()))
-    began_s = MACHINE_S()
-    thread.start()
-    thread.join(DEADLINE_S)
-    assert began_s <= seen[0] <= MACHINE_S()
 
 
 def test_names_bound_by_name_are_exchanged_and_harmless_outside() -> None:
@@ -254,3 +246,21 @@ def test_a_clock_is_there_while_a_ship_of_another_thread_ends(
     exec("import time\ndef now_s(): return time.monotonic()", stranger)
     monkeypatch.setattr(driver_time, "_in_place", _Ending(driver_time._in_place))
     assert stranger["now_s"]() > 0.0
+
+
+class _Unreadable:
+    """A module that cannot be looked through."""
+
+    @property
+    def __dict__(self) -> dict[str, Any]:  # type: ignore[override]
+        raise RuntimeError("it is being imported")
+
+
+def test_a_ship_that_fails_to_start_leaves_the_machines_time(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    before = (time.sleep, time.monotonic, time.time, fcntl.ioctl)
+    monkeypatch.setitem(sys.modules, "stranger", _Unreadable())
+    with pytest.raises(RuntimeError, match="being imported"):
+        Lockstep("gtmab")
+    assert (time.sleep, time.monotonic, time.time, fcntl.ioctl) == before

@@ -8,12 +8,8 @@ from typing import Any
 import msgspec
 import pytest
 
-from blimp.airframe import Airframe, Transmitter, load
-from blimp.hardware.registers import CRSF
-from blimp.ship.failures import BY_NAME
+from blimp.airframe import Airframe, Transmitter
 from blimp.ship.lockstep import Lockstep
-from blimp.ship.matrix import fly
-from blimp.sim.chips.crsf import Crsf
 from tests.contracts import rows
 
 pytestmark = pytest.mark.long
@@ -83,33 +79,6 @@ def test_lost_it_holds_and_heard_again_it_goes_on(modes: tuple[str, str]) -> Non
             assert (made.snapshot().failsafe, made.snapshot().mode) == ("", mode)
 
 
-@pytest.mark.parametrize("mode", ["manual", "land"])
-def test_lost_for_good_it_comes_home_and_down(mode: str) -> None:
-    """As `blimp sim matrix` flies it, in all modes: the others give way to HOLD as MANUAL does."""
-    both = [BY_NAME["transmitter-lost"], BY_NAME["both-lost"]]
-    for cell in fly(load("twin"), modes=[mode], failures=both, seeds=[1], rest_s=1.0):
-        assert cell.safe
-        assert cell.outcome == "landed"
-        assert cell.motors_stopped
-        assert cell.max_altitude_m < 6.0
-
-
-@pytest.mark.parametrize("up", [0.0, 0.2])
-def test_lost_on_the_pad_no_motor_runs(up: float) -> None:
-    """Neither after the arm, nor after a stick that was moved too little to lift the ship."""
-    with Radio(ship("LAND"), seed=1) as made:
-        made.step(0.5)
-        made.move(arm=1.0)
-        made.move(0.3, up=up)
-        assert any(made.world.electronics.throttles()) is bool(up)
-        made.move(0.3, up=0.0)
-        made.fault("transmitter", "no_answer")
-        made.step(0.7)
-        for _ in range(65):  # the last row comes after 60 s
-            made.step(1.0)
-            assert not any(made.world.electronics.throttles())
-
-
 @pytest.mark.parametrize(
     ("kind", "error"), [("garbage", "cannot be read"), ("frozen", "no link statistics for 1 s")]
 )
@@ -141,21 +110,6 @@ def test_a_stick_reaches_the_motor_within_30_ms_at_p99() -> None:
             took.append(made.now_s - began_s)
         took.sort()
         assert took[int(0.99 * len(took))] <= 0.030
-
-
-def test_telemetry_goes_back_and_the_broker_lost_meanwhile_is_no_link_loss() -> None:
-    with flying("LAND") as made:
-        made.link_up = False
-        made.step(5.0)
-        assert (made.snapshot().failsafe, made.snapshot().mode) == ("", "ALTHOLD")
-        chip = made.world.electronics.chip("transmitter")
-        assert isinstance(chip, Crsf)
-        snapshot = made.snapshot()
-        assert chip.telemetry[CRSF.FLIGHT_MODE] == b"ALTHOLD\0"
-        volts = int.from_bytes(chip.telemetry[CRSF.BATTERY][:2], "big") / 10.0
-        assert volts == pytest.approx(snapshot.battery_v, abs=0.11)
-        yaw = int.from_bytes(chip.telemetry[CRSF.ATTITUDE][4:], "big", signed=True) / 1e4
-        assert yaw == pytest.approx(snapshot.attitude_rad.yaw, abs=0.05)
 
 
 def test_an_sbus_receiver_flies_it_too() -> None:

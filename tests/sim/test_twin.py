@@ -5,12 +5,10 @@ from math import hypot, pi
 import pytest
 
 from blimp.airframe import SEA_LEVEL_DENSITY_KG_M3 as AIR
-from blimp.rotation import euler
 from blimp.sim import hull
 from blimp.sim.aerodynamics import Aerodynamics
 from blimp.sim.atmosphere import gas_density_kg_m3
-from blimp.sim.physics import Physics
-from tests.sim.ships import fly, gtmab, twin
+from tests.sim.ships import gtmab, twin
 
 SHIP = twin()
 LENGTH_M, DIAMETER_M = SHIP.hull.length_m, SHIP.hull.diameter_m
@@ -114,37 +112,3 @@ def test_shares_of_thrust_against_a_crosswind() -> None:
 def test_no_drv8833_channel_carries_more_than_it_can() -> None:
     assert all(thruster.max_current_a <= 1.5 for thruster in SHIP.thruster)
     assert SHIP.battery.cells * 4.2 <= 10.8
-
-
-def aloft() -> Physics:
-    physics = Physics(airframe=SHIP, seed=1)
-    physics.place(position_ned_m=(0.0, 0.0, -5.0))
-    return physics
-
-
-def test_it_climbs() -> None:
-    physics = aloft()
-    fly(physics, 10.0, throttles=(0.8, 0.8, 0.0), servos=(0.5 * pi, 0.0, 0.0))
-    assert -physics.state.velocity_ned_mps[2] > 0.5
-
-
-def test_it_turns_a_quarter_in_a_few_seconds() -> None:
-    physics = aloft()
-    seconds = 0.0
-    while abs(euler(physics.state.attitude)[2]) < 0.5 * pi:
-        fly(physics, 0.1, throttles=(0.8, -0.92, -0.8))
-        seconds += 0.1
-        assert seconds < 10.0
-    assert seconds < 5.0
-
-
-def test_it_tears_its_feet_off_with_half_its_thrust() -> None:
-    physics = Physics(airframe=SHIP, seed=1)
-    fly(physics, 4.0, throttles=(0.8, 0.8, 0.0), servos=(0.5 * pi, 0.0, 0.0))
-    assert physics.state.altitude_m > 0.2
-
-
-def test_it_flies_faster_than_it_is_asked_to() -> None:
-    physics = aloft()
-    fly(physics, 30.0, throttles=(0.6, 0.6, 0.0), servos=(0.15, 0.0, 0.0))
-    assert hypot(*physics.state.velocity_ned_mps[:2]) > SHIP.limits.speed_mps

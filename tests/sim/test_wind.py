@@ -3,8 +3,9 @@ from statistics import fmean, pstdev
 
 import pytest
 
-from blimp.sim.wind import AIRSPEED_FLOOR_MPS, FOOT_M, Wind, gustiness
+from blimp.sim.wind import AIRSPEED_FLOOR_MPS, Wind, gustiness
 
+FOOT_M = 0.3048
 MEAN_MPS = 4.0
 
 

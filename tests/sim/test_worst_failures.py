@@ -64,9 +64,6 @@ class Flight:
         reply = self.client.send("takeoff", {"altitude_m": ALTITUDE_M}).wait(60.0)
         assert reply.state == "SUCCESS", reply
 
-    def is_up(self) -> bool:
-        return abs(self.world.truth().altitude_m - ALTITUDE_M) < 0.4
-
     def stays_up(self, seconds: float) -> None:
         until_s = time.monotonic() + seconds
         while time.monotonic() < until_s:

@@ -56,6 +56,12 @@ class FlightSide:
     def named(self, name: str) -> list[Command]:
         return [command for command in list(self.commands) if command.name == name]
 
+    def only(self, name: str) -> Command:
+        """Return the one command of that name; a silent ship is sent it again, under its id."""
+        command, *again = self.named(name)
+        assert {one.id for one in again} <= {command.id}
+        return command
+
     def close(self) -> None:
         self._closed.set()
         self._thread.join()

@@ -1,8 +1,11 @@
 """The app of a ship: its table of tasks, its queue, its link."""
 
+import pytest
+
 from blimp.actions import ACTIONS
 from blimp.clock import SystemClock
 from blimp.queue import TaskApp
+from blimp.queue.protocol.message import EMERGENCY
 from blimp.tasks.client import VehicleClient
 from tests.queue.conftest import DEADLINE_S, wait_until
 from tests.tasks.ship import FlightSide
@@ -11,7 +14,9 @@ from tests.tasks.ship import FlightSide
 def test_every_command_has_its_task_and_arm_alone_may_not_run_twice(app: TaskApp) -> None:
     names = {name.removeprefix("blimp.") for name in app.tasks}
     assert names == {*ACTIONS, "status", "airframe"}
-    assert [name for name, action in ACTIONS.items() if not action.idempotent] == ["arm"]
+    options = {name.removeprefix("blimp."): task.options for name, task in app.tasks.items()}
+    assert [name for name in ACTIONS if not options[name].idempotent] == ["arm"]
+    assert [name for name in ACTIONS if options[name].priority == EMERGENCY] == ["estop"]
     assert app.queue == "blimp.twin"
 
 
@@ -26,3 +31,10 @@ def test_the_ship_hears_that_the_link_stands(ship: FlightSide, ground: VehicleCl
     # From its start on it counts as linked for a moment: only a greeting makes the age smaller.
     wait_until(lambda: ship.server._link_s is not None, "not greeted")
     assert ship.server.link_age_s(SystemClock().now_s()) < DEADLINE_S
+
+
+def test_the_ship_hears_that_no_stop_would_come(
+    ship: FlightSide, app: TaskApp, ground: VehicleClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(app, "deaf", lambda: "its listener is stuck")
+    wait_until(lambda: ship.server.deaf(SystemClock().now_s()) == "its listener is stuck", "unsaid")

@@ -9,7 +9,7 @@ from blimp.tasks.client import VehicleClient
 from tests.queue.conftest import DEADLINE_S
 from tests.tasks.ship import FlightSide
 
-MOST = 69
+MOST = 73
 WORKER = """
 import atexit, sys
 atexit.register(lambda: print(*sys.modules, sep="\\n"))

@@ -283,14 +283,3 @@ def test_what_a_pilots_command_calls_is_his_and_ends_with_his_control(
         last.get(timeout=DEADLINE_S)
     assert [command.name for command in ship.commands] == ["arm", "hold"]
     assert {command.authority for command in ship.commands} == {2 * grant.token}
-
-
-def test_the_ships_own_word_on_authority_is_reported_as_such(
-    ground: VehicleClient, ship: FlightSide
-) -> None:
-    ship.answer = lambda command: outcome(
-        command, OutcomeState.REFUSED, reason="older than 12", result={"authority": 12}
-    )
-    refused = ground.send("hold").wait(10.0)
-    assert (refused.state, refused.kind) == ("REFUSED", "NotInControl")
-    assert refused.reason == "older than 12"

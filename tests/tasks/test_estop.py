@@ -36,7 +36,7 @@ def test_an_emergency_stop_passes_busy_threads(ship: FlightSide, app: TaskApp, u
         reply = client.estop(timeout_s=DEADLINE_S)
         assert reply.state == "SUCCESS"
         assert reply.result == {"fraction": 0.0, "accepted_s": 12.5}
-        (command,) = ship.named("estop")
+        command = ship.only("estop")
         assert (command.id, command.ttl_s) == (reply.id, None)
         assert goto.reply is None
 

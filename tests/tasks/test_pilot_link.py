@@ -1,6 +1,8 @@
 """The pilot's heartbeat through a real broker and the worker's relay into a real mailbox."""
 
 import re
+from contextlib import closing
+from math import inf
 from pathlib import Path
 from typing import Any
 
@@ -8,12 +10,17 @@ import msgspec
 import pytest
 
 from blimp.clock import SystemClock
-from blimp.link.mailbox import MailboxClient
+from blimp.link.mailbox import MailboxClient, MailboxServer
 from blimp.link.telemetry import TelemetryPublisher, stream_key
 from blimp.queue.protocol.signing import Signer
 from blimp.queue.redis.client import RedisServer
 from blimp.tasks.authority import Authority, holder_of, pilots
-from blimp.tasks.pilot_link import HeartbeatRelay, HeartbeatSender, heartbeat_key
+from blimp.tasks.pilot_link import (
+    READ_ENTRIES,
+    HeartbeatRelay,
+    HeartbeatSender,
+    heartbeat_key,
+)
 from blimp.types import Heartbeat
 from tests.queue.conftest import wait_until, working
 from tests.tasks.ship import SNAPSHOT, FlightSide, publish
@@ -174,6 +181,45 @@ def test_what_was_meant_for_an_earlier_boot_does_not_count(way: Way) -> None:
         assert goodbye.ends
 
 
+def test_no_goodbye_is_lost_among_many_after_a_pause_or_without_a_broker(
+    way: Way, directory: Path
+) -> None:
+    """Nothing follows a goodbye that is lost: the ship misses a program that has ended."""
+    with way.sender() as ended, way.sender() as other:
+        ended.send(ends=False)
+        assert len(way.received()) == 1
+        way.clock.off_s = -20.0  # while the worker restarts, nobody reads it
+        ended.send(ends=True)
+        way.clock.off_s = 0.0
+        for _ in range(2 * READ_ENTRIES):
+            other.send(ends=False)
+        authority = way.relay._authority
+        with closing(RedisServer(f"redis+socket://{directory}/no-broker")) as nowhere:
+            way.relay._authority = Authority(link=nowhere, vehicle="twin")
+            assert way.received() == []  # nobody says who has control
+        way.relay._authority = authority
+        # The ship judges its age: so late, it says nothing of other programs.
+        goodbye, *others = way.received()
+    assert (goodbye.ends, len(others)) == (True, 2 * READ_ENTRIES)
+    assert goodbye.waited_s == inf
+
+
+def test_a_goodbye_waits_for_a_flight_process_that_is_not_there(way: Way, directory: Path) -> None:
+    path = directory / "later" / "flight.sock"
+    path.parent.mkdir()
+    with MailboxClient(server_path=path, clock=way.clock, path=directory / "w.sock") as mailbox:
+        way.relay._mailbox = mailbox
+        with way.sender() as sender:
+            sender.send(ends=True)
+        way.relay.look()
+        with MailboxServer(path=path, clock=way.clock) as server:
+            assert server.receive() == []
+            way.relay.look()
+            assert server.receive() == []  # of heartbeats it keeps none
+            (goodbye,) = server.heartbeats()
+    assert goodbye.ends
+
+
 def test_while_a_pilot_has_control_only_that_pilots_heartbeat_counts(way: Way) -> None:
     with way.sender() as anybody:
         anybody.send(ends=False)
@@ -192,6 +238,9 @@ def test_while_a_pilot_has_control_only_that_pilots_heartbeat_counts(way: Way) -
             (again,) = way.received()
             assert again.authority == 2 * grant.token + 1
             assert "has ended" in way.relay.last_refused
+            pilot.send(ends=True)
+            (goodbye,) = way.received()  # it ends this program, and takes nobody's control
+            assert (goodbye.ends, goodbye.waited_s) == (True, inf)
 
 
 def test_the_ships_worker_relays_what_comes(

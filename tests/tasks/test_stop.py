@@ -16,11 +16,15 @@ from blimp.errors import LinkError, NotAuthorised
 from blimp.link.mailbox import MailboxClient
 from blimp.link.stop_socket import StopSocket
 from blimp.queue import TaskApp
+from blimp.queue.brokers.streams.envelope import unpack
 from blimp.queue.protocol.message import EMERGENCY, TaskMessage
-from blimp.queue.protocol.signing import FRESH_S
+from blimp.queue.protocol.record import Record, State, encode, result_place
+from blimp.queue.protocol.signing import FRESH_S, Signer
+from blimp.queue.redis.keys import Keys
+from blimp.queue.redis.urls import Brokers
 from blimp.tasks.app import build_ship_app
 from blimp.tasks.client import STOP_ID, VehicleClient
-from blimp.tasks.stop import KEPT_S, Stop, StopSender
+from blimp.tasks.stop import KEPT_S, QUEUE, Stop, StopSender
 from tests.broker import EmbeddedBroker
 from tests.queue.conftest import DEADLINE_S, Silence, wait_until, working
 from tests.tasks.ship import FlightSide
@@ -37,6 +41,44 @@ def test_all_roads_confirm_one_stop_and_say_how_fast_they_were(
     assert reply.state == "SUCCESS"
     assert set(reply.roads_ms) == {"broadcast", "queue"}
     assert {command.id for command in ship.named("estop")} == {reply.id}
+
+
+def test_a_stop_in_the_queue_is_first_and_ends_by_itself(app: TaskApp, url: str) -> None:
+    """No worker is there to take it."""
+    with VehicleClient(url, "twin") as ground:
+        assert ground.estop(timeout_s=0.5).state == "TIMEOUT"
+        entries: Any = app.broker_link.ask(
+            lambda client: client.xrange(Keys().queue(app.queue).levels[0])
+        )
+    assert entries
+    for _, fields in entries:
+        found = unpack([part for pair in fields.items() for part in pair])
+        assert found["headers"]["blimp_ttl_s"] == 10.0
+        assert found["properties"]["priority"] == max(1, EMERGENCY)
+
+
+def test_only_a_success_by_the_queue_confirms_a_stop() -> None:
+    stop = Stop(id="s", clock=SystemClock())
+    for state in (State.STARTED, State.FAILURE, State.EXPIRED, State.REFUSED):
+        stop.confirmed(QUEUE, Record(id="s", name="estop", state=state))
+    assert (stop.roads_ms, stop.next(timeout_s=0.0)) == ({}, None)
+    stop.confirmed(QUEUE, Record(id="s", name="estop", state=State.SUCCESS))
+    assert set(stop.roads_ms) == {QUEUE}
+
+
+def test_only_a_genuine_result_confirms_a_stop() -> None:
+    signer, stop = Signer(KEY), Stop(id="s", clock=SystemClock())
+    with StopSender(
+        brokers=Brokers("redis://127.0.0.1:1/0"), vehicle="twin", queue="blimp.twin",
+        source="", signer=signer, clock=SystemClock(),
+    ) as sender:  # fmt: skip
+        done = encode(
+            Record(id="s", name="estop", state=State.SUCCESS, result={}), limit_bytes=1000
+        )
+        for forged in (done, Signer("f" * 16).append_to(done, place=result_place("s")), b"{"):
+            sender.read(stop, "broadcast", forged)
+    assert (stop.roads_ms, stop.next(timeout_s=0.0)) == ({}, None)
+    assert stop.forged == 3
 
 
 def test_a_stop_by_the_queue_alone(ship: FlightSide, app: TaskApp, url: str) -> None:

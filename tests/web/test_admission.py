@@ -3,7 +3,7 @@
 import logging
 
 from blimp.clock import ManualClock
-from blimp.web.admission import Crowd, Crowds, FewLines, Limits, Rate, Visit, network_of
+from blimp.web.admission import Crowds, FewLines, Limits, Rate, Visit, network_of
 
 LIMITS = Limits(strangers=6, strangers_of_an_address=4, known=2)
 
@@ -51,21 +51,6 @@ def test_a_token_takes_a_visit_out_of_the_strangers() -> None:
     assert known in ended
     known.left()
     known.left()
-
-
-def test_a_crowd_counts_right_after_any_order() -> None:
-    crowd = Crowd(most=2, most_of_an_address=2)
-    one, two, three = (Visit(None, "a", 0.0, None) for _ in range(3))  # type: ignore[arg-type]
-    assert crowd.add(one) is None
-    assert crowd.add(two) is None
-    crowd.discard(one)
-    crowd.discard(one)
-    assert crowd.add(three) is None
-    assert list(crowd) == [two, three]
-    assert crowd.oldest() is two
-    crowd.discard(two)
-    crowd.discard(three)
-    assert crowd.oldest() is None
 
 
 def test_a_rate_allows_so_many_at_once_and_lets_few_more_wait() -> None:

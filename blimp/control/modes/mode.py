@@ -39,6 +39,12 @@ class Ship(msgspec.Struct, frozen=True, kw_only=True):
     astray: Callable[[], bool] = lambda: False  # an output pushes by itself, or stays where it is
     area: Area = msgspec.field(default_factory=Area)
 
+    @property
+    def highest_m(self) -> float:
+        """The ceiling, of the airframe or of this flight."""
+        highest_m, ceiling_m = self.airframe.limits.max_altitude_m, self.area.fence.ceiling_m
+        return highest_m if ceiling_m is None else min(highest_m, ceiling_m)
+
 
 class Stick(msgspec.Struct, frozen=True, kw_only=True):
     """Shares, -1 to 1, of the force forward, right and up (ALTHOLD: the climb), and of the turn."""

@@ -21,6 +21,7 @@ class Sticks(FlightMode):
 
     def __init__(self, state: VehicleState, *, ship: Ship, number: Mode) -> None:
         self.number = number
+        self._ship = ship
         self._limits = ship.airframe.limits
         self._stick = Stick()
         self.resume(state)
@@ -50,8 +51,7 @@ class Sticks(FlightMode):
                 yaw_rate_radps=rate,
             )
         down_mps = -stick.up * (limits.climb_mps if stick.up > 0.0 else limits.descent_mps)
-        self._down_m += down_mps * dt_s
-        self._down_m = max(-limits.max_altitude_m, min(0.0, self._down_m))
+        self._down_m = max(-self._ship.highest_m, min(0.0, self._down_m + down_mps * dt_s))
         return Setpoint(
             position_ned_m=(None, None, self._down_m),
             velocity_ned_mps=(0.0, 0.0, down_mps),

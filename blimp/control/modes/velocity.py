@@ -88,7 +88,7 @@ class Velocity(FlightMode):
         north, east, down = self._wish_mps
         if self._turn_radps:
             self._yaw_rad = turned(self._yaw_rad, self._turn_radps * dt_s, state)
-        self._down_m = self._bounded(self._down_m + down * dt_s)
+        self._down_m = max(-self._ship.highest_m, min(0.0, self._down_m + down * dt_s))
         return Setpoint(
             position_ned_m=(None, None, self._down_m),
             velocity_ned_mps=(north, east, down),
@@ -104,12 +104,3 @@ class Velocity(FlightMode):
         k = 1.0 if change <= step else step / change
         a, b, c = self._wish_mps
         return (a + k * n, b + k * e, c + k * d)
-
-    def _bounded(self, down_m: float) -> float:
-        highest_m, ceiling_m = (
-            self._ship.airframe.limits.max_altitude_m,
-            self._ship.area.fence.ceiling_m,
-        )
-        if ceiling_m is not None:
-            highest_m = min(highest_m, ceiling_m)
-        return max(-highest_m, min(0.0, down_m))

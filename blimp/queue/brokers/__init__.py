@@ -6,23 +6,24 @@ Tested by test_brokers.py.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from importlib import import_module
 from typing import TYPE_CHECKING
 
 from blimp.errors import ConfigError
+from blimp.queue.neighbours import load, neighbour
 from blimp.queue.redis.urls import SCHEMES as REDIS_SCHEMES
 from blimp.queue.redis.urls import hide_password
 
 if TYPE_CHECKING:
     from blimp.queue.brokers.base import Broker
 
-# By name: the URL schemes, and the class. It is imported when a URL asks for it: a program on
-# Redis does not pay 3 MB for py-amqp.
+# By name: the URL schemes. Streams are the core's; the others are neighbours, which are imported
+# when a URL asks for them: a program on Redis does not pay 3 MB for py-amqp.
 BROKERS = {
-    "streams": (REDIS_SCHEMES, "blimp.queue.brokers.streams:StreamsBroker"),
-    "amqp": (("amqp", "amqps", "pyamqp"), "blimp.queue.brokers.rabbitmq:RabbitBroker"),
-    "memory": (("memory",), "blimp.queue.brokers.kombu_broker:MemoryBroker"),
+    "streams": REDIS_SCHEMES,
+    "amqp": ("amqp", "amqps", "pyamqp"),
+    "memory": ("memory",),
 }
+STREAMS = "blimp.queue.brokers.streams:StreamsBroker"
 _ALIASES = {"pyamqp": "amqp", "blimp.queue.kombu_transport:Transport": "streams"}
 
 
@@ -35,9 +36,9 @@ def broker_for(urls: str | Sequence[str], *, name: str | None = None) -> Broker:
     name = _name_for(urls[0]) if name is None else _ALIASES.get(name, name)
     if name not in BROKERS:
         raise ConfigError(f"transport {name!r}: must be one of {tuple(BROKERS)}")
-    schemes, path = BROKERS[name]
-    module, _, attribute = path.partition(":")
-    broker: Broker = getattr(import_module(module), attribute)()
+    schemes = BROKERS[name]
+    kind = load(STREAMS) if name == "streams" else neighbour(name)
+    broker: Broker = kind()
     for url in urls:
         if url.partition("://")[0] not in schemes:
             raise ConfigError(
@@ -49,8 +50,8 @@ def broker_for(urls: str | Sequence[str], *, name: str | None = None) -> Broker:
 
 def _name_for(url: str) -> str:
     scheme = url.partition("://")[0]
-    for name, (schemes, _) in BROKERS.items():
+    for name, schemes in BROKERS.items():
         if scheme in schemes:
             return name
-    known = tuple(scheme for schemes, _ in BROKERS.values() for scheme in schemes)
+    known = tuple(scheme for schemes in BROKERS.values() for scheme in schemes)
     raise ConfigError(f"broker URL {hide_password(url)!r}: its scheme must be one of {known}")

@@ -6,17 +6,21 @@ Tested by test_brokers.py.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from enum import Enum, auto
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple, Protocol, runtime_checkable
 
 import msgspec
 
 from blimp.errors import LinkError
+from blimp.queue.options import Options
 from blimp.queue.protocol.message import MAX_MESSAGE_BYTES, TaskMessage
+from blimp.queue.protocol.unique import UniqueClaim
+from blimp.queue.retry import Count
 
 if TYPE_CHECKING:
     from blimp.queue.protocol.signing import Signer
+    from blimp.queue.redis.client import RedisServer
     from blimp.queue.redis.urls import Brokers
 
 # After so many deliveries a task that its worker does not survive is given up.
@@ -30,11 +34,14 @@ MISSING = {
     "leases": "no leases: a task that runs through an outage may run on another worker as well",
     "counts_deliveries": "deliveries are not counted, only the first is distinguished: a "
     "message that kills its worker comes again for ever",
+    "keeps_steps": "durable steps of tasks, `context.step`, are refused",
     "exclusive_names": "two live workers of one name are not refused",
     "atomic_completion": "result and acknowledgement are two steps",
     "schedules": "tasks with an ETA wait in a worker's memory",
     "has_priorities": "no priorities",
     "has_dead_letters": "no dead letters that `dead` can show",
+    "sets_aside": "a task that its worker does not know fails at once: in a rolling deploy use a "
+    "new queue for new tasks",
     "keeps_broadcasts": "a broadcast sent during an outage is not received",
 }
 # The same for an app without a Redis server.
@@ -53,11 +60,13 @@ class Capabilities(msgspec.Struct, frozen=True, kw_only=True):
     is_shared: other processes see its messages.
     atomic_completion: result, messages that follow and acknowledgement are one step.
     has_dead_letters: they can be listed and requeued. counts_deliveries: of each message.
+    sets_aside: what a worker's code cannot run waits for a worker with other code.
     leases: a delivery belongs to its worker until its lease ends, whatever the connection does.
     schedules: the broker keeps a message until its ETA. has_priorities: it delivers by them.
     exclusive_names: of two live workers with one name the second is refused.
     keeps_broadcasts: a broadcast reaches a worker that was not connected at the moment.
     finds_messages: it finds a task's message that waits, and marks it as revoked.
+    keeps_steps: what steps of a task returned is stored, by the holder of its delivery alone.
     keeps_stamps: a publish whose stamp was put, or a later one of its key, is not put again.
     shares_fairly: it takes the messages of tenants in turn; see `TaskOptions.fair_key`.
     local_prefetch: a changed prefetch costs no round trip.
@@ -70,6 +79,7 @@ class Capabilities(msgspec.Struct, frozen=True, kw_only=True):
     is_shared: bool = True
     atomic_completion: bool = False
     has_dead_letters: bool = False
+    sets_aside: bool = False
     counts_deliveries: bool = False
     leases: bool = False
     schedules: bool = False
@@ -77,6 +87,7 @@ class Capabilities(msgspec.Struct, frozen=True, kw_only=True):
     exclusive_names: bool = False
     keeps_broadcasts: bool = False
     finds_messages: bool = False
+    keeps_steps: bool = False
     keeps_stamps: bool = False
     shares_fairly: bool = False
     local_prefetch: bool = False
@@ -98,6 +109,17 @@ class Found(Enum):
     NOT_SEARCHED = auto()
 
 
+class Aside(msgspec.Struct, frozen=True):
+    """Why a delivery waits for a worker with other code, and how long at most.
+
+    versions: of the task, those that cannot run it; none if it is not known at all.
+    """
+
+    task: str
+    versions: tuple[str, ...]
+    wait_s: float
+
+
 class BrokerLeft(LinkError):
     """The broker that has this delivery is unreachable, and another is in use."""
 
@@ -115,11 +137,26 @@ class Delivery(Protocol):
 
     def ack(self) -> None: ...
 
-    def requeue(self, *, seen: bool = True) -> None:
+    def requeue(self, *, seen: bool = True, aside: Aside | None = None) -> None:
         """Put the message back at the head of its queue, its delivery count one higher.
 
         seen: False if it never began and this worker takes nothing more: then it does not
         count, if the broker counts deliveries.
+        aside: only with `sets_aside`: have it wait instead, uncounted, for a worker to run it.
+        """
+        ...
+
+    def free(self, claim: UniqueClaim, id: str) -> None:
+        """Free the claim of task `id`, which begins. Only with `keeps_stamps`."""
+        ...
+
+    def step(
+        self, message: TaskMessage, keep_s: int, name: str = "", result: bytes = b""
+    ) -> dict[str, bytes] | None:
+        """Return what the steps of a task returned, JSON by name; with a name, store one result.
+
+        Returns None if another worker has the message, or it has ended: then nothing is stored.
+        keep_s: from now on. Only with `keeps_steps`.
         """
         ...
 
@@ -155,8 +192,10 @@ class Completion(msgspec.Struct, frozen=True, kw_only=True):
     requeue: put the message back instead of acknowledging it.
     dead: make it a dead letter instead, for this reason.
     follow_up: None for most.
+    frees: the claim of a unique task that is free then.
     mark: a key that expires MARK_KEEP_S after this end; it says that the task has begun, and
         does not expire while its message is pending, however long that lies.
+    forgets_steps: what its steps returned is deleted.
     job: the worker's own; a broker does not look at it.
     """
 
@@ -168,7 +207,9 @@ class Completion(msgspec.Struct, frozen=True, kw_only=True):
     requeue: bool = False
     dead: str = ""
     follow_up: FollowUp | None = None
+    frees: UniqueClaim | None = None
     mark: str = ""
+    forgets_steps: bool = False
     job: Any = None
 
 
@@ -178,12 +219,26 @@ OnLost = Callable[[str], None]  # the delivery tag
 Join = Callable[[Completion, Sequence[int], Any], Completion]
 
 
+class BrokerOptions(Options, frozen=True, kw_only=True):
+    """How a broker is used, whichever it is.
+
+    timeout_s: for each answer. limit_bytes: larger messages are refused.
+    max_dead_letters, max_dead_letter_bytes: kept for each queue; the oldest go.
+    """
+
+    timeout_s: Annotated[float, msgspec.Meta(gt=0.0)] = 2.0
+    limit_bytes: Annotated[int, msgspec.Meta(ge=1)] = MAX_MESSAGE_BYTES
+    max_dead_letters: Count = 10_000
+    max_dead_letter_bytes: Count = 64_000_000
+
+
 class ConsumerOptions(msgspec.Struct, kw_only=True):
     """What every consumer is made of.
 
     name: unique among live workers. room: how many more messages may be taken.
     limit: how many may be in flight at once, those that wait for their time included;
     waiting: how many those are.
+    knows: returns the version of each task that its worker knows.
     store_result: writes a result (id, record) apart from its completion; None without results.
     completes_results, completes_follow_ups: they are written in the completion's one step.
     join: adds what begins with these parts of a follow-up, by number: the last of theirs. The
@@ -201,10 +256,8 @@ class ConsumerOptions(msgspec.Struct, kw_only=True):
     on_unreadable: OnUnreadable
     on_lost: OnLost
     log: Any
-    timeout_s: float = 2.0
-    limit_bytes: int = MAX_MESSAGE_BYTES
-    max_dead_letters: int = 10_000
-    max_dead_letter_bytes: int = 64_000_000
+    knows: Callable[[], Mapping[str, str]] = dict
+    broker: BrokerOptions = BrokerOptions()
     signer: Signer | None = None
     store_result: Callable[[str, bytes], object] | None = None
     completes_results: bool = False
@@ -284,8 +337,18 @@ class Broker(Protocol):
 
     def open_consumer(self, options: ConsumerOptions) -> Consumer: ...
 
-    def open_sender(self, url: str, *, timeout_s: float, on_lost: Callable[[str], None]) -> Sender:
-        """on_lost: called with the URL if this broker does not answer."""
+    def open_sender(
+        self,
+        url: str,
+        *,
+        timeout_s: float,
+        on_lost: Callable[[str], None],
+        server: RedisServer | None = None,
+    ) -> Sender:
+        """on_lost: called with the URL if this broker does not answer.
+
+        server: has the connections that a sender to a Redis server shares with others.
+        """
         ...
 
 
@@ -325,6 +388,13 @@ class Sender(Protocol):
         """Publish each to its queue. The same stamp again publishes nothing more.
 
         Several at once only with `keeps_stamps`: in one step, all or none.
+        """
+        ...
+
+    def send_unique(self, message: Written, stamp: Any) -> str:
+        """Publish `message` unless another task has the claim that its headers name.
+
+        Returns the id of the task that has it now. Only with `keeps_stamps`.
         """
         ...
 

@@ -29,7 +29,7 @@ from blimp.queue.canvas.follow import (
 )
 from blimp.queue.canvas.parts import ChordUpdate, part_place
 from blimp.queue.canvas.plan import SIZE, Ids, Planner
-from blimp.queue.canvas.send import CanvasApp, settings_of
+from blimp.queue.canvas.send import settings_of
 from blimp.queue.protocol.embed import options_of
 from blimp.queue.protocol.record import Fault, Outcome, State
 from blimp.queue.redis.client import type_checked
@@ -38,6 +38,7 @@ from blimp.queue.redis.keys import chord_keys, group_key
 if TYPE_CHECKING:
     from blimp.queue.brokers.base import Completion
     from blimp.queue.canvas.parts import ChordPart, Chords
+    from blimp.queue.interface import App
     from blimp.queue.protocol.signing import Signer
 
 FAILED = ("FAILURE", "REVOKED")
@@ -48,7 +49,7 @@ UntilDone = Callable[..., bool]
 class CanvasFollowUps:
     """The FollowUps of an app; see blimp/queue/extensions.py."""
 
-    def __init__(self, app: CanvasApp) -> None:
+    def __init__(self, app: App) -> None:
         self.follow = partial(follow, app)
         self.update = partial(update_of, app)
         self.restated = partial(restated, app)
@@ -61,7 +62,7 @@ class CanvasFollowUps:
 
 
 def join_numbered(
-    app: CanvasApp, completion: Completion, complete: Sequence[int], client: Any
+    app: App, completion: Completion, complete: Sequence[int], client: Any
 ) -> Completion:
     """Do `join` for parts by their number in the completion's follow-up."""
     update = completion.follow_up
@@ -69,9 +70,7 @@ def join_numbered(
     return join(app, completion, [update.parts[number] for number in complete], client)
 
 
-def join(
-    app: CanvasApp, completion: Completion, parts: Sequence[ChordPart], client: Any
-) -> Completion:
+def join(app: App, completion: Completion, parts: Sequence[ChordPart], client: Any) -> Completion:
     """Return `completion` with the bodies of the chords that `parts` complete.
 
     client: of the server that counts them. Raises its errors, and LinkError.
@@ -95,7 +94,7 @@ def join(
 
 
 def _start_body(
-    app: CanvasApp, completion: Completion, part: ChordPart, client: Any, found: After
+    app: App, completion: Completion, part: ChordPart, client: Any, found: After
 ) -> None:
     """Add the body of one chord to `found`; if a part failed, the failure of the body."""
     settings = within(settings_of(app), completion.message)
@@ -180,7 +179,7 @@ def _repr(fault: Any) -> str:
 # --- if counting is a step of its own --------------------------------------------------------
 
 
-def count_parts(app: CanvasApp, completion: Completion, until_done: UntilDone) -> Completion | None:
+def count_parts(app: App, completion: Completion, until_done: UntilDone) -> Completion | None:
     """Do the steps of chords that come before the completion.
 
     until_done: repeats a call until its server answers; False if the worker is ended first.
@@ -209,7 +208,7 @@ def count_parts(app: CanvasApp, completion: Completion, until_done: UntilDone) -
 
 
 def _count_into(
-    app: CanvasApp, chords: Chords, completion: Completion, counted: list[Completion]
+    app: App, chords: Chords, completion: Completion, counted: list[Completion]
 ) -> None:
     """Append `completion` with its parts counted, and the bodies of the chords they complete."""
     update = completion.follow_up
@@ -222,7 +221,7 @@ def _count_into(
     counted.append(completion)
 
 
-def note_joined(app: CanvasApp, completion: Completion, until_done: UntilDone) -> None:
+def note_joined(app: App, completion: Completion, until_done: UntilDone) -> None:
     """Mark the bodies as started, if that was not done with the completion."""
     update = completion.follow_up
     if not isinstance(update, ChordUpdate) or app.chords_end_at_once or app.chords is None:
@@ -231,6 +230,6 @@ def note_joined(app: CanvasApp, completion: Completion, until_done: UntilDone) -
         until_done(app.chords.joined, part)
 
 
-def _write(app: CanvasApp, records: Any, until_done: UntilDone) -> bool:
+def _write(app: App, records: Any, until_done: UntilDone) -> bool:
     results = app.results
     return results is None or not records or until_done(results.write_many, records)

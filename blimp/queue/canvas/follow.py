@@ -19,7 +19,7 @@ import msgspec
 from blimp.errors import MessageError, ResultError
 from blimp.queue.canvas.parts import ChordPart, ChordUpdate
 from blimp.queue.canvas.plan import Ids, Node, Planner, Settings, Then, single
-from blimp.queue.canvas.send import CanvasApp, settings_of
+from blimp.queue.canvas.send import settings_of
 from blimp.queue.protocol.embed import (
     CHAIN,
     CHORD,
@@ -34,9 +34,11 @@ from blimp.queue.protocol.embed import (
 )
 from blimp.queue.protocol.message import LIFE, PARENT, STATE, TaskMessage
 from blimp.queue.protocol.record import FINAL, Fault, Outcome, Record, State, decode, failure
+from blimp.queue.protocol.unique import HEADER as UNIQUE
 
 if TYPE_CHECKING:
     from blimp.queue.brokers.base import Completion
+    from blimp.queue.interface import App
     from blimp.queue.results.backend import ResultBackend
 
 MOST_WORDS = 1000  # letters of a reason that is quoted, or was too long
@@ -89,7 +91,7 @@ class After(msgspec.Struct, kw_only=True):
 
 
 def follow(
-    app: CanvasApp, message: TaskMessage, outcome: Outcome, *, previous: Record | None
+    app: App, message: TaskMessage, outcome: Outcome, *, previous: Record | None
 ) -> tuple[After, Outcome]:
     """Return what follows `message`, and its outcome: a failure if it cannot be followed.
 
@@ -116,7 +118,7 @@ def follow(
         return _after(app, message, outcome), outcome
 
 
-def _after(app: CanvasApp, message: TaskMessage, ended: Record | Outcome) -> After:
+def _after(app: App, message: TaskMessage, ended: Record | Outcome) -> After:
     settings = settings_of(app)
     found = after(message, ended, settings)
     if app.chords is None:
@@ -125,7 +127,7 @@ def _after(app: CanvasApp, message: TaskMessage, ended: Record | Outcome) -> Aft
     return found
 
 
-def update_of(app: CanvasApp, found: After, outcome: Outcome) -> ChordUpdate | None:
+def update_of(app: App, found: After, outcome: Outcome) -> ChordUpdate | None:
     """Return what the completion writes beside the messages of `found`; None for nothing."""
     if not (found.parts or found.sizes or found.records):
         return None
@@ -137,7 +139,7 @@ def update_of(app: CanvasApp, found: After, outcome: Outcome) -> ChordUpdate | N
     )
 
 
-def restated(app: CanvasApp, completion: Completion) -> tuple[Completion, Record | None]:
+def restated(app: App, completion: Completion) -> tuple[Completion, Record | None]:
     """Return the completion after its result was refused, and the record that stands instead.
 
     Another worker had the message too, and its result came first: then what follows is that
@@ -156,7 +158,7 @@ def restated(app: CanvasApp, completion: Completion) -> tuple[Completion, Record
     return completion, stands
 
 
-def encode_all(app: CanvasApp, found: After) -> list[tuple[str, bytes]]:
+def encode_all(app: App, found: After) -> list[tuple[str, bytes]]:
     """Return the records of `found` as they are stored; none without a result backend."""
     if app.results is None:
         return []
@@ -235,8 +237,11 @@ def replaced(message: TaskMessage, signature: Signature, settings: Settings) -> 
         ),
     )
     settings.check(planner.messages, planner.sizes)
-    messages = [  # the task's own id again: it has the same parent
-        msgspec.structs.replace(one, parent_id=message.parent_id) if one.id == message.id else one
+    claim = {UNIQUE: message.headers[UNIQUE]} if UNIQUE in message.headers else {}
+    messages = [  # the task's own id again: it has the same parent, and its claim
+        msgspec.structs.replace(one, parent_id=message.parent_id, headers=one.headers | claim)
+        if one.id == message.id
+        else one
         for one in planner.messages
     ]
     return After(messages=messages, sizes=planner.sizes)

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
@@ -37,7 +37,9 @@ from blimp.queue.protocol.embed import (
 )
 from blimp.queue.protocol.message import LOW, TaskMessage, new_id
 from blimp.queue.publish.publisher import fair_headers, make_message, needs_now
-from blimp.queue.publish.taken_back import KnownTask
+
+if TYPE_CHECKING:
+    from blimp.queue.interface import KnownTask
 
 SIZE = "blimp_parts"  # option of a chord's body, if it is signed: how many parts the chord has
 
@@ -320,6 +322,7 @@ class Planner:
 
     def __init__(self, *, settings: Settings, ids: Ids) -> None:
         self._settings = settings
+        self._is_part = bool(settings.root_id or settings.parent_id or settings.nesting)
         self._ids = ids
         self.messages: list[TaskMessage] = []
         self.sizes: list[tuple[str, int]] = []
@@ -340,12 +343,12 @@ class Planner:
         """
         if common:
             signature = with_options(signature, **common)
-        if kind_of(signature) is not None:
+        kind, then = kind_of(signature), joined(options_of(signature), then)
+        if kind is not None:
             own = tuple(signature.get("args") or ())
             args = own if signature.get("immutable") else (*args, *own)
-        given: dict[str, Any] = {"args": tuple(args), "kwargs": dict(kwargs or {})}
-        then = joined(options_of(signature), then)
-        match kind_of(signature):
+        given: dict[str, Any] = {"args": tuple(args), "kwargs": kwargs or {}}
+        match kind:
             case "chain":
                 return self._chain(signature, given, then)
             case "group":
@@ -408,7 +411,7 @@ class Planner:
             raise MessageError(f"{name!r} has 'coalesce': only a task that is sent alone may")
         task = settings.tasks.get(called_task(name, signature.get("kwargs")))
         defaults = None if task is None else task.options
-        own, own_kwargs = tuple(signature.get("args") or ()), dict(signature.get("kwargs") or {})
+        own, own_kwargs = tuple(signature.get("args") or ()), signature.get("kwargs") or {}
         if not signature.get("immutable"):
             own, own_kwargs = (*given["args"], *own), own_kwargs | given["kwargs"]
         priority = options.get("priority")
@@ -417,10 +420,12 @@ class Planner:
         if priority is not None:
             is_one = isinstance(priority, int) and 0 <= priority <= LOW
             options = {**options, "priority": priority if is_one else settings.priority}
-        stamps = options.get("stamped_headers") or ()
         headers = settings.headers | (options.get("headers") or {})
         if task is not None and task.options.fair_key is not None and task.name == name:
             headers = fair_headers(task, own, own_kwargs) | headers
+        fields: dict[str, Any] = {"headers": headers} if headers else {}
+        if options or then is not NOTHING or self._is_part:
+            fields |= self._place(options, then)
         message = make_message(
             name,
             own,
@@ -430,22 +435,29 @@ class Planner:
             queue=settings.queue,
             now_s=settings.now_s() if settings.issues or needs_now(options, defaults) else None,
             id=then.task_id or self._ids.next(),
-            root_id=settings.root_id or options.get("root_id"),
-            parent_id=settings.parent_id or options.get("parent_id"),
-            group_id=then.group_id,
-            group_index=then.group_index,
-            chain=then.chain,
-            chord=then.chord,
-            callbacks=then.link,
-            errbacks=then.link_error,
-            nesting=max(settings.nesting, then.replaced_task_nesting or 0),
-            delivery=then.blimp_delivery or 1,
-            stamps={stamp: options.get(stamp) for stamp in stamps} if stamps else {},
             origin=settings.origin,
-            headers=headers,
+            **fields,
         )
         self.messages.append(message)
         return Node(message.id, task=message.task, ignored=_ignores(options, task))
+
+    def _place(self, options: Mapping[str, Any], then: Then) -> dict[str, Any]:
+        """Return what a message says of the canvas that it is a part of."""
+        settings = self._settings
+        stamps = options.get("stamped_headers") or ()
+        return {
+            "root_id": settings.root_id or options.get("root_id"),
+            "parent_id": settings.parent_id or options.get("parent_id"),
+            "group_id": then.group_id,
+            "group_index": then.group_index,
+            "chain": then.chain,
+            "chord": then.chord,
+            "callbacks": then.link,
+            "errbacks": then.link_error,
+            "nesting": max(settings.nesting, then.replaced_task_nesting or 0),
+            "delivery": then.blimp_delivery or 1,
+            "stamps": {stamp: options.get(stamp) for stamp in stamps},
+        }
 
     def _ignores(self, signature: Signature) -> bool:
         name = called_task(signature["task"], signature.get("kwargs"))

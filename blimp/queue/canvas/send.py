@@ -8,15 +8,16 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import nullcontext
 from functools import partial
 from itertools import islice
-from typing import TYPE_CHECKING, Any, NoReturn, Protocol, cast
+from typing import TYPE_CHECKING, Any, NoReturn, cast
+
+import msgspec
 
 from blimp.errors import ConfigError, MessageError, PartlySent
 from blimp.queue.canvas.plan import Ids, Node, Planner, Settings
 from blimp.queue.protocol.embed import NO_REDIS, Signature, check_signature, listed
-from blimp.queue.protocol.message import write_message
+from blimp.queue.protocol.message import current_trace, write_message
 from blimp.queue.publish.publisher import (
     AT_ONCE,
-    SendingApp,
     check_options,
     origin_of,
     policy_for,
@@ -25,30 +26,12 @@ from blimp.queue.results.handle import AsyncResult, GroupResult
 from blimp.queue.retry import RetryPolicy
 
 if TYPE_CHECKING:
-    from blimp.queue.canvas.parts import Chords
+    from blimp.queue.interface import App
     from blimp.queue.protocol.message import TaskMessage
-    from blimp.queue.protocol.signing import Signer
-    from blimp.queue.results.backend import ResultBackend
-
-
-class CanvasApp(SendingApp, Protocol):
-    """What canvases need of a TaskApp; see there."""
-
-    name: str
-    signer: Signer | None
-    limit_bytes: int
-    results: ResultBackend | None
-
-    @property
-    def chords(self) -> Chords | None: ...
-    @property
-    def completes_at_once(self) -> bool: ...
-    @property
-    def chords_end_at_once(self) -> bool: ...
 
 
 def send(
-    app: CanvasApp,
+    app: App,
     signature: Signature,
     args: Sequence[Any] = (),
     kwargs: dict[str, Any] | None = None,
@@ -73,7 +56,7 @@ def send(
 
 
 def steps(
-    app: CanvasApp, signatures: Iterable[Signature], options: dict[str, Any]
+    app: App, signatures: Iterable[Signature], options: dict[str, Any]
 ) -> Iterator[Callable[[], list[AsyncResult]]]:
     """Yield calls that send `signatures` as `send` does, many in one step, one step each.
 
@@ -91,7 +74,7 @@ def steps(
 
 
 def _send_some(
-    app: CanvasApp,
+    app: App,
     some: Sequence[tuple[int, Signature]],
     options: dict[str, Any],
     policy: RetryPolicy,
@@ -129,7 +112,7 @@ def raise_partly(sent: list[AsyncResult], error: Exception) -> NoReturn:
     raise PartlySent(sent, error) from error
 
 
-def _planner(app: CanvasApp, policy: RetryPolicy) -> Planner:
+def _planner(app: App, policy: RetryPolicy) -> Planner:
     now_s = policy.call(app.broker_clock.recent_s, clock=app.clock, chance=app.chance)
     settings = Settings(
         queue=app.queue,
@@ -142,7 +125,7 @@ def _planner(app: CanvasApp, policy: RetryPolicy) -> Planner:
     return Planner(settings=settings, ids=Ids())
 
 
-def _start(app: CanvasApp, planner: Planner, *, name: str, policy: RetryPolicy) -> Iterator[int]:
+def _start(app: App, planner: Planner, *, name: str, policy: RetryPolicy) -> Iterator[int]:
     """Send what is planned; yield how many messages the broker took in each step."""
     messages = planner.messages
     if planner.sizes:
@@ -155,6 +138,11 @@ def _start(app: CanvasApp, planner: Planner, *, name: str, policy: RetryPolicy) 
     with nullcontext() if tracer is None else tracer.span(f"send {name}"):  # one trace for all
         if tracer is not None:
             messages = [_traced(tracer, message) for message in messages]
+        elif parent := current_trace():
+            messages = [
+                msgspec.structs.replace(message, headers=parent | message.headers)
+                for message in messages
+            ]
         sent = 0
         for count in app.publisher.publish_many(messages, policy=policy):
             if app.on_sent is not None:
@@ -170,7 +158,7 @@ def _traced(tracer: Any, message: TaskMessage) -> TaskMessage:
         return cast("TaskMessage", traced)
 
 
-def settings_of(app: CanvasApp) -> Settings:
+def settings_of(app: App) -> Settings:
     """Return the settings of messages that a worker of `app` sends."""
     return Settings(
         queue=app.queue,
@@ -181,16 +169,14 @@ def settings_of(app: CanvasApp) -> Settings:
     )
 
 
-def check_all(
-    app: CanvasApp, messages: Sequence[TaskMessage], sizes: Sequence[tuple[str, int]]
-) -> None:
+def check_all(app: App, messages: Sequence[TaskMessage], sizes: Sequence[tuple[str, int]]) -> None:
     """Raise MessageError for messages that `app` cannot send, or chords it cannot count."""
     if sizes and app.chords is None:
         raise MessageError(NO_REDIS)
     check_lengths(app, messages)
 
 
-def check_lengths(app: CanvasApp, messages: Sequence[TaskMessage]) -> None:
+def check_lengths(app: App, messages: Sequence[TaskMessage]) -> None:
     """Raise MessageError for a message that is too long, or that JSON cannot hold."""
     for message in messages:
         write_message(message, signer=None, limit_bytes=app.limit_bytes)

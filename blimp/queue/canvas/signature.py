@@ -8,10 +8,9 @@ chord([add.s(1, 1), add.s(2, 2)])(total.s()).get(timeout=5.0)
 from __future__ import annotations
 
 import copy
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Coroutine, Iterable, Sequence
 from datetime import datetime
-from functools import partial
-from typing import TYPE_CHECKING, Any, Protocol, Self, cast
+from typing import TYPE_CHECKING, Any, Self, cast
 
 from blimp.errors import ConfigError, MessageError
 from blimp.queue.protocol.embed import (
@@ -26,33 +25,18 @@ from blimp.queue.protocol.embed import (
     members,
 )
 from blimp.queue.protocol.embed import Signature as Plain
+from blimp.queue.protocol.message import zoned
+from blimp.queue.results.backend import awaited
 
 if TYPE_CHECKING:
-    from blimp.queue.results.awaiting import Awaiting
+    from blimp.queue.interface import App
     from blimp.queue.results.handle import AsyncResult, GroupResult
-
-
-class SendingApp(Protocol):
-    """What a signature needs of its app."""
-
-    def send_canvas(
-        self,
-        signature: Plain,
-        args: Sequence[Any] = (),
-        kwargs: dict[str, Any] | None = None,
-        **options: Any,
-    ) -> AsyncResult: ...
-
-    def get_task(self, name: str) -> Any: ...
-
-    @property
-    def awaiting(self) -> Awaiting: ...
 
 
 class Signature(dict[str, Any]):
     """A task with arguments and options, not sent yet. Made by `signature` or `task.s`."""
 
-    app: SendingApp | None = None
+    app: App | None = None
 
     def __init__(
         self,
@@ -63,7 +47,7 @@ class Signature(dict[str, Any]):
         *,
         kind: str | None = None,
         immutable: bool = False,
-        app: SendingApp | None = None,
+        app: App | None = None,
         parts: Iterable[Any] = (),
     ) -> None:
         """parts: signatures that it is made of; their app is its own if it is given none."""
@@ -121,29 +105,27 @@ class Signature(dict[str, Any]):
             found["kwargs"] = {**self["kwargs"], **(kwargs or {})}
         return found
 
-    def delay(self, *args: Any, **kwargs: Any) -> AsyncResult:
+    def delay(self, /, *args: Any, **kwargs: Any) -> AsyncResult:
         """Send the signature with these arguments before its own."""
         return self.apply_async(args, kwargs)
 
     def apply_async(
-        self, args: Sequence[Any] = (), kwargs: dict[str, Any] | None = None, **options: Any
+        self, /, args: Sequence[Any] = (), kwargs: dict[str, Any] | None = None, **options: Any
     ) -> AsyncResult:
         """Send the signature with these arguments before its own; see SendOptions.
 
         Returns the last task's AsyncResult; for a group, a GroupResult. Raises LinkError,
         MessageError, and ConfigError if there is no app, or no Redis server to count a chord.
         """
-        return self._app().send_canvas(self, args, kwargs, **options)
+        sent: AsyncResult = self._app().send_canvas(self, args, kwargs, **options)
+        return sent
 
-    async def adelay(self, *args: Any, **kwargs: Any) -> AsyncResult:
-        """Do what `delay` does, from a coroutine: others go on while it waits for the broker."""
-        return await self.aapply_async(args, kwargs)
+    @property
+    def awaiting(self) -> Any:
+        return self._app().awaiting
 
-    async def aapply_async(
-        self, args: Sequence[Any] = (), kwargs: dict[str, Any] | None = None, **options: Any
-    ) -> AsyncResult:
-        """Do what `apply_async` does, from a coroutine."""
-        return await self._app().awaiting.call(partial(self.apply_async, args, kwargs, **options))
+    adelay = awaited(delay)
+    aapply_async = awaited(apply_async)
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """Run a task in this thread; send a chain, group or chord."""
@@ -180,7 +162,7 @@ class Signature(dict[str, Any]):
         self.options[what] = list(found if one in found else (*found, one))
         return one
 
-    def _app(self) -> SendingApp:
+    def _app(self) -> App:
         if self.app is None:
             raise ConfigError(
                 f"{self!r:.200} has no app: make it with `task.s(…)` or `signature(…, app=app)`"
@@ -194,7 +176,7 @@ class chain(Signature):  # noqa: N801  # as Celery has them
     chain(add.s(2, 2), add.s(4)), or add.s(2, 2) | add.s(4). Its result is the last task's.
     """
 
-    def __init__(self, *tasks: Any, app: SendingApp | None = None, **options: Any) -> None:
+    def __init__(self, *tasks: Any, app: App | None = None, **options: Any) -> None:
         found: list[Any] = []
         for one in _several(tasks):
             is_open = isinstance(one, chain) and not one["options"] and not one["args"]
@@ -218,7 +200,7 @@ class group(Signature):  # noqa: N801
     `delay` and `apply_async` return a GroupResult, whose `get` gives a list, in order.
     """
 
-    def __init__(self, *tasks: Any, app: SendingApp | None = None, **options: Any) -> None:
+    def __init__(self, *tasks: Any, app: App | None = None, **options: Any) -> None:
         found = [inner for one in _several(tasks) for inner in _opened(one)]
         super().__init__(
             "celery.group",
@@ -230,28 +212,29 @@ class group(Signature):  # noqa: N801
         )
 
     def apply_async(
-        self, args: Sequence[Any] = (), kwargs: dict[str, Any] | None = None, **options: Any
+        self, /, args: Sequence[Any] = (), kwargs: dict[str, Any] | None = None, **options: Any
     ) -> GroupResult:
-        if self.app is None and not members(self.tasks):
+        if self._is_empty:
             from blimp.queue.results.handle import empty_group
 
-            return empty_group()  # of no rows: there is nothing to send, and no app to know of
+            return empty_group()
         return cast("GroupResult", super().apply_async(args, kwargs, **options))
 
-    async def aapply_async(
-        self, args: Sequence[Any] = (), kwargs: dict[str, Any] | None = None, **options: Any
-    ) -> GroupResult:
-        if self.app is None and not members(self.tasks):
-            return self.apply_async()
-        return cast("GroupResult", await super().aapply_async(args, kwargs, **options))
-
-    async def adelay(self, *args: Any, **kwargs: Any) -> GroupResult:
-        """Do what `delay` does, from a coroutine."""
-        return await self.aapply_async(args, kwargs)
-
-    def delay(self, *args: Any, **kwargs: Any) -> GroupResult:
+    def delay(self, /, *args: Any, **kwargs: Any) -> GroupResult:
         """Send all members with these arguments before their own."""
         return self.apply_async(args, kwargs)
+
+    @property
+    def awaiting(self) -> Any:
+        return None if self._is_empty else super().awaiting
+
+    @property
+    def _is_empty(self) -> bool:
+        """Whether it is of no rows: there is nothing to send, and no app to know of."""
+        return self.app is None and not members(self.tasks)
+
+    adelay: Callable[..., Coroutine[Any, Any, GroupResult]] = awaited(delay)
+    aapply_async: Callable[..., Coroutine[Any, Any, GroupResult]] = awaited(apply_async)
 
     def link(self, callback: Plain) -> Plain:  # noqa: ARG002
         raise MessageError("a group has no link: use a chord, whose body gets all its results")
@@ -284,7 +267,7 @@ class chord(Signature):  # noqa: N801
         header: Any,
         body: Plain | None = None,
         *,
-        app: SendingApp | None = None,
+        app: App | None = None,
         **options: Any,
     ) -> None:
         if not isinstance(header, group):
@@ -329,7 +312,7 @@ def signature(
     options: dict[str, Any] | None = None,
     *,
     immutable: bool = False,
-    app: SendingApp | None = None,
+    app: App | None = None,
     **more: Any,
 ) -> Signature:
     """Return a signature of a task or a task's name, or read one from a dict, Celery's too.
@@ -364,7 +347,7 @@ def chunks(task: Plain, items: Iterable[Any], size: int) -> group:
     )
 
 
-def _from_dict(plain: Plain, app: SendingApp | None) -> Signature:
+def _from_dict(plain: Plain, app: App | None) -> Signature:
     """Return `plain` and all signatures in it as Signature. It is a copy that may be changed."""
     kind = kind_of(plain)
     kwargs = plain["kwargs"] = dict(plain.get("kwargs") or {})
@@ -386,7 +369,7 @@ def _from_dict(plain: Plain, app: SendingApp | None) -> Signature:
 def _plain(options: dict[str, Any]) -> dict[str, Any]:
     """Return options with times as text, for JSON."""
     return {
-        name: value.isoformat() if isinstance(value, datetime) else value
+        name: zoned(value, name).isoformat() if isinstance(value, datetime) else value
         for name, value in options.items()
     }
 
@@ -405,5 +388,5 @@ def _opened(one: Any) -> list[Any]:
     return members([one]) if isinstance(one, group) and not one["options"] else [one]
 
 
-def _app_of(one: Any) -> SendingApp | None:
+def _app_of(one: Any) -> App | None:
     return one.app if isinstance(one, Signature) else None

@@ -14,7 +14,8 @@ import msgspec
 from blimp.errors import BlimpError, ConfigError
 from blimp.queue.cli import add_command, add_queues, positive, say_error, seconds
 from blimp.queue.log import LEVELS
-from blimp.queue.observability.settings import add_options, read_options
+from blimp.queue.neighbours import neighbour
+from blimp.queue.watching import add_options, read_options
 
 if TYPE_CHECKING:
     from blimp.queue.app import TaskApp
@@ -83,10 +84,12 @@ def make_parser(words: Sequence[str]) -> argparse.ArgumentParser:
     if words and words[0] == "worker":
         return parser  # without the other commands' modules: a worker would keep their memory
 
-    from blimp.queue.cli import page, queues, remote, results, schedules, trace
+    from blimp.queue.cli import deploy, queues, results, schedules, trace
 
-    for kind in (queues, remote, trace, results, schedules, page):
-        kind.add_commands(commands)
+    neighbours = (neighbour("inspect"), neighbour("page"))
+    own = (kind.add_commands for kind in (queues, trace, results, schedules, deploy))
+    for add in (*own, *neighbours):
+        add(commands)
     return parser
 
 
@@ -149,10 +152,10 @@ def run() -> None:
 
 def _run_worker(app: TaskApp, options: argparse.Namespace) -> int:
     from blimp.config import trace_settings_from_environment
-    from blimp.queue.observability.watch import watched
     from blimp.queue.worker.shutdown import Launch
     from blimp.queue.worker.worker import Worker
 
+    watched = neighbour("watching")
     app.log_level = options.log_level
     app.events = app.events or options.events
     trace = trace_settings_from_environment()

@@ -23,7 +23,7 @@ from blimp.queue.operations import open_session, requeue_dead
 
 if TYPE_CHECKING:
     from blimp.queue.app import TaskApp
-    from blimp.queue.brokers.streams.store import DeadLetter
+    from blimp.queue.brokers.streams.dead_letters import DeadLetter
 
 LIST_LIMIT = 1000
 A_LETTER = "1795261901960-0"
@@ -44,6 +44,7 @@ def add_commands(commands: Any) -> None:
         ),
         ("resume", pause, "deliver all its messages again"),
         ("purge", purge, "drop its waiting messages, scheduled or ready; dead letters stay"),
+        ("unique", show_claims, "list the tasks whose claims keep the same from being sent"),
     ):
         one = add_command(
             verbs, verb, run, meaning=meaning, typed=f"queues {verb} weather", has_verbs=True
@@ -53,6 +54,8 @@ def add_commands(commands: Any) -> None:
             one.add_argument(
                 "--yes", action="store_true", help="purge; without --yes only count the messages"
             )
+        elif verb == "unique":
+            one.add_argument("--free", metavar="ID", help="free the claim of this task")
     meaning = "list, requeue or drop dead letters: messages that are not delivered any more"
     dead = add_command(commands, "dead", meaning=meaning, typed=f"dead requeue {A_LETTER}")
     verbs = dead.add_subparsers(dest="verb", required=True)
@@ -126,6 +129,28 @@ def purge(app: TaskApp, options: argparse.Namespace) -> int:
     return 1
 
 
+def show_claims(app: TaskApp, options: argparse.Namespace) -> int:
+    """List the claims of unique tasks, or free one; return 1 if that is not there."""
+    from blimp.queue.brokers.streams.unique_claims import UniqueClaims
+
+    with app, open_session(app) as session:
+        claims = UniqueClaims(session.store)
+        if options.free:
+            is_freed = claims.free_all_of(options.name, options.free)
+            say(f"{options.free}: {'freed' if is_freed else 'has no claim'} in {options.name}")
+            return 0 if is_freed else 1
+        found = claims.held(options.name, limit=LIST_LIMIT)
+    if options.json:
+        say_json([msgspec.to_builtins(one) for one in found])
+        return 0
+    for one in found:
+        left = "until it begins or ends" if one.left_s is None else f"for {one.left_s:.1f} s"
+        say(f"{one.task}[{one.id}]  {left}")
+    if not found:
+        say(f"{options.name}: no claims")
+    return 0
+
+
 def revoke_tasks(app: TaskApp, options: argparse.Namespace) -> int:
     with app:
         for id in options.id:
@@ -135,7 +160,7 @@ def revoke_tasks(app: TaskApp, options: argparse.Namespace) -> int:
 
 def handle_dead(app: TaskApp, options: argparse.Namespace) -> int:
     """List, show, requeue or drop; return 1 if a dead letter is not there."""
-    from blimp.queue.brokers.streams.store import DeadLetters
+    from blimp.queue.brokers.streams.dead_letters import DeadLetters
 
     for id in options.id:
         if not re.fullmatch(r"\d+-\d+", id) and (id != "all" or options.verb == "show"):

@@ -309,17 +309,19 @@ def _says(hint: Any) -> bool:
     return is_made(origin or hint) or any(map(_says, get_args(hint)))
 
 
-_CONTAINERS = frozenset({list, dict, tuple})
-_PLAIN = _CONTAINERS | {str, int, float, bool, type(None)}
+_PLAIN = frozenset({str, int, float, bool, type(None)})
 
 
 def are_plain(values: Iterable[Any]) -> bool:
     """Return whether JSON has a type of its own for each, and for what is in it."""
-    values = list(values)
-    kinds = set(map(type, values))
-    if not kinds <= _PLAIN:
-        return False
-    if kinds.isdisjoint(_CONTAINERS):
-        return True
-    inner = (one for one in values if type(one) in _CONTAINERS)
-    return all(are_plain(one.values() if type(one) is dict else one) for one in inner)
+    for one in values:
+        kind = type(one)
+        if kind in _PLAIN:
+            continue
+        if kind is dict:
+            one = one.values()
+        elif kind is not list and kind is not tuple:
+            return False
+        if not are_plain(one):
+            return False
+    return True

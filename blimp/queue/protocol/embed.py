@@ -111,7 +111,7 @@ def _check(signatures: Iterable[tuple[str, Any]]) -> None:
             raise MessageError(f"{where[:200]}: nested deeper than {MOST_DEEP}")
         try:
             read = msgspec.convert(signature, _Signature)
-            if read.options or read.subtask_type is not None:  # else there is none in it
+            if read.subtask_type is not None or signature.get("options"):  # else none is in it
                 for part, one in _inner(read):
                     left.append((f"{where}.{part}", one, depth + 1))
         except msgspec.ValidationError as error:

@@ -14,6 +14,7 @@ blimp_number      its place among the messages of its queue that coalesce
 blimp_version     the version of these headers; absent in the first
 blimp_again       sent a second time: the answer to the first was lost
 blimp_fair        its tenant, who gets a fair share of its queue
+blimp_unique      its claim, if it is not to be sent twice; see unique.py
 blimp_life        how often it was a dead letter that was requeued: what follows its next end is new
 blimp_signature, blimp_seal   see signing.py
 
@@ -31,6 +32,7 @@ import math
 import os
 import re
 import reprlib
+import sys
 from collections.abc import Mapping
 from datetime import UTC, datetime
 from functools import cache
@@ -64,7 +66,7 @@ MAX_STATE_LENGTH, MAX_STATE_MEMBERS = 512, 32
 EMERGENCY, HIGH, NORMAL, LOW = 0, 3, 6, 9
 
 
-class TaskMessage(msgspec.Struct, frozen=True, kw_only=True):
+class TaskMessage(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """One task to be run. Times are seconds since the epoch.
 
     delivery: 1 for the first delivery, one more each time it is requeued or restored.
@@ -266,6 +268,17 @@ def epoch_s(moment: datetime | str) -> float:
     return (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp()
 
 
+def zoned(moment: datetime, option: str) -> datetime:
+    """Return `moment`. Raises MessageError without a zone: the sender means its own, Celery UTC."""
+    if moment.tzinfo is None:
+        raise MessageError(
+            f"option {option!r} is {moment.isoformat()}, which has no time zone: write "
+            "datetime.now(UTC) + timedelta(…), or a number of seconds"
+            f"{' as `countdown`' if option == 'eta' else ''}"
+        )
+    return moment
+
+
 def new_id() -> str:
     """Return a random id, a UUID of version 4: uuid.uuid4() takes 2 µs more."""
     text = os.urandom(16).hex()
@@ -323,3 +336,25 @@ def trace_headers(headers: Mapping[str, Any]) -> dict[str, str]:
     if len(members) > MAX_STATE_MEMBERS or not all(map(_MEMBER.fullmatch, filter(None, members))):
         return {PARENT: headers[PARENT]}
     return {PARENT: headers[PARENT], STATE: state}
+
+
+def current_trace() -> dict[str, str]:
+    """Return the headers that name the span which is current in a program that has such.
+
+    OpenTelemetry is asked if the program has loaded it, and never imported.
+    """
+    ask = getattr(sys.modules.get("opentelemetry.trace"), "get_current_span", None)
+    if ask is None:
+        return {}
+    span = ask().get_span_context()
+    if not span.is_valid:
+        return {}
+    parent = f"00-{span.trace_id:032x}-{span.span_id:016x}-{span.trace_flags:02x}"
+    return trace_headers({PARENT: parent, STATE: span.trace_state.to_header()})
+
+
+def check_name(name: object, what: str) -> None:
+    """Raise MessageError for a name that is no text, empty, too long or not printable."""
+    is_name = isinstance(name, str) and 0 < len(name) <= MAX_NAME_LENGTH and name.isprintable()
+    if not is_name:
+        raise MessageError(f"{what} {name!r:.80}: must be 1 to {MAX_NAME_LENGTH} printable letters")

@@ -14,6 +14,7 @@ from __future__ import annotations
 import traceback
 from contextvars import ContextVar
 from enum import StrEnum
+from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -23,7 +24,7 @@ from blimp.queue.protocol.kombu_body import from_json
 from blimp.queue.protocol.message import MAX_NAME_LENGTH, TaskMessage, to_json
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Container
+    from collections.abc import Callable, Container, Iterator
 
     from blimp.queue.protocol.signing import Signer
 
@@ -85,7 +86,7 @@ def fault_of(error: BaseException) -> Fault:
         arguments = [_writable(one) for one in error.args]
     except Exception:  # `args` may be a property of its own
         arguments = []
-    said = text_of(error)
+    said = named(error)
     name = kind.__name__ if "<locals>" in kind.__qualname__ else kind.__qualname__
     fault = Fault(
         exc_type=escaped(name)[:MAX_NAME_LENGTH],
@@ -93,6 +94,39 @@ def fault_of(error: BaseException) -> Fault:
         exc_module=escaped(str(kind.__module__))[:MAX_NAME_LENGTH],
     )
     return fault if fault.text == said else msgspec.structs.replace(fault, said=said)
+
+
+MOST_NAMED = 10  # exceptions of a group: a record is for people too
+
+
+def named(error: BaseException) -> str:
+    """Return `str(error)`, and what is in it, or in what it comes `from`, if that is a group.
+
+    Never raises.
+    """
+    said, cause = text_of(error), error.__cause__
+    try:
+        if isinstance(error, BaseExceptionGroup):
+            said = f"{said} [{'; '.join(_inside(error))}]"
+        if isinstance(cause, BaseExceptionGroup):
+            said = f"{said} (from {type(cause).__name__}: {named(cause)})"
+    except Exception:  # a group of a class of its own may be anything, and as deep
+        return said
+    return said
+
+
+def _inside(group: BaseExceptionGroup[Any]) -> list[str]:
+    found = list(islice(_leaves(group), MOST_NAMED + 1))
+    some = [f"{escaped(type(one).__name__)}: {text_of(one)}" for one in found[:MOST_NAMED]]
+    return some if found[MOST_NAMED:] == [] else [*some, "more"]
+
+
+def _leaves(group: BaseExceptionGroup[Any]) -> Iterator[BaseException]:
+    for one in group.exceptions:
+        if isinstance(one, BaseExceptionGroup):
+            yield from _leaves(one)
+        else:
+            yield one
 
 
 def _writable(argument: Any) -> Any:

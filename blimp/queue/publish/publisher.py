@@ -9,7 +9,7 @@ import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import datetime
 from functools import cache, partial
-from typing import TYPE_CHECKING, Annotated, Any, Protocol, TypedDict, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, TypedDict, TypeVar
 
 import msgspec
 from msgspec import Meta
@@ -29,28 +29,34 @@ from blimp.queue.protocol.message import (
     NORMAL,
     TaskMessage,
     check_limits,
+    check_name,
     check_priority,
+    current_trace,
     epoch_s,
     new_id,
     to_json,
     write_message,
+    zoned,
 )
 from blimp.queue.protocol.signing import sealed
-from blimp.queue.publish.taken_back import Coalescing, KnownTask, check_name, coalescing_key
+from blimp.queue.protocol.unique import HEADER as UNIQUE
+from blimp.queue.protocol.unique import UniqueClaim, claim_of
+from blimp.queue.publish.coalescing import Coalescing, coalescing_key
+from blimp.queue.redis.keys import digest_of
 from blimp.queue.redis.urls import Brokers
 from blimp.queue.retry import ONCE, PUBLISHING, RetryPolicy, policy_of
 from blimp.reading import ready
 
 if TYPE_CHECKING:
     from blimp.queue.brokers.base import Broker, Exchange, Found, Sender
+    from blimp.queue.interface import App, KnownTask
     from blimp.queue.protocol.signing import Signer
     from blimp.queue.redis.client import RedisServer
-    from blimp.queue.redis.clock import BrokerClock
 
 T = TypeVar("T")
 # Put in one step: a Redis server serves nobody else meanwhile, some 2 ms.
 AT_ONCE, BYTES_AT_ONCE = 200, 1_000_000
-CLAIM_SLACK_MS = 600_000  # who has read a claim sends within this time: that of any stamp
+MOST_QUEUES = 100  # whose names are kept
 LATEST_S = 253_370_764_800.0  # 9999-01-01: a message has its times in ISO 8601, of four digits
 
 
@@ -62,7 +68,7 @@ class Publisher:
         the repetition and put nothing more; elsewhere, and at another broker, a header makes
         the worker look whether the task is done already.
     now_s: the broker's time, for signed broadcasts; by default this machine's.
-    broker: instead of the one that takes the URL.
+    broker: instead of the one that takes the URL. server: see `Broker.open_sender`.
     """
 
     def __init__(
@@ -77,9 +83,11 @@ class Publisher:
         clock: Clock | None = None,
         now_s: Callable[[], float] | None = None,
         broker: Broker | None = None,
+        server: RedisServer | None = None,
     ) -> None:
         self.brokers = url if isinstance(url, Brokers) else Brokers(url)
         self._broker = broker or broker_for(self.brokers.urls, name=transport)
+        self._server = server
         self._timeout_s = timeout_s
         self._limit_bytes = limit_bytes
         self.signer = signer
@@ -89,6 +97,7 @@ class Publisher:
         self._chance = random.Random()
         self._lock = threading.Lock()
         self._senders: dict[str, Sender] = {}
+        self.queues: set[str] = set()  # the first to which it has sent
 
     def connect(self) -> None:
         """Have a connection ready, so that the first message need not wait for one."""
@@ -103,6 +112,17 @@ class Publisher:
         Raises MessageError if JSON cannot hold it, or it is longer than the limit.
         """
         self._put([self._written(message)], policy, stamp)
+
+    def publish_unique(
+        self, message: TaskMessage, *, policy: RetryPolicy | None = None, stamp: Any = None
+    ) -> str:
+        """Queue `message` unless another task has its claim; return the id of who has it now.
+
+        Only where the broker `keeps_stamps`. Raises as `publish` does.
+        """
+        ids: list[str] = []
+        self._put([self._written(message)], policy, stamp, ids=ids)
+        return ids[-1]
 
     def publish_many(
         self, messages: Sequence[TaskMessage], *, policy: RetryPolicy | None = None
@@ -123,18 +143,27 @@ class Publisher:
         return self._broker.capabilities.keeps_stamps
 
     def _written(self, message: TaskMessage) -> Written:
+        if len(self.queues) < MOST_QUEUES:
+            self.queues.add(message.queue)
         signer, limit_bytes = self.signer, self._limit_bytes
         return Written(message, *write_message(message, signer=signer, limit_bytes=limit_bytes))
 
     def _put(
-        self, messages: Sequence[Written], policy: RetryPolicy | None, stamp: Any = None
+        self,
+        messages: Sequence[Written],
+        policy: RetryPolicy | None,
+        stamp: Any = None,
+        ids: list[str] | None = None,
     ) -> None:
         sender = self._sender()
         stamp = stamp or sender.stamp()
 
         def send() -> None:
             try:
-                self._sender().send(messages, stamp)
+                if ids is None:
+                    self._sender().send(messages, stamp)
+                else:
+                    ids.append(self._sender().send_unique(messages[0], stamp))
             except LinkError:
                 for message, headers, body in messages:
                     headers[AGAIN] = True  # perhaps only the answer was lost
@@ -199,7 +228,10 @@ class Publisher:
         if sender is None:
             with self._lock:
                 sender = self._senders.get(url) or self._broker.open_sender(
-                    url, timeout_s=self._timeout_s, on_lost=self.brokers.failed
+                    url,
+                    timeout_s=self._timeout_s,
+                    on_lost=self.brokers.failed,
+                    server=self._server,
                 )
                 self._senders[url] = sender
         return sender
@@ -251,38 +283,20 @@ class SendOptions(TypedDict, total=False):
     retry_policy: RetryPolicy | dict[str, Any] | None
 
 
-class SendingApp(Protocol):
-    """What sending needs of a TaskApp; see there."""
-
-    queue: str
-    clock: Clock
-    chance: random.Random
-    retry_policy: RetryPolicy
-    broker_clock: BrokerClock
-    tracer: Any
-    on_sent: Callable[..., None] | None
-
-    @property
-    def publisher(self) -> Publisher: ...
-    @property
-    def tasks(self) -> Mapping[str, KnownTask]: ...
-    @property
-    def broker_link(self) -> RedisServer: ...
-
-
 def send(
-    app: SendingApp,
+    app: App,
     name: str,
     args: Sequence[Any],
     kwargs: dict[str, Any] | None,
     options: SendOptions,
     *,
     stamp: Any = None,
+    claims: bool = True,
 ) -> str:
     """Send one task; return its id. Raises LinkError, MessageError, ConfigError.
 
     Missing options default to those of the task, if it is registered here.
-    stamp: see `Publisher.publish`.
+    stamp: see `Publisher.publish`. claims: whether one that is unique takes its claim.
     """
     policy = app.retry_policy
     if options:
@@ -295,9 +309,11 @@ def send(
     )
     task = app.tasks.get(name)
     message = _message(app, name, task, args, kwargs or {}, options, now_s=now_s)
-    if task is not None and task.options.unique_for is not None and stamp is None:
-        message, stamp = _claimed(app, task, message, policy)
+    if task is not None and task.options.unique_lasts and claims:
+        message = _claiming(task, message)
     if app.tracer is None:
+        if parent := current_trace():
+            message = msgspec.structs.replace(message, headers=parent | message.headers)
         message = _publish(app, message, policy, stamp)
     else:
         with app.tracer.sending(message) as traced:
@@ -311,20 +327,23 @@ def check_options(name: str, options: Mapping[str, Any]) -> None:
     """Raise ConfigError for options of a call that there are not, or that cannot be."""
     unknown = sorted(options.keys() - SendOptions.__optional_keys__)
     if unknown:
-        raise ConfigError(f"sending {name!r}: there is no option {', '.join(unknown)}")
+        from blimp.queue.words import SENDING, here  # of a mistake alone
+
+        words = f"{', '.join(unknown)}{here(SENDING, *unknown)}"
+        raise ConfigError(f"sending {name!r}: there is no option {words}")
     if options.get("priority") is not None:
         check_priority(options["priority"])
     check_limits(soft_s=options.get("soft_time_limit"), hard_s=options.get("time_limit"))
 
 
-def policy_for(app: SendingApp, options: Mapping[str, Any]) -> RetryPolicy:
+def policy_for(app: App, options: Mapping[str, Any]) -> RetryPolicy:
     """Return how often a message with these options is sent again. Raises ConfigError."""
     policy = policy_of(options.get("retry_policy"), app.retry_policy)
     return ONCE if options.get("retry") is False else policy
 
 
 def _message(
-    app: SendingApp,
+    app: App,
     name: str,
     task: KnownTask | None,
     args: Sequence[Any],
@@ -337,11 +356,7 @@ def _message(
     if options:
         if options.get("coalesce") is not None:
             fields["coalesce"] = options["coalesce"]
-        for option, field in (("link", "callbacks"), ("link_error", "errbacks")):
-            if signatures := listed(options.get(option)):
-                for number, one in enumerate(signatures):
-                    check_signature(one, where=f"{option}[{number}]")
-                fields[field] = signatures
+        fields |= signatures_of(options)
     if task is not None and task.options.coalesce is not False and "coalesce" not in fields:
         fields["coalesce"] = coalescing_key(task, args, kwargs)
     if task is not None and task.options.fair_key is not None:
@@ -359,7 +374,27 @@ def _message(
     )
 
 
-def _publish(app: SendingApp, message: TaskMessage, policy: RetryPolicy, stamp: Any) -> TaskMessage:
+def signatures_of(options: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the signatures in `options` as fields of a message. Raises MessageError."""
+    fields: dict[str, Any] = {}
+    for option, field in (("link", "callbacks"), ("link_error", "errbacks")):
+        if signatures := listed(options.get(option)):
+            for number, one in enumerate(signatures):
+                check_signature(one, where=f"{option}[{number}]")
+            fields[field] = signatures
+    return fields
+
+
+def _publish(app: App, message: TaskMessage, policy: RetryPolicy, stamp: Any) -> TaskMessage:
+    """Publish; return the message that is queued now, of a unique task under the first's id."""
+    if UNIQUE in message.headers:
+        if claim_of(message.headers) is None:
+            reason = (
+                f"header {UNIQUE!r} is {message.headers[UNIQUE]!r:.80}: no claim of a unique task"
+            )
+            raise MessageError(reason)
+        id = app.publisher.publish_unique(message, policy=policy, stamp=stamp)
+        return message if id == message.id else msgspec.structs.replace(message, id=id)
     if message.coalesce is None:
         app.publisher.publish(message, policy=policy, stamp=stamp)
         return message
@@ -375,29 +410,15 @@ def _publish(app: SendingApp, message: TaskMessage, policy: RetryPolicy, stamp: 
     return message
 
 
-def _claimed(
-    app: SendingApp, task: KnownTask, message: TaskMessage, policy: RetryPolicy
-) -> tuple[TaskMessage, Any]:
-    """Return `message` under the id of the first of its key, and the stamp that both have.
-
-    A sender of each publishes, and the broker takes one: the first may have died before.
-    """
-    from blimp.queue.brokers.streams.envelope import Stamp
-    from blimp.queue.redis.keys import Keys, digest_of
-
-    unique_s = task.options.unique_for
-    if unique_s is None or not app.publisher.keeps_stamps:
-        raise ConfigError(f"task {task.name!r}: unique_for needs a Redis or Valkey broker")
-    words = f"{message.queue} {task.name} {_key(task, 'unique_key', message.args, message.kwargs)}"
-    claim, keep_ms = Keys().sender(f"unique:{digest_of(words)}"), round(1e3 * unique_s)
-
-    def ask(client: Any) -> Any:
-        return client.set(claim, message.id, nx=True, px=keep_ms, get=True)
-
-    first = policy.call(lambda: app.broker_link.ask(ask), clock=app.clock, chance=app.chance)
-    if first is not None:
-        message = msgspec.structs.replace(message, id=first.decode())
-    return message, Stamp(f"{claim}:{message.id}", 1, keep_ms + CLAIM_SLACK_MS)
+def _claiming(task: KnownTask, message: TaskMessage) -> TaskMessage:
+    """Return `message` with the claim of a unique task in its headers."""
+    if message.coalesce is not None:
+        raise ConfigError(f"task {task.name!r} is unique: it takes no coalesce")
+    key = _key(task, "unique_key", message.args, message.kwargs)
+    digest = digest_of(f"{message.queue} {task.name} {key}")
+    claim = UniqueClaim(task.options.unique_lasts, digest, message.queue)
+    headers = message.headers | {UNIQUE: claim.header}
+    return msgspec.structs.replace(message, headers=headers)
 
 
 def fair_headers(task: KnownTask, args: Sequence[Any], kwargs: dict[str, Any]) -> dict[str, str]:
@@ -466,7 +487,7 @@ def make_message(
         given, ignored = options.get("priority"), options.get("ignore_result")
         priority = priority if given is None else given
         ignore_result = ignore_result if ignored is None else ignored
-        fields |= _read_options(options, now_s)
+        fields |= read_options(options, now_s)
         if headers := options.get("headers"):
             if headers.get(FAIR) is not None:
                 check_name(headers[FAIR], f"header {FAIR!r} of {task!r}")
@@ -492,7 +513,7 @@ def needs_now(options: Mapping[str, Any], defaults: TaskOptions | None) -> bool:
     return any(options.get(name) is not None for name in ("ttl_s", "countdown", "expires"))
 
 
-def _read_options(options: Mapping[str, Any], now_s: float | None) -> dict[str, Any]:
+def read_options(options: Mapping[str, Any], now_s: float | None) -> dict[str, Any]:
     """Return the numbers and times in `options` as fields of a message."""
     try:
         read = msgspec.convert(options, _Numbers)
@@ -513,7 +534,8 @@ def _read_options(options: Mapping[str, Any], now_s: float | None) -> dict[str, 
                 assert now_s is not None
                 found[field] = now_s + value
             else:
-                found[field] = epoch_s(value)
+                is_time = isinstance(value, datetime)
+                found[field] = epoch_s(zoned(value, name) if is_time else value)
         except (TypeError, ValueError, OverflowError):
             reason = f"option {name!r} is {value!r:.80}, must be an ISO 8601 time"
             raise MessageError(reason) from None

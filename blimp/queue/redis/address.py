@@ -23,6 +23,7 @@ MEMORY = "memory"
 TLS = ("rediss", "valkeys", "amqps")
 LOCALHOST = "localhost"
 MOST_REPLICAS = 10
+LEAST_CONNECTIONS = 2
 CHECKED = "required"  # of ssl_cert_reqs, and its default
 
 _TAG = re.compile(r"[A-Za-z0-9_.-]{1,64}")
@@ -49,6 +50,12 @@ def _one_of(*values: str) -> Callable[[str], str]:
     return read
 
 
+def _connections(text: str) -> int:
+    if not text.isdecimal() or int(text) < LEAST_CONNECTIONS:
+        raise ValueError(f"must be {LEAST_CONNECTIONS} or more: one of them hears results")
+    return int(text)
+
+
 def _replicas(text: str) -> int:
     if not text.isdecimal() or not 1 <= int(text) <= MOST_REPLICAS:
         raise ValueError(f"must be 1 to {MOST_REPLICAS}")
@@ -67,7 +74,7 @@ _OPTIONS: dict[str, Callable[[str], Any]] = {
     "socket_timeout": float,
     "socket_connect_timeout": float,
     "health_check_interval": int,
-    "max_connections": int,
+    "max_connections": _connections,
     "wait_replicas": _replicas,
 }
 _REDIS_TLS = _TLS_OPTIONS | {"ssl_check_hostname": _switch, "ssl_password": str, "ssl_ca_path": str}

@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 import contextlib
-import os
 import threading
-import weakref
-from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from functools import cache
-from typing import TYPE_CHECKING, Any, TypeVar, cast
+from typing import TYPE_CHECKING, Annotated, Any, TypeVar, cast
 
 from hiredis import pack_command
+from msgspec import Meta
 
 from blimp.errors import ConfigError, LinkError, ResultError
-from blimp.queue.redis.address import SEVERAL
+from blimp.queue.options import Options
+from blimp.queue.redis.address import LEAST_CONNECTIONS, SEVERAL
 from blimp.queue.redis.urls import (
     DEFAULT_PORT,
     NODE_PORTS,
@@ -35,44 +33,61 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 NO_EVICTION = "noeviction"
-MINIMUM = {"redis": ("Redis", (7, 0)), "valkey": ("Valkey", (8, 0))}
-DEFAULT_TIMEOUT_S = 2.0
+MINIMUM = (7, 0)  # by Redis' numbers: each Valkey says which of them it stands for
+MAX_CONNECTIONS = 50  # chosen, as for redis-py's pool that waits; a server takes 10,000 by default
+
+
+class ClientOptions(Options, frozen=True, kw_only=True):
+    """What a client of Redis is made with beside its URL.
+
+    connect_timeout_s: of a new connection; as long as an answer by default.
+    client_name: as `CLIENT LIST` shows it. master_name: of a sentinel; may be in the URL.
+    sentinel_kwargs: for the sentinels' own clients.
+    max_connections: at the same time, unless the URL says how many.
+    ssl: True, or redis-py's options with it. A `rediss` URL needs none: it may have them in
+        its query, `?ssl_ca_certs=…`. Certificates are checked.
+    """
+
+    connect_timeout_s: float | None = None
+    client_name: str | None = None
+    master_name: str | None = None
+    sentinel_kwargs: Mapping[str, Any] = {}
+    max_connections: Annotated[int, Meta(ge=LEAST_CONNECTIONS)] = MAX_CONNECTIONS
+    ssl: bool | Mapping[str, Any] = False
+
+
+DEFAULTS = ClientOptions()
 
 
 def open_redis(
-    url: str,
-    *,
-    timeout_s: float,
-    ssl: Any = None,
-    options: Mapping[str, Any] | None = None,
-    retries: int = 1,
+    url: str, *, timeout_s: float, options: ClientOptions = DEFAULTS, retries: int = 1
 ) -> Redis:
     """Return a thread-safe client of the server at `url`; it connects on its first command.
 
     A pooled connection that has died since its last use is replaced once without delay; an
-    unreachable server raises redis.ConnectionError or TimeoutError within `timeout_s`.
+    unreachable server raises redis.ConnectionError or TimeoutError within `timeout_s`. If all
+    connections are in use, a caller waits for one, and after `timeout_s` gets a LinkError.
 
-    ssl: True, or redis-py's options with it. A `rediss` URL needs none: it may have them in
-        its query, `?ssl_ca_certs=…`. Certificates are checked.
-    options: kombu's transport options, of which `socket_connect_timeout`, `client_name`,
-        `master_name` (which may be in the URL's query) and `sentinel_kwargs` are read.
     retries: of a command whose connection has died.
     Raises ConfigError for a URL that it cannot use.
     """
     import redis  # 40 ms, which a command-line help need not pay
 
-    options = options or {}
+    from blimp.queue.redis.connections import Pool, SentinelPool
+
     # kombu calls a Unix socket `socket://`, too.
     address = address_of(url, schemes=(*SCHEMES, "socket"))
     timeouts: dict[str, Any] = {
         "socket_timeout": timeout_s,
-        "socket_connect_timeout": float(options.get("socket_connect_timeout") or timeout_s),
+        "socket_connect_timeout": options.connect_timeout_s or timeout_s,
         # Scripts that do not recognise their own repetition avoid it; see Script.run_once.
         "retry": redis.retry.Retry(
             redis.backoff.NoBackoff(), retries, supported_errors=(redis.ConnectionError,)
         ),
     }
-    given = timeouts | {"protocol": 2, "client_name": options.get("client_name")}
+    given = timeouts | {"protocol": 2, "client_name": options.client_name}
+    given |= {"shown": hide_password(url), "wait_s": timeout_s}
+    given["max_connections"] = options.max_connections
     given |= {"db": address.database, "username": address.username, "password": address.password}
     own = ("master_name", "wait_replicas")
     given |= {name: value for name, value in address.options.items() if name not in own}
@@ -87,36 +102,34 @@ def open_redis(
 
     if address.path:
         local = kind_of(redis.UnixDomainSocketConnection)
-        pool = redis.ConnectionPool(connection_class=local, path=address.path, **given)
-        return redis.Redis.from_pool(pool)
+        return redis.Redis.from_pool(Pool(connection_class=local, path=address.path, **given))
     given |= {"socket_keepalive": True, "socket_keepalive_options": tcp_keepalive()}
-    given |= ssl if isinstance(ssl, dict) else {}
-    is_tls = bool(ssl) or address.is_tls
+    given |= {} if isinstance(options.ssl, bool) else options.ssl
+    is_tls = bool(options.ssl) or address.is_tls
     if address.scheme not in SEVERAL:
         ((host, port),) = address.hosts
         kind = kind_of(redis.SSLConnection if is_tls else redis.Connection)
-        pool = redis.ConnectionPool(
-            connection_class=kind, host=host, port=port or DEFAULT_PORT, **given
-        )
+        pool = Pool(connection_class=kind, host=host, port=port or DEFAULT_PORT, **given)
         return redis.Redis.from_pool(pool)
     nodes = [(host, port or NODE_PORTS[address.scheme]) for host, port in address.hosts]
     # The default of the nodes' own clients tries ten times, ever more slowly.
-    own_given = timeouts | (options.get("sentinel_kwargs") or {})
+    own_given = timeouts | dict(options.sentinel_kwargs)
     if address.tag:
         if is_tls:
             raise ConfigError(f"broker URL {hide_password(url)!r}: no TLS to a cluster yet")
         from blimp.queue.redis.cluster import SlotConnection, SlotMaster, TagPacker
 
         login = {name: given[name] for name in ("username", "password")}
-        pool = redis.sentinel.SentinelConnectionPool(
-            address.tag,
-            SlotMaster(nodes, **login, **timeouts),
-            connection_class=kind_of(SlotConnection),
-            command_packer=TagPacker(address.tag),
-            **given,
+        return redis.Redis.from_pool(
+            SentinelPool(
+                address.tag,
+                SlotMaster(nodes, **login, **timeouts),
+                connection_class=kind_of(SlotConnection),
+                command_packer=TagPacker(address.tag),
+                **given,
+            )
         )
-        return redis.Redis.from_pool(pool)
-    master = options.get("master_name") or address.options.get("master_name")
+    master = options.master_name or address.options.get("master_name")
     if not master:
         raise ConfigError(
             f"broker URL {hide_password(url)!r}: a sentinel needs `master_name`, in the URL's "
@@ -125,92 +138,70 @@ def open_redis(
     sentinel = redis.sentinel.Sentinel(nodes, sentinel_kwargs=own_given)
     names = ("SentinelManagedSSLConnection", "SentinelManagedConnection")
     kind = kind_of(getattr(redis.sentinel, names[not is_tls]))
-    return cast("Redis", sentinel.master_for(master, redis.Redis, connection_class=kind, **given))
+    given |= {"connection_class": kind, "connection_pool_class": SentinelPool}
+    return cast("Redis", sentinel.master_for(master, redis.Redis, **given))
 
 
-def streams_options(*, timeout_s: float) -> dict[str, Any]:
-    """Return transport options under which kombu leaves each retry to its caller."""
-    waits = dict.fromkeys(("max_retries", "interval_start", "interval_step", "interval_max"), 0)
-    return {"socket_timeout": timeout_s, "socket_connect_timeout": timeout_s, **waits}
+class Link:
+    """A client of one server, and its pool of connections. Thread-safe; close is idempotent."""
 
+    def __init__(self, *, url: str, timeout_s: float, options: ClientOptions = DEFAULTS) -> None:
+        self.url = url
+        self.timeout_s = timeout_s
+        self.client = open_redis(url, timeout_s=timeout_s, options=options)
+        self._pool: Any = self.client.connection_pool
+        address = address_of(url, schemes=(*SCHEMES, "socket"))
+        self.tag = address.tag  # of every key in a cluster
+        self._is_plain = not address.tag and "wait_replicas" not in address.options
 
-class DirectCalls:
-    """Commands over connections of its own: redis-py's pool costs as much as the command.
+    def connection(self) -> Any:
+        """Return a connection of the caller's own, for commands that block."""
+        return self._pool.get_connection()
 
-    Thread-safe. is_plain: the server is no cluster, and no replica is waited for. An error is
-    redis-py's; the command may have run then.
-    """
-
-    def __init__(self, client: Redis, *, is_plain: bool) -> None:
-        self._client = client
-        self._is_plain = is_plain
-        self._idle: deque[Any] = deque()  # connections that no thread uses now
-        reset_after_fork(self)
+    def give_up(self, connection: Any) -> None:
+        """Close a connection that `connection` returned."""
+        connection.disconnect()
+        self._pool.release(connection)
 
     def call(self, *command: Any) -> Any:
+        """Return the answer to a command: what redis-py does about it costs as much again.
+
+        Raises redis-py's errors: the command may have run then.
+        """
         import redis
 
-        try:
-            connection = self._idle.pop()
-        except IndexError:
-            connection = self._client.connection_pool.get_connection()
+        connection = self._pool.take()
         try:
             if self._is_plain:  # a fifth of the time that redis-py's connection takes
-                connection._sock.sendall(pack_command(command))
+                channel = connection._sock
+                if channel is None:  # the app is closed, or has gone over to another broker
+                    raise redis.ConnectionError("the connection was closed meanwhile")
+                channel.sendall(pack_command(command))
             else:
                 connection.send_command(*command)
             answer = connection.read_response()
         except redis.ResponseError:
-            self._idle.append(connection)
+            self._pool.put(connection)
             raise
         except BaseException:
-            _give_up(self._client, connection)
+            self.give_up(connection)
             raise
-        self._idle.append(connection)
+        self._pool.put(connection)
         return answer
 
-    def after_fork(self) -> None:
-        self._idle = deque()
+    def run(self, script: Script, keys: Sequence[str], args: Sequence[Any]) -> Any:
+        """Run a script that may run twice."""
+        import redis
 
-    def close(self) -> None:
-        while self._idle:
-            _give_up(self._client, self._idle.pop())
-
-
-def _give_up(client: Redis, connection: Any) -> None:
-    connection.disconnect()
-    client.connection_pool.release(connection)
-
-
-class Link:
-    """A client of one server, and connections of its pool. Thread-safe; close is idempotent.
-
-    options: kombu's transport options; `socket_timeout`, and those of `open_redis`, as ssl is.
-    """
-
-    def __init__(self, *, url: str, options: dict[str, Any], ssl: Any = None) -> None:
-        self.url = url
-        self.timeout_s = float(options.get("socket_timeout") or DEFAULT_TIMEOUT_S)
-        self.client = open_redis(url, timeout_s=self.timeout_s, ssl=ssl, options=options)
-        address = address_of(url, schemes=(*SCHEMES, "socket"))
-        self.tag = address.tag  # of every key in a cluster
-        self.waits = "wait_replicas" in address.options
-
-    def connection(self) -> Any:
-        """Return a connection of the caller's own, for commands that block."""
-        return self.client.connection_pool.get_connection()
-
-    def give_up(self, connection: Any) -> None:
-        """Close a connection that `connection` returned."""
-        _give_up(self.client, connection)
-
-    def after_fork(self) -> None:
-        """Let go of the parent's connections: closed here, they stay open there."""
-        self.client.connection_pool.reset()
+        try:
+            return self.call("EVALSHA", script.digest, len(keys), *keys, *args)
+        except (redis.ConnectionError, ConnectionError, redis.exceptions.NoScriptError):
+            pass  # the idle connection had died, or the server is new
+        return script.run(self.client, keys, args)  # once more, with all care
 
     def close(self) -> None:
         self.client.close()
-        self.client.connection_pool.disconnect()
+        self._pool.disconnect()
 
     def check_server(self) -> tuple[str, ...]:
         """Return warnings about the server's settings. Raises ConfigError if it cannot be used.
@@ -219,9 +210,7 @@ class Link:
         messages, and report nothing.
         """
         found: Any = self.client.info("server", "memory", "persistence")
-        kind = str(found.get("server_name", "redis"))
-        name, least = MINIMUM.get(kind, MINIMUM["redis"])
-        text = str(found.get(f"{kind}_version", found.get("redis_version", "0")))
+        text = str(found.get("redis_version", "0"))
         version = tuple(int(part) for part in text.split(".")[:2] if part.isdigit())
         shown = f"broker {hide_password(self.url)}"
         if "cluster" in (found.get("redis_mode"), found.get("server_mode")) and not self.tag:
@@ -229,10 +218,9 @@ class Link:
                 f"{shown} is a node of a cluster, whose scripts need all keys in one slot: write "
                 "cluster://HOST:PORT,HOST2:PORT/TAG"
             )
-        if version < least:
+        if version < MINIMUM:
             raise ConfigError(
-                f"{shown} is {name} {text}: streams with claims that keep the lease need "
-                "Valkey >= 8.0 or Redis >= 7.0"
+                f"{shown} is Redis {text}: its scripts need Redis >= 7.0 or any Valkey"
             )
         policy = found.get("maxmemory_policy", NO_EVICTION)
         if policy != NO_EVICTION:
@@ -249,16 +237,23 @@ class RedisServer:
     """Clients of one server, or of several of which one is in use. Thread-safe.
 
     url: of the server, or the brokers: it is then the server in use.
+    max_connections: to each server, for all that share this; see `open_redis`.
     Connects on first use. Every call raises LinkError if no server answers within `timeout_s`.
     Close is idempotent.
     """
 
-    def __init__(self, url: str | Brokers, *, timeout_s: float = 2.0) -> None:
+    def __init__(
+        self,
+        url: str | Brokers,
+        *,
+        timeout_s: float = 2.0,
+        max_connections: int = MAX_CONNECTIONS,
+    ) -> None:
         self.brokers = url if isinstance(url, Brokers) else Brokers(url)
         self._timeout_s = timeout_s
+        self._max_connections = max_connections
         self._lock = threading.Lock()
-        self._clients: dict[str, Redis] = {}
-        self._calls: dict[Redis, DirectCalls] = {}
+        self._links: dict[str, Link] = {}
 
     @property
     def client(self) -> Redis:
@@ -266,27 +261,22 @@ class RedisServer:
         return self.client_of(self.brokers.current)
 
     def client_of(self, url: str) -> Redis:
+        return self.link_to(url).client
+
+    def link_to(self, url: str) -> Link:
+        """Return what all share that ask the server at `url` through this."""
         with self._lock:
-            if url not in self._clients:
-                client = open_redis(url, timeout_s=self._timeout_s)
-                address = address_of(url, schemes=SCHEMES)
-                is_plain = not address.tag and "wait_replicas" not in address.options
-                self._clients[url] = client
-                self._calls[client] = DirectCalls(client, is_plain=is_plain)
-            return self._clients[url]
+            if url not in self._links:
+                self._links[url] = Link(
+                    url=url,
+                    timeout_s=self._timeout_s,
+                    options=ClientOptions(max_connections=self._max_connections),
+                )
+            return self._links[url]
 
     def run(self, script: Script, keys: Sequence[str], args: Sequence[Any]) -> Any:
         """Run a script that may run twice, as `ask` does, at a third of the price."""
-        return self.ask(lambda client: self._run(client, script, keys, args))
-
-    def _run(self, client: Redis, script: Script, keys: Sequence[str], args: Sequence[Any]) -> Any:
-        import redis
-
-        with contextlib.suppress(
-            redis.ConnectionError, ConnectionError, redis.exceptions.NoScriptError, KeyError
-        ):  # the idle connection had died, the server is new, or this is being closed
-            return self._calls[client].call("EVALSHA", script.digest, len(keys), *keys, *args)
-        return script.run(client, keys, args)
+        return self.ask(lambda _: self.link_to(self.brokers.current).run(script, keys, args))
 
     def ask(self, function: Callable[[Redis], T]) -> T:
         """Call `function` with a client; of several brokers, until one answers.
@@ -314,27 +304,8 @@ class RedisServer:
 
     def close(self) -> None:
         with self._lock:
-            while self._calls:
-                self._calls.popitem()[1].close()
-            while self._clients:
-                self._clients.popitem()[1].close()
-
-
-@cache
-def _inherited() -> weakref.WeakSet[Any]:
-    """Return what `reset_after_fork` was called with and still lives."""
-    found: weakref.WeakSet[Any] = weakref.WeakSet()
-    os.register_at_fork(after_in_child=lambda: [one.after_fork() for one in list(found)])
-    return found
-
-
-def reset_after_fork(one: Any) -> None:
-    """Have `one.after_fork()` called in every child forked while `one` lives.
-
-    A forked child has its parent's sockets, locks and messages, and must use none of them: it
-    starts again, and sends the server nothing. No other thread runs then.
-    """
-    _inherited().add(one)
+            while self._links:
+                self._links.popitem()[1].close()
 
 
 def type_checked(function: Callable[[], T]) -> T:

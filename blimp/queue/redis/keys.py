@@ -27,8 +27,10 @@ class QueueKeys(msgspec.Struct, frozen=True, kw_only=True):
     exchanges: set of the exchanges that it is bound to. ttl: how long a message may wait, ms.
     clock: hash, the server's clock when it was last read for this queue; see redis/clock.py.
     turns: sorted set of the places of tenants' messages, by virtual start time. tenants: the same
-    of each tenant's next message. messages: hash, the message at each place. Scripts make these
-    three names from `later`: see shared.lua.
+    of each tenant's next message. messages: hash, the message at each place. aside: sorted set of
+    the places of messages whose task no consumer so far has known. Scripts make these four names
+    from `later`: see shared.lua. unique: hash, the claims of unique tasks; unique_ends: sorted set
+    of those that end by time.
     """
 
     name: str
@@ -43,11 +45,15 @@ class QueueKeys(msgspec.Struct, frozen=True, kw_only=True):
     turns: str
     tenants: str
     messages: str
+    aside: str
+    unique: str
+    unique_ends: str
 
     def all(self) -> tuple[str, ...]:
         """Return what goes with the queue. Dead letters stay: a person has to see them."""
         rest = (self.bell, self.later, self.alive, self.exchanges, self.ttl, self.clock)
-        return (*self.levels, *rest, self.turns, self.tenants, self.messages)
+        turns = (self.turns, self.tenants, self.messages, self.aside)
+        return (*self.levels, *rest, *turns, self.unique, self.unique_ends)
 
 
 class Keys:
@@ -85,6 +91,10 @@ class Keys:
     def once(self, tag: str) -> str:
         """There if the delivery `tag`, acknowledged before it ran, is completed."""
         return f"{self._prefix}:ended:{tag}"
+
+    def steps(self, id: str, nesting: int) -> str:
+        """Hash: what the steps of task `id` returned, by name, as JSON. See `began_key`."""
+        return f"{self._prefix}:steps:{id}" + (f"-{nesting}" if nesting else "")
 
     def paused(self, app: str) -> str:
         """Set: the tasks of an app whose schedules are paused."""
@@ -184,3 +194,8 @@ def revoked_key(app: str) -> str:
 def worker_key(app: str, worker: str) -> str:
     """Held by the live worker of that name."""
     return f"blimp.worker.{app}.{worker}"
+
+
+def fleet_key(app: str) -> str:
+    """Hash: what each worker consumes and knows, live or not; see fleet.py."""
+    return f"blimp.fleet.{app}"

@@ -9,8 +9,6 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from redis.exceptions import NoScriptError, ResponseError
-
 _SECTION = re.compile(r"^--- (\w+)\n(#!lua[^\n]*\n)?", re.MULTILINE)
 
 
@@ -32,6 +30,8 @@ class Script:
         An answer that is lost with its connection is an error: redis-py would repeat the
         script, and the caller would not know.
         """
+        import redis  # 90 ms, which an app that only defines tasks need not pay
+
         pool = client.connection_pool
         connection = pool.get_connection()
 
@@ -41,7 +41,7 @@ class Script:
 
         try:
             return self._execute(execute, keys, args)
-        except ResponseError:
+        except redis.ResponseError:
             raise
         except BaseException:
             connection.disconnect()  # or its answer would be read as the next command's
@@ -52,7 +52,9 @@ class Script:
     def _execute(
         self, execute: Callable[..., Any], keys: Sequence[str], args: Sequence[Any]
     ) -> Any:
-        with contextlib.suppress(NoScriptError):
+        import redis
+
+        with contextlib.suppress(redis.exceptions.NoScriptError):
             return execute("EVALSHA", self.digest, len(keys), *keys, *args)
         return execute("EVAL", self.text, len(keys), *keys, *args)
 

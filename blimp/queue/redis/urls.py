@@ -24,7 +24,15 @@ from typing import Any
 from urllib.parse import parse_qsl, urlencode, urlsplit
 
 from blimp.errors import ConfigError, LinkError, NotAuthorised
-from blimp.queue.redis.address import REDIS_SCHEMES, SEVERAL, SOCKETS, Address, read_address
+from blimp.queue.redis.address import (
+    MEMORY,
+    RABBIT_SCHEMES,
+    REDIS_SCHEMES,
+    SEVERAL,
+    SOCKETS,
+    Address,
+    read_address,
+)
 
 SCHEMES = REDIS_SCHEMES
 DEFAULT_PORT = 6379
@@ -155,7 +163,9 @@ def tcp_keepalive() -> dict[int, int]:
     return {getattr(socket, name): value for name, value in names.items() if hasattr(socket, name)}
 
 
-Strategy = Callable[[Sequence[str]], Iterator[str]]
+def _in_turn(urls: Sequence[str]) -> Iterator[str]:
+    """Yield `urls` for ever, from the second on: the first is in use."""
+    return itertools.islice(itertools.cycle(urls), 1, None)
 
 
 def _shuffle(urls: Sequence[str]) -> Iterator[str]:
@@ -171,15 +181,14 @@ def _shuffle(urls: Sequence[str]) -> Iterator[str]:
         last = order[-1]
 
 
-STRATEGIES: dict[str, Strategy] = {"round-robin": itertools.cycle, "shuffle": _shuffle}
+STRATEGIES = {"round-robin": _in_turn, "shuffle": _shuffle}
 
 
 class Brokers:
     """One or several URLs; every part of a program uses the same one. Thread-safe.
 
     urls: a URL, several in one text with `;` between them, or a sequence.
-    strategy: what comes after one that does not answer: "round-robin", "shuffle", or a
-        function from the URLs to an iterator that begins with the first and never ends.
+    strategy: what comes after one that does not answer: "round-robin" or "shuffle".
     schemes: those the URLs may have; None: any.
     Raises ConfigError for a URL or a strategy that there is not.
     """
@@ -188,22 +197,18 @@ class Brokers:
         self,
         urls: str | Sequence[str],
         *,
-        strategy: str | Strategy = "round-robin",
+        strategy: str = "round-robin",
         schemes: Collection[str] | None = None,
     ) -> None:
         self.urls = split_urls(urls)
         for url in self.urls:
             check_address(url, schemes=schemes)
-        if isinstance(strategy, str):
-            if strategy not in STRATEGIES:
-                names = sorted(STRATEGIES)
-                raise ConfigError(f"failover strategy {strategy!r}: must be one of {names}")
-            strategy = STRATEGIES[strategy]
+        if strategy not in STRATEGIES:
+            names = sorted(STRATEGIES)
+            raise ConfigError(f"failover strategy {strategy!r:.80}: must be one of {names}")
         self._lock = threading.Lock()
         self.current = self.urls[0]  # the URL in use
-        self._order = strategy(self.urls)
-        if len(self.urls) > 1 and strategy is itertools.cycle:
-            next(self._order)  # the first is in use
+        self._order = STRATEGIES[strategy](self.urls)
 
     def __len__(self) -> int:
         return len(self.urls)
@@ -219,8 +224,12 @@ class Brokers:
 
 
 def split_urls(urls: str | Sequence[str]) -> tuple[str, ...]:
-    """Return each URL of a list, or of a text with `;` before the next scheme."""
-    parts = re.split(r";\s*(?=[a-z+]+://)", urls) if isinstance(urls, str) else urls
+    """Return each URL of a list, or of a text with `;` before the next scheme.
+
+    Only of a scheme that there is: a password may hold a `;` and what looks like another one.
+    """
+    schemes = "|".join(map(re.escape, (*REDIS_SCHEMES, *RABBIT_SCHEMES, MEMORY)))
+    parts = re.split(rf";\s*(?=(?:{schemes})://)", urls) if isinstance(urls, str) else urls
     found = tuple(dict.fromkeys(part.strip(" ;") for part in parts))
     if not found:
         raise ConfigError("broker: must name at least one URL")

@@ -180,8 +180,13 @@ class Wakeup(Closing):
         self._pubsub: Any = None
 
     def listen(self) -> None:
-        """Subscribe if that is not done; the subscription is in force on return."""
-        if self._pubsub is None:
+        """Subscribe if that is not done; the subscription is in force on return.
+
+        Those that wait leave half of an app's connections to what they wait for: the others of them
+        ask every RETRY_S.
+        """
+        pool = self._server.client.connection_pool
+        if self._pubsub is None and not getattr(pool, "is_half_used", False):
             self._pubsub = self._server.client.pubsub()
             with self._closing_if_lost():
                 self._pubsub.subscribe(self._channel)

@@ -6,8 +6,18 @@ import sys
 import warnings
 import weakref
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Container, Mapping, Sequence
-from typing import TYPE_CHECKING, Annotated, Any, TypedDict
+from collections.abc import Callable, Container, Coroutine, Mapping, Sequence
+from functools import partial
+from typing import (
+    TYPE_CHECKING,
+    Annotated,
+    Any,
+    Concatenate,
+    ParamSpec,
+    Protocol,
+    TypedDict,
+    TypeVar,
+)
 
 import msgspec
 from msgspec import Meta
@@ -22,6 +32,9 @@ if TYPE_CHECKING:
     from sqlalchemy import Engine
 
     from blimp.clock import Clock
+
+T = TypeVar("T")
+Q = ParamSpec("Q")
 
 KEEP_S = 86_400
 MAX_KEEP_S = 100 * 365 * 86_400
@@ -107,6 +120,10 @@ class ResultBackend(ABC):
         data = self.read(id)
         return Record(id=id, state=State.PENDING) if data is None else decode(data)
 
+    def get_many(self, ids: Sequence[str]) -> list[Record]:
+        """Return the record of each task, as `get` does."""
+        return [self.get(id) for id in ids]
+
     @abstractmethod
     def read(self, id: str) -> bytes | None:
         """Return the record of task `id` as `encode` would, None if there is none."""
@@ -179,6 +196,36 @@ def warn_of_waiting(app: object, call: str, instead: str) -> None:
     )
 
 
+class Sends(Protocol):
+    """What has methods that wait for a broker."""
+
+    @property
+    def awaiting(self) -> Any:
+        """The Awaiting of its app; None if there is nothing to wait for."""
+        ...
+
+
+S = TypeVar("S", bound=Sends)
+
+
+def awaited(
+    method: Callable[Concatenate[S, Q], T],
+) -> Callable[Concatenate[S, Q], Coroutine[Any, Any, T]]:
+    """Return the form of a method for coroutines: others go on while it waits for the broker."""
+    name = method.__name__
+
+    async def call(self: S, /, *args: Q.args, **kwargs: Q.kwargs) -> T:
+        own: Callable[[], T] = partial(getattr(self, name), *args, **kwargs)
+        awaiting = self.awaiting
+        result: T = own() if awaiting is None else await awaiting.call(own)
+        return result
+
+    call.__name__ = f"a{name}"
+    call.__qualname__ = f"{method.__qualname__.removesuffix(name)}a{name}"
+    call.__doc__ = f"Do what `{name}` does, from a coroutine: others go on while it waits."
+    return call
+
+
 _Names = Mapping[
     Annotated[str, Meta(pattern="^(task|group)$")],
     Annotated[str, Meta(min_length=1, pattern=r"^[^\0]+$")],
@@ -239,9 +286,9 @@ def result_options(keywords: ResultKeywords) -> ResultOptions:
     try:
         options = msgspec.convert(given, ResultOptions)
     except msgspec.ValidationError as error:
-        raise ConfigError(f"TaskApp options: {error}") from None
+        raise ConfigError(str(error)) from None
     if 0 < (options.result_expires_s or 0) < 1:
-        raise ConfigError("TaskApp options: result_expires_s must be 1 or more seconds, or 0")
+        raise ConfigError("result_expires_s must be 1 or more seconds, or 0")
     callback = options.database_engine_callback
     if callback is not None and not callable(callback):
         raise ConfigError(f"database_engine_callback {callback!r}: must be a function")

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import math
-from collections.abc import AsyncIterator, Callable, Iterator, Sequence
-from contextlib import contextmanager, nullcontext
+from collections.abc import AsyncIterator, Callable, Collection, Iterator, Sequence
+from contextlib import suppress
+from functools import partial
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, Generic, cast
 
@@ -18,15 +18,17 @@ from blimp.errors import (
     TaskError,
     TaskFailed,
 )
+from blimp.queue.neighbours import load
 from blimp.queue.protocol.annotated import R
 from blimp.queue.protocol.message import new_id
 from blimp.queue.protocol.record import FINAL, Record, State, running_task
 from blimp.queue.results.backend import warn_of_waiting
 
 if TYPE_CHECKING:
-    from blimp.queue.results.awaiting import ResultApp
+    from blimp.queue.interface import App
     from blimp.queue.results.backend import ResultBackend
 
+SILENCE = "blimp.queue.silence:explain"  # loaded when a caller has waited in vain
 FAILED = FINAL - {State.SUCCESS}
 
 OnProgress = Callable[[dict[str, Any]], None]
@@ -50,7 +52,7 @@ class AsyncResult(Generic[R]):
         self,
         id: str,
         *,
-        app: ResultApp,
+        app: App,
         parent: AsyncResult | None = None,
         task: str | None = None,
         ignored: bool = False,
@@ -135,21 +137,17 @@ class AsyncResult(Generic[R]):
 
     def _records_of(self, ids: list[str], timeout: float | None) -> Iterator[Record]:
         """Yield the records of `ids` as they come, until each has ended. Raises TimeoutError."""
-        clock = self.app.clock
-        deadline_s = math.inf if timeout is None else clock.now_s() + timeout
+        self._backend()
         left = set(ids)
-        with self._backend().watch(*ids) as watch:
-            while left:
-                record = watch.next(timeout_s=max(0.0, deadline_s - clock.now_s()))
-                if record is not None and record.id in left:
-                    yield record
-                if record is not None and record.final:
+        try:
+            for record in self.app.awaiting.wait(ids, timeout):
+                if record.final:
                     left.discard(record.id)
-                elif clock.now_s() >= deadline_s:
-                    raise TimeoutError(
-                        f"{self.kind} {self.id} is {self.state} after {timeout:g} s: "
-                        f"{len(left)} of {len(ids)} have not ended"
-                    )
+                yield record
+        except TimeoutError:
+            if timeout is None:
+                raise
+            raise self._timed_out(ids, timeout, left) from None
 
     def get(
         self,
@@ -166,15 +164,21 @@ class AsyncResult(Generic[R]):
         propagate: raise what it ended with otherwise (Refused, Expired, Revoked, Superseded,
             Interrupted or TaskFailed); False returns that exception instead.
         interval: for programs written for Celery; nothing is polled that could use it.
-        on_progress: called with each report of the task.
+        on_progress: called with each report of the task; of a group, at the end of each, with
+            {"id", "done", "of"}.
         disable_sync_subtasks: raise TaskError in a task: the two could wait for each other.
+        A group returns a list, in its order, and raises the first failure as soon as it is known.
         Raises TimeoutError, and LinkError if the connection is lost.
         """
-        if self.ignored:
-            return cast("R", None)
-        with nullcontext() if disable_sync_subtasks else _outside():
-            record = self.wait(timeout, on_progress=on_progress)
-        return self._returned(record, propagate)
+        found: dict[str, Record] = {}
+        ids = self._stored_ids()
+        if ids and disable_sync_subtasks:
+            self._check_outside()
+        if ids:
+            warn_of_waiting(self.app, "get()", "aget()")
+        for record in self._records_of(ids, timeout) if ids else ():
+            self._note(record, found, len(ids), propagate, on_progress)
+        return cast("R", self._value(found, propagate))
 
     async def aget(
         self,
@@ -185,12 +189,29 @@ class AsyncResult(Generic[R]):
         disable_sync_subtasks: bool = True,
     ) -> R:
         """Return what `get` does, for a coroutine: other coroutines go on meanwhile."""
-        if self.ignored:
-            return cast("R", None)
-        async for record in self._arecords([self.id], timeout, outside=disable_sync_subtasks):
-            if on_progress is not None and record.state is State.PROGRESS:
-                on_progress(record.result)
-        return self._returned(record, propagate)
+        found: dict[str, Record] = {}
+        if ids := self._stored_ids():
+            async for record in self._arecords(ids, timeout, outside=disable_sync_subtasks):
+                self._note(record, found, len(ids), propagate, on_progress)
+        return cast("R", self._value(found, propagate))
+
+    def _stored_ids(self) -> list[str]:
+        """Return the ids of which something is stored in the end."""
+        return [] if self.ignored else [self.id]
+
+    def _note(
+        self,
+        record: Record,
+        found: dict[str, Record],
+        of: int,  # noqa: ARG002
+        propagate: bool,  # noqa: ARG002
+        on_progress: OnProgress | None,
+    ) -> None:
+        """Take a record that came. Raises what is to be raised before the others have come."""
+        if record.final:
+            found[record.id] = record
+        elif on_progress is not None and record.state is State.PROGRESS:
+            on_progress(record.result)
 
     def _returned(self, record: Record, propagate: bool) -> R:
         value = self._value_of(record)
@@ -215,15 +236,41 @@ class AsyncResult(Generic[R]):
         if outside:
             self._check_outside()
         self._backend()
+        ended = set[str]()
         try:
             async for record in self.app.awaiting.records(ids, timeout):
+                if record.final:
+                    ended.add(record.id)
                 yield record
         except TimeoutError:
             if timeout is None:
                 raise
-            raise TimeoutError(
-                f"{self.kind} {self.id}: not all of {len(ids)} have ended after {timeout:g} s"
-            ) from None
+            left = {*ids} - ended
+            call = partial(self._timed_out, ids, timeout, left)
+            raise await self.app.awaiting.call(call) from None
+
+    def _timed_out(
+        self, ids: Sequence[str], timeout: float | None, left: Collection[str]
+    ) -> TimeoutError:
+        """Return the error of a caller that has waited in vain, and what is known of why."""
+        text = f"{self.kind} {self.id} has not ended after {timeout:g} s"
+        with suppress(Exception):  # whatever fails now, the caller gets a TimeoutError
+            first = self._first_open(next(id for id in ids if id in left))
+            text = f"{self.kind} {self.id} is {self.state} after {timeout:g} s: "
+            text += f"{len(left)} of {len(ids)} have not ended"
+            if reason := load(SILENCE)(self.app, first):
+                text += f"; {reason}" if first == self.id else f"; task {first}: {reason}"
+        return TimeoutError(text)
+
+    def _first_open(self, id: str) -> str:
+        """Return the id of the task that `id` waits for: before it in its chain or chord."""
+        parent = self.parent
+        while parent is not None:
+            for one in parent._stored_ids():
+                if not self._backend().get(one).final:
+                    return parent._first_open(one)
+            parent = parent.parent
+        return id
 
     def revoke(self, *, terminate: bool = False) -> Any:
         """Revoke the task, sent or not; see `TaskApp.revoke`."""
@@ -282,7 +329,7 @@ class GroupResult(AsyncResult[list[Any]]):
         id: str,
         results: Sequence[AsyncResult] = (),
         *,
-        app: ResultApp,
+        app: App,
         parent: AsyncResult | None = None,
     ) -> None:
         super().__init__(id, app=app, parent=parent)
@@ -310,47 +357,7 @@ class GroupResult(AsyncResult[list[Any]]):
         """Return whether all have ended, in whatever way."""
         return all(record.final for record in self._records())
 
-    def get(
-        self,
-        timeout: float | None = None,
-        propagate: bool = True,
-        interval: float = 0.5,  # noqa: ARG002
-        *,
-        on_progress: OnProgress | None = None,
-        disable_sync_subtasks: bool = True,
-    ) -> list[Any]:
-        """Return what each returned, in order, once all have ended: by one subscription for all.
-
-        timeout, interval, disable_sync_subtasks: see AsyncResult.get. on_progress: called at the
-        end of each, with {"id", "done", "of"}. propagate: raise the first failure as soon as it
-        is known; False returns the exceptions instead. Raises TimeoutError, LinkError.
-        """
-        found: dict[str, Record] = {}
-        ids = self._stored_ids()
-        if ids and disable_sync_subtasks:
-            self._check_outside()
-        if ids:
-            warn_of_waiting(self.app, "get()", "aget()")
-        for record in self._records_of(ids, timeout) if ids else ():
-            _note(record, found, len(ids), propagate, on_progress)
-        return self._value(found, propagate)
-
-    join = get
-
-    async def aget(
-        self,
-        timeout: float | None = None,
-        propagate: bool = True,
-        *,
-        on_progress: OnProgress | None = None,
-        disable_sync_subtasks: bool = True,
-    ) -> list[Any]:
-        """Return what `get` does, for a coroutine; see AsyncResult.aget."""
-        found: dict[str, Record] = {}
-        if ids := self._stored_ids():
-            async for record in self._arecords(ids, timeout, outside=disable_sync_subtasks):
-                _note(record, found, len(ids), propagate, on_progress)
-        return self._value(found, propagate)
+    join = AsyncResult.get
 
     def wait(self, *_: object, **__: object) -> Record:
         """Raises TaskError: a group has no record. Use `get`."""
@@ -364,7 +371,6 @@ class GroupResult(AsyncResult[list[Any]]):
         return list(ids)
 
     def _stored_ids(self) -> list[str]:
-        """Return the ids of those of which something is stored in the end."""
         ids: dict[str, None] = {}
         for one in self.results:
             if not one.ignored:
@@ -388,7 +394,7 @@ class GroupResult(AsyncResult[list[Any]]):
         self._backend().save_group(self.id, {"result": self.as_tuple()})
 
     @classmethod
-    def restore(cls, id: str, *, app: ResultApp) -> GroupResult | None:
+    def restore(cls, id: str, *, app: App) -> GroupResult | None:
         """Return the group that was saved, None if there is none. Raises ResultError."""
         document = backend_of(app).group(id)
         if document is None:
@@ -414,37 +420,27 @@ class GroupResult(AsyncResult[list[Any]]):
     def __bool__(self) -> bool:
         return True
 
+    def _note(
+        self,
+        record: Record,
+        found: dict[str, Record],
+        of: int,
+        propagate: bool,
+        on_progress: OnProgress | None,
+    ) -> None:
+        if not record.final:
+            return
+        if propagate and record.state is not State.SUCCESS:
+            raise error_of(record)
+        found[record.id] = record
+        if on_progress is not None:
+            on_progress({"id": record.id, "done": len(found), "of": of})
+
     def _value(self, found: dict[str, Record], propagate: bool) -> list[Any]:
         return [one._value(found, propagate) for one in self.results]
 
     def _records(self) -> list[Record]:
         return [self._backend().get(id) for id in self._stored_ids()]
-
-
-def _note(
-    record: Record,
-    found: dict[str, Record],
-    of: int,
-    propagate: bool,
-    on_progress: OnProgress | None,
-) -> None:
-    """Take the record of a group's member. Raises its error if it is to `propagate`."""
-    if not record.final:
-        return
-    if propagate and record.state is not State.SUCCESS:
-        raise error_of(record)
-    found[record.id] = record
-    if on_progress is not None:
-        on_progress({"id": record.id, "done": len(found), "of": of})
-
-
-@contextmanager
-def _outside() -> Iterator[None]:
-    token = running_task.set("")
-    try:
-        yield
-    finally:
-        running_task.reset(token)
 
 
 def empty_group() -> GroupResult:
@@ -453,7 +449,7 @@ def empty_group() -> GroupResult:
     return GroupResult(new_id(), app=nowhere)
 
 
-def from_tuple(written: Any, *, app: ResultApp) -> AsyncResult:
+def from_tuple(written: Any, *, app: App) -> AsyncResult:
     """Return the handle that `as_tuple`, or Celery, wrote. Raises ResultError."""
     try:
         own, children = written
@@ -470,11 +466,12 @@ def from_tuple(written: Any, *, app: ResultApp) -> AsyncResult:
         raise ResultError(f"{written!r:.200} is no result: {error}") from None
 
 
-def backend_of(app: ResultApp) -> ResultBackend:
+def backend_of(app: App) -> ResultBackend:
     """Return the result backend of `app`. Raises TaskError if it has none."""
-    if app.results is None:
+    results: ResultBackend | None = app.results
+    if results is None:
         raise TaskError(f"app {app.name!r} keeps no results: give it a result_backend")
-    return app.results
+    return results
 
 
 _ERRORS: dict[State, type[TaskError]] = {

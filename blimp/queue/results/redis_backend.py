@@ -117,7 +117,17 @@ class RedisResults(ResultBackend):
         return self._get(result_key(id))
 
     def get(self, id: str) -> Record:
-        data = self.read(id)
+        return self._record(id, self.read(id))
+
+    def get_many(self, ids: Sequence[str]) -> list[Record]:
+        parts = [ids[start : start + AT_ONCE] for start in range(0, len(ids), AT_ONCE)]
+        return [
+            self._record(id, data)
+            for part in parts
+            for id, data in zip(part, self._read_many(part), strict=True)
+        ]
+
+    def _record(self, id: str, data: bytes | None) -> Record:
         try:
             return Record(id=id, state=State.PENDING) if data is None else self._open(id, data)
         except NotGenuine as error:
@@ -232,27 +242,34 @@ class PublishedWatch(GrowingWatch):
         self._looked_s: float | None = None
         self._stored: dict[str, bytes] = {}  # what was read, and not returned yet, by key
         self._unconfirmed: set[str] = set()  # keys that the server has not confirmed since `add`
+        self._confirmed: set[str] = set()  # what was stored of them before is to be read
         self._closed = False
         self._subscribing = threading.Lock()
         self._subscribe()
 
     def next(self, *, timeout_s: float) -> Record | None:
         deadline_s = self._clock.now_s() + timeout_s
-        while not self._closed:
+        while not self._closed and self._ids:
             if self._url != self._server.brokers.current:
                 self._subscribe()
             now_s = self._clock.now_s()
             if self._looked_s is None or now_s - self._looked_s >= self._look_s:
-                self._look()
+                self._look(list(self._ids))
                 self._looked_s = now_s
             left_s = min(deadline_s, self._looked_s + self._look_s) - now_s
             record = None
             # What was published before something was read is here already: reports stay in order.
-            received = self._receive(0.0 if self._stored else max(0.0, left_s))
+            busy = self._stored or self._confirmed
+            received = self._receive(0.0 if busy else max(0.0, left_s))
+            if received is None and self._confirmed:
+                keys, self._confirmed = self._confirmed, set()
+                self._look(list(keys))
             if (key := self._message_key(received)) is not None:
                 self._stored.pop(key, None)
-                with contextlib.suppress(ResultError):
-                    record = self._take(key, received["data"])
+                # A database commits a record before it publishes it: it may have been read.
+                if received["data"] != self._newest.get(key):
+                    with contextlib.suppress(ResultError):
+                        record = self._take(key, received["data"])
             elif self._stored and (received is None or now_s >= deadline_s):
                 key = next(iter(self._stored))
                 record = self._take(key, self._stored.pop(key))
@@ -271,27 +288,35 @@ class PublishedWatch(GrowingWatch):
         self._looked_s = None
         while self._unconfirmed and (received := self._receive(0.0)) is not None:
             self._message_key(received)
+        self._confirmed.clear()
         if not self._unconfirmed:
             self._looked_s = self._clock.now_s() - max(0.0, self._look_s - FIRST_LOOK_S)
 
     def _message_key(self, received: Any) -> str | None:
         """Return the key of a record that is watched, None for what is none."""
-        if received is None:
+        if received is None or received["type"] not in ("subscribe", "message"):
             return None
         key: str = received["channel"].decode()
         if received["type"] == "subscribe":
             self._unconfirmed.discard(key)
+            self._confirmed.add(key)
         return key if received["type"] == "message" and key in self._ids else None
 
     def _receive(self, timeout_s: float) -> Any:
+        pubsub = self._pubsub
         try:
             with self._server.link(self._url):
-                return self._pubsub.get_message(timeout=timeout_s)
-        except (TypeError, ValueError, AttributeError, RuntimeError) as error:  # it was closed
+                return pubsub.get_message(timeout=timeout_s)
+        except (LinkError, TypeError, ValueError, AttributeError, RuntimeError) as error:
+            if self._pubsub is not pubsub:
+                return None  # `add` has subscribed at another server
+            if isinstance(error, LinkError):
+                raise
+            # It was closed.
             raise LinkError(f"closed while waiting for results: {error}") from None
 
-    def _look(self) -> None:
-        for keys in self._parts():
+    def _look(self, wanted: list[str]) -> None:
+        for keys in self._parts(wanted):
             found = self._read([self._id_of(key) for key in keys])
             self._stored |= {
                 key: data
@@ -303,8 +328,8 @@ class PublishedWatch(GrowingWatch):
         """Return the task's id, also of one that another thread has just discarded."""
         return self._ids.get(key) or key.removeprefix(result_key(""))
 
-    def _parts(self) -> list[list[str]]:
-        keys = list(self._ids)
+    @staticmethod
+    def _parts(keys: list[str]) -> list[list[str]]:
         return [keys[start : start + AT_ONCE] for start in range(0, len(keys), AT_ONCE)]
 
     def add(self, *ids: str) -> None:
@@ -312,9 +337,14 @@ class PublishedWatch(GrowingWatch):
         with self._subscribing, self._server.link(self._url):
             if self._closed:
                 raise LinkError("closed while waiting for results")
+            for key in keys:  # who comes later has not seen it
+                self._newest.pop(key, None)
             self._ids |= keys
             self._unconfirmed |= keys.keys()
-            self._pubsub.subscribe(*keys)
+            if self._url == self._server.brokers.current:
+                self._pubsub.subscribe(*keys)
+        if self._url != self._server.brokers.current:  # nobody has read, and seen it, since
+            self._subscribe()
 
     def discard(self, *ids: str) -> None:
         keys = [result_key(id) for id in ids]
@@ -324,6 +354,7 @@ class PublishedWatch(GrowingWatch):
                 self._newest.pop(key, None)
                 self._stored.pop(key, None)
                 self._unconfirmed.discard(key)
+                self._confirmed.discard(key)
             if not self._ids:
                 self.forged = 0
             if not self._closed:
@@ -336,12 +367,11 @@ class PublishedWatch(GrowingWatch):
         with self._subscribing, self._server.link(self._url):
             if self._closed:
                 raise LinkError("closed while waiting for results")
-            if self._pubsub is not None:
-                self._pubsub.close()
-            client = self._server.client_of(self._url)
-            self._pubsub = client.pubsub()
+            old, self._pubsub = self._pubsub, self._server.client_of(self._url).pubsub()
+            if old is not None:
+                old.close()  # the thread that reads it goes on with the new one
             self._unconfirmed = set(self._ids)
-            for keys in self._parts():
+            for keys in self._parts(list(self._ids)):
                 self._pubsub.subscribe(*keys)
 
     def _take(self, key: str, data: bytes) -> Record | None:

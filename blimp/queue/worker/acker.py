@@ -17,13 +17,14 @@ from typing import TYPE_CHECKING, Any
 from blimp.errors import LinkError, ResultError
 from blimp.queue.brokers.base import AtomicConsumer
 from blimp.queue.protocol.record import Outcome
-from blimp.queue.worker.middleware.skip import let_marks_expire
+from blimp.queue.worker.middleware import let_marks_expire
 
 if TYPE_CHECKING:
     from blimp.queue.app import TaskApp
     from blimp.queue.brokers.base import Completion, Consumer
-    from blimp.queue.extensions import Observers, ResultStore
+    from blimp.queue.extensions import Observers
     from blimp.queue.protocol.record import Record
+    from blimp.queue.results.backend import ResultBackend
     from blimp.queue.retry import Outage
     from blimp.queue.worker.job import Job
 
@@ -63,7 +64,7 @@ class Acker:
         self._outage = app.outage("broker unreachable", log=log)
         self._results_outage = app.outage("results unreachable", log=log)
         self._on_ran = on_ran
-        self._results: ResultStore | None = app.results
+        self._results: ResultBackend | None = app.results
         self._commits = self._results is not None and self._results.commits
         # A result on another server is stored before.
         self._atomic = consumer if isinstance(consumer, AtomicConsumer) else None
@@ -258,7 +259,8 @@ class Acker:
         """Yield the steps before the one step, or instead of it; each is repeated alone."""
         delivery = completion.job.delivery
         if completion.requeue:
-            yield delivery.requeue
+            aside = completion.job.aside
+            yield delivery.requeue if aside is None else partial(delivery.requeue, aside=aside)
             return
         if self._atomic:
             return
@@ -268,6 +270,8 @@ class Acker:
             yield partial(delivery.reject, completion.dead)
         elif completion.acks:
             yield delivery.ack
+        if completion.frees is not None:
+            yield partial(delivery.free, completion.frees, completion.message.id)
 
     def _complete(self, completions: Sequence[Completion]) -> None:
         if not completions or self._atomic is None:

@@ -30,6 +30,7 @@ from blimp.errors import (
 from blimp.queue.brokers.base import MOST_DELIVERIES, Completion
 from blimp.queue.protocol.message import to_json
 from blimp.queue.protocol.record import (
+    FINAL,
     Outcome,
     Record,
     State,
@@ -41,13 +42,18 @@ from blimp.queue.protocol.record import (
     trace_of,
 )
 from blimp.queue.protocol.signing import SEAL
+from blimp.queue.protocol.unique import claim_of
 from blimp.queue.redis.keys import began_key
 from blimp.queue.retry import is_given_up
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from blimp.queue.app import TaskApp
-    from blimp.queue.extensions import Followed, ResultStore
+    from blimp.queue.extensions import Followed
     from blimp.queue.protocol.message import TaskMessage
+    from blimp.queue.protocol.unique import UniqueClaim
+    from blimp.queue.results.backend import ResultBackend
     from blimp.queue.task import Task
     from blimp.queue.worker.job import Job
 
@@ -87,11 +93,12 @@ class Completions:
             return self._build_followed(job, outcome)
         record, outcome = self._encode(job, outcome, None)
         job.outcome = outcome
-        return _end(job, record=record, next=self._next(job, outcome), dead=outcome.dead)
+        return _end(job, outcome, record=record, next=self._next(job, outcome))
 
     def could_not_be_built(self, job: Job, error: Exception) -> Completion:
         """Return the completion of a job whose own raised `error`: a dead letter."""
-        return _end(job, dead=f"its end cannot be written: {error}")
+        reason = f"its end cannot be written: {error}"
+        return _end(job, msgspec.structs.replace(failure(error), dead=reason))
 
     def record(self, job: Job, outcome: Outcome, found: Followed | None = None) -> Record:
         """Return `outcome` as it is stored. found: what follows it.
@@ -127,9 +134,9 @@ class Completions:
         job.outcome = outcome
         return _end(
             job,
+            outcome,
             record=record,
             next=(*self._next(job, outcome), *found.messages),
-            dead=outcome.dead,
             follow_up=self._app.follow_ups.update(found, outcome),
         )
 
@@ -179,8 +186,7 @@ class Completions:
         self, job: Job, outcome: Outcome, found: Followed | None
     ) -> tuple[bytes, Outcome]:
         """Return what `_encode` does, of a failure. Raises ResultError if no length will do."""
-        limit_bytes = self._app.result_options.result_limit_bytes or self._app.limit_bytes
-        *several, least = (limit_bytes // 2, *SHORTER_BYTES)
+        *several, least = (self._app.result_limit_bytes // 2, *SHORTER_BYTES)
         for most_bytes in several:
             shorter = shortened(outcome, most_bytes=most_bytes)
             with contextlib.suppress(ResultError):
@@ -190,7 +196,7 @@ class Completions:
 
     def _record_bytes(self, job: Job, outcome: Outcome, found: Followed | None) -> bytes:
         message = job.message
-        results: ResultStore | None = self._app.results
+        results: ResultBackend | None = self._app.results
         if results is not None and not (job.task.options.ignore_result or message.ignore_result):
             return results.encode(self.record(job, outcome, found))
         if message.is_followed and outcome.state is State.SUCCESS:
@@ -205,12 +211,38 @@ def _completion(job: Job, **fields: Any) -> Completion:
     return Completion(delivery=job.delivery, message=job.message, job=job, acks=acks, **fields)
 
 
-def _end(job: Job, **fields: Any) -> Completion:
-    """Return a completion after which this try does not come again: its mark may expire."""
+def _end(
+    job: Job, outcome: Outcome, *, next: Sequence[TaskMessage] = (), **fields: Any
+) -> Completion:
+    """Return a completion after which this try does not come again: its mark may expire.
+
+    Its claim is free, too, unless the task goes on in what comes next.
+    """
     mark = mark_key(job.message) if job.task.options.begins_once else ""
-    if fields.get("dead"):
+    if outcome.dead:
         _forget(job)
-    return _completion(job, mark=mark, **fields)
+    goes_on = any(one.id == job.message.id for one in next)
+    frees = None if goes_on else freed_claim(job, outcome)
+    return _completion(
+        job,
+        mark=mark,
+        next=tuple(next),
+        dead=outcome.dead,
+        frees=frees,
+        # A dead letter may be sent again, and goes on then.
+        forgets_steps=job.has_steps and not goes_on and not outcome.dead,
+        **fields,
+    )
+
+
+def freed_claim(job: Job, outcome: Outcome) -> UniqueClaim | None:
+    """Return the claim that is free after this end of a unique task, None for none."""
+    claim = claim_of(job.message.headers)
+    # Settled, it is a copy of a message that runs, the end of one that has ended, or Ignore.
+    is_copy = outcome.settled and outcome.state not in FINAL and not job.is_called
+    if claim is None or is_copy or claim.outlives(success=outcome.state is State.SUCCESS):
+        return None
+    return claim
 
 
 def _forget(job: Job) -> None:

@@ -14,15 +14,17 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from blimp.errors import ConfigError, LinkError
-from blimp.queue.brokers.base import AtomicConsumer, Completion, ConsumerOptions
+from blimp.queue.brokers.base import Aside, AtomicConsumer, Completion, ConsumerOptions
 from blimp.queue.redis.urls import hide_password, is_lost, is_refused
 from blimp.queue.worker.decode import Decoder
 from blimp.queue.worker.job import Job, Place
 
 if TYPE_CHECKING:
     from blimp.queue.app import TaskApp
-    from blimp.queue.extensions import Observers, ResultStore
+    from blimp.queue.extensions import Observers
+    from blimp.queue.results.backend import ResultBackend
     from blimp.queue.retry import Outage
+    from blimp.queue.worker.aside import AsideRule
     from blimp.queue.worker.in_flight import InFlight
 
 BATCH = 64
@@ -30,10 +32,9 @@ WAKE_AGAIN_S = 0.05  # a wake-up may come before the consumer blocks
 
 
 class ConsumerLoop:
-    """Takes messages from `queues` and submits their jobs, in the thread that runs it.
+    """Takes messages from `queues` and submits their jobs, in the thread that runs it."""
 
-    on_consuming: called each time it has connected and restored what its name had left.
-    """
+    submit: Callable[[Job], None]  # where its jobs go; see `run`
 
     def __init__(
         self,
@@ -42,8 +43,7 @@ class ConsumerLoop:
         worker: str,
         queues: Sequence[str],
         in_flight: InFlight,
-        submit: Callable[[Job], None],
-        on_consuming: Callable[[], None],
+        aside: AsideRule,
         stopping: threading.Event,
         counts: Counter[str],
         observers: Observers,
@@ -57,8 +57,6 @@ class ConsumerLoop:
         self._has_changed = threading.Condition()
         self.totals: Counter[str] = Counter()  # of the messages received, by task
         self._in_flight = in_flight
-        self._submit = submit
-        self._on_consuming = on_consuming
         self._stopping = stopping
         self._counts = counts
         self._counting = threading.Lock()  # any thread may lose a lease
@@ -67,15 +65,12 @@ class ConsumerLoop:
         self._has_consumed = False
         # Where the server pushes, it would send the same messages here again.
         self._gives_back = app.capabilities.local_prefetch
-        self._decoder = Decoder(app=app, worker=worker, counts=counts, log=log)
-        results: ResultStore | None = app.results
+        self._decoder = Decoder(app=app, worker=worker, aside=aside, counts=counts, log=log)
+        results: ResultBackend | None = app.results
         self._options = ConsumerOptions(
             name=f"{app.name}.{worker}",
             brokers=app.brokers,
-            timeout_s=app.timeout_s,
-            limit_bytes=app.limit_bytes,
-            max_dead_letters=app.max_dead_letters,
-            max_dead_letter_bytes=app.max_dead_letter_bytes,
+            broker=app.settings,
             signer=app.signer,
             store_result=None if results is None else results.write,
             completes_results=app.completes_at_once,
@@ -87,6 +82,7 @@ class ConsumerLoop:
             room=in_flight.room,
             limit=in_flight.limit,
             waiting=in_flight.waiting,
+            knows=app.versions,
             is_stopping=stopping.is_set,
             on_message=self._take,
             on_unreadable=self._decoder.reject_raw,
@@ -124,13 +120,17 @@ class ConsumerLoop:
         with contextlib.suppress(LinkError):
             self.wake()
 
-    def run(self) -> None:
-        """Consume until stopping. Returns with nothing in flight but what runs."""
+    def run(self, *, submit: Callable[[Job], None], on_consuming: Callable[[], None]) -> None:
+        """Consume until stopping. Returns with nothing in flight but what runs.
+
+        on_consuming: called each time it has connected and restored what its name had left.
+        """
+        self.submit = submit
         outage = self._app.outage("broker lost", log=self._log, ends=True)
         while not self._stopping.is_set():
             url = self._app.brokers.current
             try:
-                self._session(url, outage)
+                self._session(url, outage, on_consuming)
             except Exception as error:  # any: a worker must not stop consuming
                 if isinstance(error, ConfigError) and not self._has_consumed:
                     raise  # a server that cannot be used is refused at the start
@@ -175,7 +175,7 @@ class ConsumerLoop:
                 places.add(job.place)
         return places
 
-    def _session(self, url: str, outage: Outage) -> None:
+    def _session(self, url: str, outage: Outage, on_consuming: Callable[[], None]) -> None:
         """Consume at one broker, until it is lost, another is in use, or the worker stops."""
         try:
             with self._changing():
@@ -188,14 +188,14 @@ class ConsumerLoop:
                 self._counts["unreadable"] += dropped
                 self._log.error("unreadable", messages=dropped)
             self._has_consumed = True
-            self._on_consuming()
+            on_consuming()
             while not self._stopping.is_set():
                 if url != self._app.brokers.current:
                     return  # what is in flight goes on
                 if self._wanted is not None:
                     self._change_queues()
                 for job in self._in_flight.due():
-                    self._submit(job)
+                    self.submit(job)
                 if self._gives_back:
                     self._give_back()
                 if self._in_flight.wait_for_room(self._in_flight.patience_s(self._longest_s)):
@@ -261,6 +261,9 @@ class ConsumerLoop:
             delivery.requeue(seen=False)
             return
         read = self._decoder.read(message, queue=delivery.queue)
+        if isinstance(read, Aside):
+            delivery.requeue(aside=read)
+            return
         if isinstance(read, str):
             delivery.reject(read)
             return
@@ -279,7 +282,7 @@ class ConsumerLoop:
             job.received_s = self._app.clock.now_s()
             self._observers.received(job)
         if self._in_flight.take(job, wait_s=wait_s):
-            self._submit(job)
+            self.submit(job)
 
     def _postpone(self, job: Job) -> bool:
         """Schedule `job` on the server for later, if enough wait here for its task's rate.

@@ -22,7 +22,9 @@ from blimp.queue.task import Task
 
 if TYPE_CHECKING:
     from blimp.queue.app import TaskApp
+    from blimp.queue.brokers.base import Aside
     from blimp.queue.protocol.message import TaskMessage
+    from blimp.queue.worker.aside import AsideRule
 
 LOG_LENGTH = 200
 
@@ -30,15 +32,21 @@ LOG_LENGTH = 200
 class Decoder:
     """Never raises for a bad message, only LinkError without a broker."""
 
-    def __init__(self, *, app: TaskApp, worker: str, counts: Counter[str], log: Any) -> None:
+    def __init__(
+        self, *, app: TaskApp, worker: str, aside: AsideRule, counts: Counter[str], log: Any
+    ) -> None:
         self._app = app
         self._worker = worker
         self._counts = counts
         self._log = log
         self._throttle = Throttle(clock=app.clock)
+        self._aside = aside
 
-    def read(self, message: Any, *, queue: str) -> tuple[TaskMessage, Task] | str:
-        """Return message and task of kombu's `message`; the reason if it is rejected."""
+    def read(self, message: Any, *, queue: str) -> tuple[TaskMessage, Task] | Aside | str:
+        """Return message and task of kombu's `message`; the reason if it is rejected.
+
+        Or how it is set aside for a worker that knows its task.
+        """
         parsed = None
         try:
             parsed = self._parse(message, queue)
@@ -54,6 +62,10 @@ class Decoder:
             self._rejected(error, queue=queue, headers=message.headers)
             return str(error)
         except (MessageError, UnknownTask) as error:
+            if parsed is not None and isinstance(error, UnknownTask):
+                aside = self._aside.unknown(parsed, message, error.task)
+                if aside is not None:
+                    return aside
             can_count = parsed is not None and (
                 parsed.chord is None or self._app.chords is not None
             )

@@ -14,29 +14,30 @@ import os
 import socket
 import threading
 import uuid
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from blimp.errors import LinkError, TaskError
 from blimp.queue.redis.clock import READ_CLOCK, monotonic_words
-from blimp.queue.redis.keys import worker_key
+from blimp.queue.redis.fleet import Member
+from blimp.queue.redis.keys import fleet_key, worker_key
 from blimp.queue.redis.scripts import Script
 
 if TYPE_CHECKING:
     from blimp.clock import Clock
-    from blimp.queue.redis.client import RedisServer
+    from blimp.queue.app import TaskApp
     from blimp.queue.retry import Outage
 
 LEASE_MS = 5_000
 CLOCK_KEEP_MS = 30 * 86_400_000  # of a name that is not used any more
 AGAIN_S = 0.2
 
-# KEYS: the lease; its clock (see redis/clock.py), with the holder and until when it is.
+# KEYS: the lease; its clock (see redis/clock.py), with the holder and until when it is; the fleet.
 # ARGV: ours, milliseconds, the dead holder's to be replaced ("" for none), our monotonic clock, ms
-# to keep the clock.
-# Returns 1 when it is ours, otherwise the holder's. The key alone would lapse, or stay, when the
-# server's clock steps.
+# to keep the clock, the worker.
+# Returns 1 when it is ours, 2 if the fleet lacks the worker, otherwise the holder's. The key alone
+# would lapse, or stay, when the server's clock steps.
 # A full server allows it: or no worker could empty it.
 _TAKE = Script(f"""#!lua flags=allow-oom
 {READ_CLOCK}
@@ -53,13 +54,14 @@ if not held or held == ARGV[1] or held == ARGV[3] then
   redis.call('SET', KEYS[1], ARGV[1], 'PX', ARGV[2])
   redis.call('HSET', KEYS[2], 'holder', ARGV[1], 'until',
     string.format('%.0f', steady + ARGV[2] * 1000))
-  return 1
+  return 2 - redis.call('HEXISTS', KEYS[3], ARGV[6])
 end
 return held
 """)
 _LEAVE = Script("""
 local held = redis.call('GET', KEYS[1]) or redis.call('HGET', KEYS[2], 'holder')
-return held == ARGV[1] and redis.call('DEL', KEYS[1], KEYS[2])
+return held == ARGV[1] and redis.call('HDEL', KEYS[3], ARGV[2])
+  + redis.call('DEL', KEYS[1], KEYS[2])
 """)
 
 
@@ -72,12 +74,21 @@ class NameInUse(TaskError):
 
 
 class NameLock:
-    """The lease of worker `worker` of app `app`. Methods raise LinkError without a broker."""
+    """The lease of worker `worker` of `app`. Methods raise LinkError without a broker.
 
-    def __init__(self, *, link: RedisServer, app: str, worker: str) -> None:
-        self._link = link
-        self._keys = [worker_key(app, worker), worker_key(app, worker) + ":clock"]
+    queues: returns what it consumes. That, and its tasks, are written for others when they change.
+    """
+
+    def __init__(
+        self, *, app: TaskApp, worker: str, queues: Callable[[], Sequence[str]] = tuple
+    ) -> None:
+        self._app = app
+        self._link = app.broker_link
+        lease = worker_key(app.name, worker)
+        self._keys = [lease, f"{lease}:clock", fleet_key(app.name)]
         self._worker = worker
+        self._queues = queues
+        self._announced: Member | None = None
         self._own = json.dumps({"token": uuid.uuid4().hex, **process_identity(os.getpid())})
 
     def take(self) -> None:
@@ -116,13 +127,17 @@ class NameLock:
     def leave(self) -> None:
         """Give the name up; without a broker, the lease expires by itself."""
         with contextlib.suppress(LinkError), self._link.link():
-            _LEAVE.run(self._link.client, self._keys, [self._own])
+            _LEAVE.run(self._link.client, self._keys, [self._own, self._worker])
 
     def _take(self, *, replacing: str) -> str | None:
         with self._link.link():
             args = [self._own, LEASE_MS, replacing, monotonic_words(), CLOCK_KEEP_MS]
-            answer = _TAKE.run(self._link.client, self._keys, args)
-        if answer == 1:
+            answer = _TAKE.run(self._link.client, self._keys, [*args, self._worker])
+        if answer in (1, 2):
+            member = Member(tuple(self._queues()), self._app.versions())
+            if answer == 2 or member != self._announced:
+                self._app.fleet.announce(self._worker, member)
+                self._announced = member
             return None
         if not isinstance(answer, bytes):
             raise LinkError(f"worker name {self._worker!r}: the broker answered {answer!r}")

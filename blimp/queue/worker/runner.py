@@ -10,26 +10,31 @@ import contextlib
 import random
 import threading
 from collections.abc import Callable
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from blimp.errors import LinkError, ResultError, WorkerLost
+from blimp.errors import ConfigError, LeaseLost, LinkError, ResultError, WorkerLost
 from blimp.queue.brokers.base import BrokerLeft, Completion
 from blimp.queue.context import TaskContext
+from blimp.queue.log import running_message
 from blimp.queue.protocol.message import AGAIN
 from blimp.queue.protocol.record import Outcome, State, failure, running_task, trace_of
+from blimp.queue.protocol.unique import claim_of
+from blimp.queue.steps import KEEP_S, Steps, here
 from blimp.queue.task import check_returned
+from blimp.queue.worker.aside import MISFITS, AsideRule
 from blimp.queue.worker.completions import outcome_of, timed_out, worker_lost
-from blimp.queue.worker.job import Place
-from blimp.queue.worker.middleware import chain, default_middleware
-from blimp.queue.worker.middleware.skip import (
+from blimp.queue.worker.job import Limits, Place, Stage, limits_of
+from blimp.queue.worker.middleware import (
     begun_before,
+    chain,
     clear_begun,
+    default_middleware,
     mark_begun,
     revoked,
 )
-from blimp.queue.worker.time_limits import Limits, limits_of
 
 if TYPE_CHECKING:
     from blimp.queue.app import TaskApp
@@ -37,6 +42,7 @@ if TYPE_CHECKING:
     from blimp.queue.worker.acker import Acker
     from blimp.queue.worker.completions import Completions
     from blimp.queue.worker.job import Job
+    from blimp.queue.worker.shutdown import Stops
 
 QUIET = (State.SUCCESS, State.PENDING)  # a log line for each costs more than a short task
 FAILED = (State.FAILURE, State.INTERRUPTED)
@@ -45,8 +51,8 @@ FAILED = (State.FAILURE, State.INTERRUPTED)
 class Runner:
     """Runs jobs from many threads.
 
-    stopping: a warm stop was asked for; tasks may look at it.
-    abandoned: nothing is waited for any more: what is not acknowledged is delivered again.
+    stops: tasks may look whether it stops; once it is abandoned, nothing is waited for any
+        more, and what is not acknowledged is delivered again.
     on_done: called with each job that is no longer in flight.
     limits: watches the functions that have a time limit.
     """
@@ -56,11 +62,11 @@ class Runner:
         *,
         app: TaskApp,
         worker: str,
-        stopping: threading.Event,
-        abandoned: threading.Event,
+        stops: Stops,
         on_done: Callable[..., None],
         acker: Acker,
         completions: Completions,
+        aside: AsideRule,
         limits: Limits,
         observers: Observers,
         log: Any,
@@ -69,13 +75,13 @@ class Runner:
         self._limits = limits
         self._observers = observers
         self._worker = worker
-        self._stopping = stopping
-        self._abandoned = abandoned
+        self._stops = stops
         self._on_done = on_done
         self._acker = acker
         self._completions = completions
         self._log = log
         self._random = random.Random()
+        self._aside = aside
         inner = default_middleware(app) if app.middleware is None else app.middleware
         self._inner = chain(tuple(inner), self._call)
         self._chain = chain(app.outer_middleware, self._logged)
@@ -84,6 +90,7 @@ class Runner:
         """Run `job` to its end. Never raises. `job.in_thread` must be set."""
         if not job.begin():
             return
+        running_message.set(job.message)
         assert job.in_thread is not None
         if not job.task.options.acks_late:
             acked = await job.in_thread(self._ack_early, job)
@@ -99,7 +106,7 @@ class Runner:
             except LinkError as error:
                 if job.is_called:
                     outcome = self._middleware_failed(job, error)
-                elif job.lost.is_set() or self._abandoned.is_set():
+                elif job.lost.is_set() or self._stops.abandoned.is_set():
                     outcome = Outcome(state=State.PENDING, requeue=True)
                 else:  # no broker before the function was called: the chain starts over
                     await job.in_thread(self._acker.wait_out, error)
@@ -181,6 +188,14 @@ class Runner:
         """Pass the inner middleware and log the outcome, inside of what extensions wrap."""
         began_s = self._app.clock.now_s()
         outcome = await self._inner(job)
+        if outcome.fault is not None and outcome.fault.exc_type in MISFITS:
+            assert job.in_thread is not None
+            try:
+                job.aside = await job.in_thread(self._aside.misfit, job)
+            except LinkError:  # nothing has begun: it is asked again at the next delivery
+                return Outcome(state=State.PENDING, requeue=True)
+            if job.aside is not None:
+                return Outcome(state=State.PENDING, requeue=True)
         is_quiet = outcome.state in QUIET
         if is_quiet and self._app.log_level != "debug":
             return outcome
@@ -206,6 +221,14 @@ class Runner:
         assert call is not None
         if options.begins_once and not await job.in_thread(mark_begun, self._app, job):
             return begun_before(job)
+        claim = claim_of(job.message.headers)
+        # Of a misfit that may be set aside it lasts: its function is not called.
+        if (
+            claim is not None
+            and claim.lasts == "start"
+            and job.task.can_take(job.message.args, job.message.kwargs)
+        ):
+            await job.in_thread(job.delivery.free, claim, job.message.id)
         if options.track_started:
             await job.in_thread(self._store_started, job)
         args = job.message.args
@@ -225,12 +248,12 @@ class Runner:
             if hard_s is None and soft_s is None:
                 result = await call.run(job, args, interruptible=interruptible)
             else:
-                with self._limits.watch(job, hard_s=hard_s, soft_s=soft_s):
+                with self._limits.watch(job, hard_s=hard_s, soft_s=soft_s, on_stuck=self._give_up):
                     interruptible = interruptible or soft_s is not None
                     result = await call.run(job, args, interruptible=interruptible)
             check_returned(job.task.name, result)
         except BaseException as error:  # a task may raise SystemExit; the worker goes on
-            if isinstance(error, asyncio.CancelledError) and self._abandoned.is_set():
+            if isinstance(error, asyncio.CancelledError) and self._stops.abandoned.is_set():
                 raise  # cut off by the end of the worker: the message is delivered again
             return self._outcome_of(job, error)
         finally:
@@ -244,12 +267,46 @@ class Runner:
             task=job.task,
             message=job.message,
             worker=self._worker,
-            stopping=self._stopping,
+            stopping=self._stops.stopping,
             lost=job.lost,
             revoked=job.revoked,
             previous=job.previous,
             grant=job.grant,
+            steps=Steps(
+                task=job.task,
+                ask=partial(self._ask_steps, job),
+                in_thread=job.in_thread or here,
+            ),
         )
+
+    def _ask_steps(self, job: Job, name: str = "", result: bytes = b"") -> dict[str, bytes]:
+        """Read what the steps of a job returned, or store one. Waits for the broker.
+
+        Raises LeaseLost, ConfigError; BrokerLeft if another broker is in use.
+        """
+        if not (self._app.capabilities.keeps_steps and job.task.options.acks_late):
+            raise ConfigError(
+                f"{job.task.name}: steps need a Redis broker with streams, and acks_late=True"
+            )
+        job.has_steps = True
+        keep_s = max(KEEP_S, self._app.result_options.keep_s)
+        answers: list[dict[str, bytes] | BrokerLeft | None] = []
+
+        def ask() -> None:
+            try:
+                step = job.delivery.step
+                answers.append(None if job.is_lost else step(job.message, keep_s, name, result))
+            except BrokerLeft as error:
+                answers.append(error)
+
+        self._acker.until_done(ask)
+        answer = answers[0] if answers else None  # none if the worker is abandoned
+        if isinstance(answer, BrokerLeft):
+            raise answer
+        if answer is not None:
+            return answer
+        step = f"step {name!r}" if name else "its steps"
+        raise LeaseLost(f"{job.task.name}: {step}: this worker does not hold its message any more")
 
     def _outcome_of(self, job: Job, error: BaseException) -> Outcome:
         if job.is_revoked:
@@ -260,6 +317,21 @@ class Runner:
             self._log.error("worker lost", task=job.task.name, id=job.message.id, reason=str(error))
             return worker_lost(error, task=job.task, delivery=job.message.delivery)
         return outcome_of(error, task=job.task, message=job.message, chance=self._random)
+
+    def _give_up(self, job: Job) -> None:
+        """End a job whose function cannot be ended, and restart the process."""
+        # Not in the alarms' thread: the broker may be slow.
+        threading.Thread(target=self._end_stuck, args=(job,), name="give-up", daemon=True).start()
+
+    def _end_stuck(self, job: Job) -> None:
+        if job.stage is Stage.DONE:
+            return  # its function has ended by itself
+        assert job.timed_out_s is not None
+        name, limit_s = job.task.name, job.timed_out_s
+        self._log.error("stuck", task=name, id=job.message.id, limit_s=limit_s)
+        self._stops.has_stuck = True
+        self.conclude(job, timed_out(limit_s, task=job.task))
+        self._stops.restart(f"{name} is stuck past its time limit of {limit_s:g} s")
 
     def note_asked_to_end(self, job: Job) -> None:
         """Store that a thread was asked to end: what it calls in C it ends first."""

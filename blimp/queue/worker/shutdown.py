@@ -17,7 +17,8 @@ from typing import TYPE_CHECKING, Any, Self
 import msgspec
 
 from blimp.errors import LinkError
-from blimp.queue.worker.middleware.skip import clear_begun
+from blimp.queue.worker.job import Place
+from blimp.queue.worker.middleware import clear_begun
 
 if TYPE_CHECKING:
     from blimp.queue.app import TaskApp
@@ -37,18 +38,18 @@ class Stops:
 
     stopping: take no more; what runs may end. abandoned: wait for nothing any more.
     asked: the worker was asked to stop; if not, it stops to restart.
-    on_request: called after each request.
+    has_stuck: a function runs that cannot be ended: nobody waits for it.
     """
 
-    def __init__(self, *, on_request: Callable[[], None]) -> None:
+    def __init__(self) -> None:
         self.stopping = threading.Event()
         self.abandoned = threading.Event()
         self.asked = threading.Event()
-        self._on_request = on_request
+        self.has_stuck = False
         self._was_asked = False  # known at once, even if the thread has ended
         self._restart_reason: str | None = None
         self._requests: queue.SimpleQueue[_Request | str] = queue.SimpleQueue()
-        self._thread = threading.Thread(target=self._serve, name="stops", daemon=True)
+        self._thread: threading.Thread | None = None
 
     @property
     def restart_reason(self) -> str | None:
@@ -68,7 +69,11 @@ class Stops:
         """Ask for a warm stop and a fresh process; a request to stop overrides it."""
         self._requests.put(reason)
 
-    def start(self) -> None:
+    def start(self, *, on_request: Callable[[], None]) -> None:
+        """Handle requests from now on, those made before too. on_request: called after each."""
+        self._thread = threading.Thread(
+            target=self._serve, args=(on_request,), name="stops", daemon=True
+        )
         self._thread.start()
 
     def close(self) -> None:
@@ -76,10 +81,10 @@ class Stops:
         self.abandoned.set()
         self.stopping.set()
         self._requests.put(_Request.END)
-        if self._thread.is_alive():
+        if self._thread is not None:
             self._thread.join()
 
-    def _serve(self) -> None:
+    def _serve(self, on_request: Callable[[], None]) -> None:
         while (request := self._requests.get()) is not _Request.END:
             if isinstance(request, str):
                 self._restart_reason = self._restart_reason or request
@@ -88,7 +93,7 @@ class Stops:
                     self.abandoned.set()
                 self.asked.set()
             self.stopping.set()
-            self._on_request()
+            on_request()
 
 
 class StopSignals:
@@ -138,7 +143,6 @@ class Drain:
         self._counts = counts
         self._grace_s = grace_s
         self._log = log
-        self.has_stuck = False  # a function that cannot be ended: do not wait for it
 
     def run(self) -> None:
         """Requeue what waits, wait for what runs, and requeue what may run again."""
@@ -149,10 +153,10 @@ class Drain:
             self._consumer_loop.requeue_waiting()
         except LinkError as error:
             self._log.warning("not requeued", reason=str(error))
-        if is_restart and not self.has_stuck:
+        if is_restart and not self._stops.has_stuck:
             # A restart is not urgent: it cuts no task off.
             self._in_flight.wait_empty(
-                None, unless=lambda: self.has_stuck or self._stops.asked.is_set()
+                None, unless=lambda: self._stops.has_stuck or self._stops.asked.is_set()
             )
         self._in_flight.wait_empty(self._grace_s, unless=self._stops.abandoned.is_set)
         self._stops.abandoned.set()
@@ -259,6 +263,29 @@ class Wear:
             if memory_mb > self._max_memory_mb:
                 return f"{memory_mb:.0f} MB are in use, the limit is {self._max_memory_mb:g}"
         return None
+
+
+class Ended:
+    """Lets go of jobs that are no longer in flight; a process that is worn restarts then."""
+
+    def __init__(
+        self, *, in_flight: InFlight, stops: Stops, wear: Wear, counts: Counter[str]
+    ) -> None:
+        self._in_flight = in_flight
+        self._stops = stops
+        self._wear = wear
+        self._counts = counts
+        self._counting = threading.Lock()
+
+    def __call__(self, *jobs: Job) -> None:
+        """Any thread."""
+        with self._counting:
+            self._counts["done"] += len(jobs)
+        self._in_flight.release(*jobs)
+        own = sum(job.place is not Place.PROCESS for job in jobs)
+        reason = self._wear.count(own) if own else None
+        if reason is not None and not self._stops.stopping.is_set():
+            self._stops.restart(reason)
 
 
 def let_stop_signals_in() -> None:

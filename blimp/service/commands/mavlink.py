@@ -58,6 +58,13 @@ def mavlink(
             help="A file with a passphrase; messages not signed with it are refused.",
         ),
     ] = None,
+    is_open: Annotated[
+        bool,
+        typer.Option(
+            "--open",
+            help="Listen for other machines without a key: anybody who reaches it may fly it.",
+        ),
+    ] = False,
     broker: Broker = None,
     signing_key_file: KeyFile = None,
 ) -> None:
@@ -68,11 +75,11 @@ def mavlink(
 
     \b
     Examples:
-      blimp mavlink --listen udp:0.0.0.0:14550
-      blimp mavlink --serial /dev/ttyUSB0:57600 --mavlink-key-file mavlink.key
+      blimp mavlink --listen udp:127.0.0.1:14550
+      blimp mavlink --listen udp:0.0.0.0:14550 --mavlink-key-file mavlink.key
     """  # fmt: skip
     from ground_station.mavlink.gateway import GatewayOptions, run
-    from ground_station.mavlink.link import network_place, serial_place
+    from ground_station.mavlink.places import network_place, serial_place
 
     with no_restart_cures():
         options = GatewayOptions(
@@ -84,6 +91,7 @@ def mavlink(
             serial=tuple(serial_place(text) for text in serial or ()),
             system=system_id,
             mavlink_key_file=mavlink_key_file,
+            is_open=is_open,
         )
         if not (options.listen or options.connect or options.serial):
             raise ConfigError("no link: give --listen, --connect or --serial")
@@ -91,6 +99,12 @@ def mavlink(
     def ready(ports: list[int]) -> None:
         where = f", on port {', '.join(map(str, ports))}" if ports else ""
         say(f"MAVLink: system {options.system} is there{where}")
+        for place in options.listen:
+            if mavlink_key_file is None and not place.is_of_this_machine:
+                words = (
+                    f"MAVLink: {place} has no key: anybody who reaches it may arm and fly the ship"
+                )
+                typer.secho(words, fg="red", err=True)
 
     async def until_stopped() -> None:
         running = asyncio.ensure_future(run(options, on_ready=ready))

@@ -176,7 +176,7 @@ def worker(
       blimp worker --vehicle twin --broker redis://localhost
       blimp worker --vehicle twin --metrics-port 9464
     """
-    from blimp.queue.observability.settings import Watching
+    from blimp.queue.watching import Watching
     from blimp.service.work import WorkerOptions, check, work
 
     watching = Watching(
@@ -210,7 +210,7 @@ def relay(
 
     Example: blimp relay --vehicle twin --broker redis://localhost
     """
-    from blimp.queue.observability.settings import Watching
+    from blimp.queue.watching import Watching
     from blimp.service.work import WorkerOptions, check, relay
 
     watching = Watching(log_format=read_log_format(log_format), vehicle=vehicle)

@@ -304,19 +304,36 @@ def matrix(
             "--jobs", metavar="N", min=1, max=256, help="Fly N at once; use one per core."
         ),
     ] = 1,
+    drop_outs: Annotated[
+        bool,
+        typer.Option("--drop-outs", help="Find the longest drop-out of each sensor and bus."),
+    ] = False,
     json_output: Json = False,
 ) -> None:
     """Fly every mode with every failure, in lockstep.
 
     The seed sets wind, gusts, noise and heaviness. The exit status is 1 if a flight ended unsafe.
+    With --drop-outs what fails is good again after 10 ms to 5 s, and the table shows the longest
+    after which the mode goes on.
 
     Example: blimp sim matrix --modes hold,land --failures imu-dead,link-lost
     """
     from blimp import airframe as airframes
+    from blimp.ship import dropouts
     from blimp.ship.failures import BY_NAME
     from blimp.ship.matrix import HEADING, MODES, fly, row
 
     ship = airframes.load(airframe)
+    if drop_outs:
+        chosen = _chosen("modes", modes, tuple(MODES))
+        lengths = dropouts.fly(ship, modes=chosen, seeds=range(1, seeds + 1), jobs=jobs)
+        if json_output:
+            for length in lengths:
+                print_json(builtins(length))
+            return
+        for line in dropouts.table(list(lengths)):
+            print(line)
+        return
     cells = fly(
         ship,
         modes=_chosen("modes", modes, tuple(MODES)),

@@ -74,7 +74,7 @@ def _ground(vehicles: Sequence[str]) -> str:
         own += [f"blimp:queue:{queue}[:.]*", f"blimp:exchange:{queue}", f"blimp:exchange:{queue}.*"]
         own += [f"blimp:fanout:{queue}.*", f"blimp:coalesce:{queue}:*", f"blimp:revoked:{queue}*"]
         own += [f"blimp:pool:{{blimp.pilot.{name}}}:*", heartbeat_key(name)]
-        seen += [f"blimp:telemetry:{name}"]
+        seen += [f"blimp:telemetry:{name}", f"blimp.worker.{queue}.*", f"blimp.fleet.{queue}"]
     # Who gives control back wakes who waits for it; an emergency stop needs no write.
     stops = _keys("&", [f"blimp:fanout:{vehicle_queue(name)}.*" for name in vehicles])
     wakes = f"(+publish &blimp:pool:* {stops})"
@@ -87,8 +87,8 @@ def _vehicle(name: str) -> str:
     own = [
         f"blimp:queue:{queue}[:.]*", f"blimp:exchange:{queue}*", f"blimp:fanout:{queue}.*",
         f"blimp:coalesce:{queue}:*", f"blimp:revoked:{queue}*", "blimp:queue::*",
-        f"blimp.worker.{queue}.*",
-        "blimp:ended:*", "blimp:sender:*", "blimp:published:*", "blimp-began-*",
+        f"blimp.worker.{queue}.*", f"blimp.fleet.{queue}",
+        "blimp:ended:*", "blimp:sender:*", "blimp:published:*", "blimp:steps:*", "blimp-began-*",
         "blimp:results:failed", _RESULTS, "celery-taskset-meta-*", f"blimp:telemetry:{name}",
         "blimp:pool:{blimp.ships}:*", f"blimp:pool:{{blimp.pilot.{name}}}:*",
         heartbeat_key(name),

@@ -30,7 +30,7 @@ BROKER_DIR = Path("/var/lib/blimp/broker")  # of blimp-broker.service, if the sh
 LOG_DIR = Path("/var/lib/blimp/logs")  # of blimp-recorder.service
 LOCAL_BROKER = socket_url(BROKER_DIR)
 VERSION = 1  # of the file. One without `config_version`, as `init` writes it, has this one too.
-_SCHEMES = BROKERS["streams"][0] + BROKERS["amqp"][0]
+_SCHEMES = BROKERS["streams"] + BROKERS["amqp"]
 
 _Text = Annotated[str, Meta(min_length=1, max_length=4096)]
 

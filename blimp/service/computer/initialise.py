@@ -56,8 +56,8 @@ broker = {broker}
 # nothing. By default /var/lib/blimp/logs and 1000, which is about 20 hours.
 {logs}
 
-# Where stations of MAVLink find the ship, and the file with a passphrase that signs their messages.
-# By default nowhere.
+# Where stations of MAVLink find the ship, and the file with a passphrase that signs their messages,
+# without which only 127.0.0.1 is listened on. By default nowhere.
 {gateway}
 """
 

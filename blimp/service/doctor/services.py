@@ -46,7 +46,7 @@ def broker(computer: Computer) -> Iterator[Finding]:
     if int(version.partition(".")[0] or 0) < MINIMUM_SERVER_MAJOR:
         yield error(
             f"{shown}: version {version}, {MINIMUM_SERVER_MAJOR} is needed",
-            "install Valkey 8 or Redis 7, or newer",
+            "install Redis 7.0 or newer, or any Valkey",
         )
         return
     lacks = False

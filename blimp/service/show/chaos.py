@@ -55,7 +55,8 @@ class ChaosReport(msgspec.Struct, frozen=True, kw_only=True):
 
     down_s: from the beginning until it was back, or until it was given up. back_ms: since the
     harm was over, or since a process was killed; None if it was not back in 30 s. off_m: how far
-    it was at most from where it wanted to be; None if it wanted to be nowhere.
+    it was at most from where it wanted to be; None if it wanted to be nowhere. lost: what the harm
+    made of a ship that was armed and is not any more, "" for one that flies on.
     """
 
     action: str
@@ -63,6 +64,7 @@ class ChaosReport(msgspec.Struct, frozen=True, kw_only=True):
     back_ms: float | None = None
     off_m: float | None = None
     words: str = ""
+    lost: str = ""
     seen: tuple[Seen, ...] = ()
 
 
@@ -126,9 +128,10 @@ class Chaos:
                 back_ms=None if back_s is None else round(1e3 * max(0.0, back_s - over_s)),
                 off_m=reaction.off_m,
                 words=words,
+                lost=_lost(before, reaction.newest()),
                 seen=tuple(reaction.seen),
             )
-        if report.back_ms is not None and name not in HELD:
+        if report.back_ms is not None and not report.lost and name not in HELD:
             self.survived.append(report)
         return report
 
@@ -146,7 +149,7 @@ class Chaos:
             return (
                 "the flight process was killed",
                 self._clock.now_s(),
-                _until(lambda now: now.boot_id != boot),
+                _until(lambda now: now.boot_id != boot and not now.failsafe),
             )
         if name == "stop-broker":
             with self._stopped_broker():
@@ -318,6 +321,13 @@ def _until(is_well: Callable[[Snapshot], bool]) -> _Wait:
     return lambda reaction, over_s: reaction.wait(is_well, since_s=over_s, within_s=BACK_WITHIN_S)
 
 
+def _lost(before: Snapshot, now: Snapshot) -> str:
+    """Return what became of a ship that was armed and is not, as its last snapshot says it."""
+    if now.boot_id == before.boot_id or not before.armed or (now.armed and not now.failsafe):
+        return ""
+    return now.failsafe or "the ship came down, and lies disarmed"
+
+
 def _is_near(now: Snapshot) -> bool:
     """Whether it is where it wants to be; a ship that wants to be nowhere is."""
     return (off_m(now) or 0.0) < NEAR_M
@@ -351,6 +361,7 @@ def chaos_of(runtime_dir: Path | None) -> Chaos:
 def report_lines(report: ChaosReport) -> list[str]:
     """Return a report as a person reads it."""
     back = "not back" if report.back_ms is None else f"back in {report.back_ms:.0f} ms"
+    back = report.lost or back
     lines = [f"{one.after_ms:6.0f} ms  {printable(one.text)}" for one in report.seen]
     off = "" if report.off_m is None else f", at most {report.off_m:.2f} m off its place"
     return [f"{report.words}: {back}{off}", *(lines or ["the ship flew on as before"])]

@@ -39,8 +39,10 @@ from blimp.service.stack.stack_process import StackProcess, scratch_directory
 from blimp.service.stack.up import demand_wind
 from blimp.tasks.client import VehicleClient
 from blimp.types import Snapshot
-from ground_station.mission import Mission, MissionEvent, MissionResult, MissionRunner, load_mission
+from ground_station.flyer import MissionEvent, MissionResult
+from ground_station.mission import MissionRunner
 from ground_station.mission_check import judge
+from ground_station.mission_file import Mission, load_mission
 
 if TYPE_CHECKING:
     from ground_station.page.server import Page

@@ -15,7 +15,7 @@ from blimp.distribution import needing
 from blimp.errors import ConfigError
 from blimp.service.show.chaos import Chaos, ChaosReport
 from blimp.web.listening import room_words
-from ground_station.mission import MissionEvent
+from ground_station.flyer import MissionEvent
 from ground_station.page import PORT
 from ground_station.report import Report
 from ground_station.session import Options, Session

@@ -9,7 +9,7 @@ from blimp.errors import LinkError
 from blimp.sim.remote import RemoteWorld
 from blimp.tasks.client import Reply, VehicleClient
 from blimp.types import VehicleState
-from ground_station.mission import Mission
+from ground_station.mission_file import Mission
 from ground_station.track import cross_track_m
 
 TRUTH_PERIOD_S = 0.05

@@ -73,6 +73,12 @@ class Reaction(Closing):
                 return None
             return self._clock.now_s()
 
+    def newest(self) -> Snapshot:
+        """Return the newest snapshot; there is one after `begin`."""
+        with self._news:
+            assert self._newest is not None
+            return self._newest[0]
+
     def close(self) -> None:
         self._closing.set()
         self._thread.join()

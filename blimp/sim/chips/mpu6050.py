@@ -1,9 +1,9 @@
 """InvenSense MPU-6050, -6500 and -9250. Sources: PS-MPU-6000A-00 rev 3.4, RM-MPU-6000A-00
 rev 4.2; PS-MPU-6500A-01 rev 1.3, RM-MPU-6500A-00 rev 2.1; RM-MPU-9250A-00.
 
-Not simulated: the FIFO (its count stays 0), the auxiliary bus, motion interrupts and the
-low-pass filter's delay (its bandwidth sets the noise); of the later two the self-test, and of the
-last its magnetometer, which is a chip on that bus.
+Not simulated: the FIFO (its count stays 0), the auxiliary bus, motion interrupts, the self-test and
+the low-pass filter's delay (its bandwidth sets the noise); of the last its magnetometer, which is a
+chip on that bus.
 """
 
 import math
@@ -18,9 +18,6 @@ _SIZE = 0x80  # registers 0 to 117, then nothing
 _WRITABLE = frozenset(
     (*range(0x0D, 0x11), *range(0x19, 0x29), 0x37, 0x38, *range(0x63, 0x6D), 0x72, 0x73, 0x74)
 )
-_SELF_TEST = 0x0D
-_SELF_TEST_CODES = bytes((0x90, 0x90, 0x90, 0x00))  # factory trim: accel codes 16, gyro 16
-_FACTORY_CODE = 16
 _DATA = struct.Struct(">hhhhhhh")
 _BANDWIDTH_HZ = (256.0, 188.0, 98.0, 42.0, 20.0, 10.0, 5.0, 256.0)  # gyro by DLPF_CFG, 4.3
 _ACCEL_BANDWIDTH_HZ = (460.0, 184.0, 92.0, 41.0, 20.0, 10.0, 5.0, 460.0)  # by A_DLPF_CFG
@@ -54,7 +51,6 @@ class Mpu6050(I2CChip):
 
     def _reset(self) -> None:
         self._memory[:] = bytes(_SIZE)
-        self._memory[_SELF_TEST : _SELF_TEST + 4] = _SELF_TEST_CODES
         self._memory[MPU6050.PWR_MGMT_1] = self.POWER_ON
         self._memory[MPU6050.WHO_AM_I] = self.IDENTITY
         asleep = bool(self.POWER_ON & MPU6050.SLEEP)
@@ -75,7 +71,6 @@ class Mpu6050(I2CChip):
         )
         self._gyro_scale = 131.072 / (1 << (memory[MPU6050.GYRO_CONFIG] >> 3 & 3))
         self._accel_scale = 16384.0 / (1 << (memory[MPU6050.ACCEL_CONFIG] >> 3 & 3))
-        self._self_test = (memory[MPU6050.GYRO_CONFIG] | memory[MPU6050.ACCEL_CONFIG]) & 0xE0 != 0
 
     def _accel_bandwidth_hz(self) -> float:
         return _BANDWIDTH_HZ[self._memory[MPU6050.CONFIG] & 7]
@@ -140,8 +135,6 @@ class Mpu6050(I2CChip):
         per_c, zero_c = self.CELSIUS
         temperature = (celsius - zero_c) * per_c
         values = [fx * a, fy * a, fz * a, temperature, p * g, q * g, r * g]
-        if self._self_test:
-            self._push(values)
         memory = self._memory
         _DATA.pack_into(
             memory,
@@ -149,16 +142,6 @@ class Mpu6050(I2CChip):
             *inertial.counts(values, 1.0),
         )
         memory[MPU6050.INT_STATUS] |= MPU6050.DATA_RDY_INT
-
-    def _push(self, values: list[float]) -> None:
-        """Add the self-test's push: the factory trim of register map 4.1, a healthy part."""
-        accel_g = 4096.0 * 0.34 * (0.92 / 0.34) ** ((_FACTORY_CODE - 1) / 30.0) / 4096.0
-        gyro_dps = 25.0 * 131.0 * 1.046 ** (_FACTORY_CODE - 1) / 131.0
-        for axis, bit in enumerate((0x80, 0x40, 0x20)):
-            if self._memory[MPU6050.ACCEL_CONFIG] & bit:
-                values[axis] += accel_g * self._accel_scale
-            if self._memory[MPU6050.GYRO_CONFIG] & bit:
-                values[4 + axis] += (-gyro_dps if axis == 1 else gyro_dps) * self._gyro_scale
 
 
 class Mpu6500(Mpu6050):
@@ -172,9 +155,6 @@ class Mpu6500(Mpu6050):
 
     def _accel_bandwidth_hz(self) -> float:
         return _ACCEL_BANDWIDTH_HZ[self._memory[MPU6500.ACCEL_CONFIG_2] & 7]
-
-    def _push(self, values: list[float]) -> None:
-        """Not simulated: its factory trim is another one."""
 
 
 class Mpu9250(Mpu6500):

@@ -82,7 +82,7 @@ class MavProxy(Started):
         super().__init__(
             subprocess.Popen(
                 [sys.executable, "-u", str(DIRECTORY / "bin" / "mavproxy.py"),
-                 f"--master=udpout:127.0.0.1:{port}", f"--state-basedir={home}"],
+                 f"--master=tcp:127.0.0.1:{port}", f"--state-basedir={home}"],
                 stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
                 text=True, cwd=home, env=environment,
             )
@@ -125,7 +125,7 @@ def stack(tmp_path: Path) -> Iterator[RunningStack]:
 @pytest.fixture
 def mavproxy(stack: RunningStack, tmp_path: Path) -> Iterator[MavProxy]:
     gateway = subprocess.Popen(
-        [sys.executable, "-m", "blimp", "mavlink", "--listen", "udp:127.0.0.1:0"],
+        [sys.executable, "-m", "blimp", "mavlink", "--listen", "tcp:127.0.0.1:0"],
         stderr=subprocess.PIPE, text=True, env=stack.environment,
     )  # fmt: skip
     home = tmp_path / "home"

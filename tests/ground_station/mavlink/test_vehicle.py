@@ -18,12 +18,11 @@ from blimp.config import log_directory
 from blimp.errors import ConfigError
 from blimp.recording.directory import Entry, logs_of
 from blimp.tasks.reply import Reply, ReplyState
-from ground_station.mavlink import logs, missions
+from ground_station.mavlink import logs
 from ground_station.mavlink.commands import MAX_STOPS
 from ground_station.mavlink.missions import ACTIVE
-from ground_station.mavlink.stations import LOST_S
+from ground_station.mavlink.signing import read_key
 from ground_station.mavlink.vehicle import TEXTS_OF_ALL, TEXTS_OF_ONE
-from ground_station.mavlink.wire import Decoder, read_key
 from tests.faults.fuzz_mavlink import KEY, OTHER_KEY, Bench, Twin, framed, twin
 
 NAN = math.nan
@@ -47,7 +46,11 @@ def environment(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
 def fly(standing: Twin, flight: Flight, *, key: bytes | None = None) -> None:
     async def run() -> None:
         async with asyncio.timeout(60.0):
-            await flight(Bench(standing, key=key))
+            bench = Bench(standing, key=key)
+            try:
+                await flight(bench)
+            finally:
+                bench.close()
 
     asyncio.run(run())
 
@@ -96,34 +99,6 @@ def acks(bench: Bench, number: int) -> list[int]:
     return [one.result for one in bench.read("COMMAND_ACK") if one.command == number]
 
 
-def test_a_station_without_heartbeats_is_missed_and_another_may_command(standing: Twin) -> None:
-    async def flight(bench: Bench) -> None:
-        await send(bench, command(*TOOK))
-        assert bench.stations.present()
-        bench.clock.advance(LOST_S + 0.1)
-        assert not bench.stations.present()  # so the ship is sent no pilot's heartbeat
-        await send(bench, command(*TOOK), system=254, address="b")
-        assert acks(bench, 400) == [0, 0]
-        await send(bench, command(22, *[NAN] * 7))
-        assert acks(bench, 22) == [1]
-
-    fly(standing, flight)
-
-
-def test_the_same_number_at_another_address_commands_nothing(standing: Twin) -> None:
-    async def flight(bench: Bench) -> None:
-        await send(bench, command(*TOOK))
-        await send(bench, command(400, 0, 0, 0, 0, 0, 0, 0), address="b")
-        assert acks(bench, 400) == [0, 1]
-        assert "another station 255 at udp:a:0 has the ship" in bench.texts
-        await send(bench, count(1), address="b")
-        assert bench.read("MISSION_ACK")[-1].type == 14
-        await send(bench, command(400, 0, 21196, 0, 0, 0, 0, 0), address="b")
-        assert bench.ship.stops == 1  # is anybody's
-
-    fly(standing, flight)
-
-
 def test_what_is_sent_to_all_systems_changes_none(standing: Twin) -> None:
     async def flight(bench: Bench) -> None:
         everyone = [
@@ -151,7 +126,7 @@ def test_texts_are_bounded_and_stops_are_not(standing: Twin) -> None:
             await send(bench, command(number, *[0] * 7))
         assert said() == TEXTS_OF_ONE
         for system in range(1, 60):
-            await send(bench, command(6000 + system, *[0] * 7), system=system)
+            await send(bench, command(6000 + system, *[0] * 7), system=system, address="b")
         assert said() == TEXTS_OF_ALL
         bench.vehicle.say("failsafe: link lost")  # the ship's own
         assert "failsafe: link lost" in bench.texts
@@ -163,7 +138,7 @@ def test_texts_are_bounded_and_stops_are_not(standing: Twin) -> None:
         assert bench.ship.stops == 10 * MAX_STOPS
         bench.clock.advance(1.0)
         await send(bench, command(5000, *[0] * 7))
-        assert sum("5000" in one.text for one in bench.read("STATUSTEXT")) == 2
+        assert sum("5000" in one.text for one in bench.read("STATUSTEXT")) == 1 + 2  # to a and b
 
     fly(standing, flight)
 
@@ -236,7 +211,6 @@ def test_logs_are_sent_to_two_stations_and_looked_for_once(
             await send(bench, data, system=number + 1)
             await send(bench, wanted, system=number + 1)
         go.set()
-        assert "the limit" in bench.texts
         await until(bench, lambda: len(asyncio.all_tasks()) == 1)
         before = len(bench.read("LOG_DATA"))
         await send(bench, data, system=logs.MAX_READERS)
@@ -260,6 +234,7 @@ def test_gaps_of_a_log_that_are_asked_for_at_once_are_all_sent(standing: Twin) -
         async def sent(*asked: tuple[int, int, int]) -> list[tuple[int, int, int]]:
             """Ask for log, offset, count in one burst; return what comes."""
             bench.sent.clear()
+            bench.clock.advance(1.0)  # for its rate
             for one in asked:
                 request = dialect.MAVLink_log_request_data_message(1, 1, *one)
                 bench.feed(bytes(request.pack(dialect.MAVLink(None, 255, 190))))
@@ -272,9 +247,9 @@ def test_gaps_of_a_log_that_are_asked_for_at_once_are_all_sent(standing: Twin) -
         gaps = [(1, 180 * number, 90) for number in range(logs.MAX_SPANS)]
         assert await sent(*gaps) == gaps
         beyond = (1, 90_000, 90)  # replaces those that wait
-        assert await sent(*gaps, beyond) == [beyond]
-        assert await sent(*gaps, (2, 0, 90)) == [(2, 0, 90)]
-        assert await sent((1, 0, 0xFFFFFFFF), gaps[1]) == [gaps[1]]
+        assert await sent(*gaps, beyond) == [gaps[0], beyond]
+        assert await sent(*gaps, (2, 0, 90)) == [gaps[0], (2, 0, 90)]
+        assert await sent((1, 0, 0xFFFFFFFF), gaps[1]) == [gaps[0], gaps[1]]
 
     fly(standing, flight)
 
@@ -311,17 +286,6 @@ def test_a_key_file_that_others_may_read_is_refused(tmp_path: Path) -> None:
             read_key(file)
     file.chmod(0o600)
     assert len(read_key(file)) == 32
-
-
-def test_a_stream_that_always_ends_within_a_message_keeps_no_more_than_that(
-    standing: Twin,
-) -> None:
-    """pymavlink frees what it has read only when nothing is left."""
-    beat = bytes(dialect.MAVLink_heartbeat_message(6, 8, 0, 0, 4, 3).pack(dialect.MAVLink(None)))
-    decoder = Decoder(whole=False)
-    found = sum(len(list(decoder.feed(beat[5:] + beat[:5]))) for _ in range(1000))
-    assert found >= 990
-    assert len(decoder._mav.buf) < len(beat)
 
 
 def test_an_upload_that_stops_is_followed_by_a_good_one(standing: Twin) -> None:
@@ -367,19 +331,6 @@ def test_an_upload_does_not_replace_the_mission_that_flies_by_now(
         await send(bench, command(21, *[NAN] * 7))  # another command ends its begin
         assert acks(bench, 300) == [5, 6] or acks(bench, 300) == [6]
         assert "emergency stop" not in bench.texts
-
-    fly(standing, flight)
-
-
-def test_an_upload_that_cannot_begin_keeps_nobody_from_one(
-    standing: Twin, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    async def flight(bench: Bench) -> None:
-        with monkeypatch.context() as full:
-            full.setattr("ground_station.mavlink.vehicle.MAX_TASKS", 0)
-            await send(bench, count(2))
-        assert bench.read("MISSION_ACK")[-1].type == missions.ERROR
-        assert await upload(bench, item(0, 22), system=254, address="b") in (0, 5)
 
     fly(standing, flight)
 
@@ -443,18 +394,6 @@ def test_offboard_ends_when_its_place_is_not_flown_to(
             await asyncio.sleep(0.001)
         await bench.turn()
         assert asked == ["goto", *["mode"] * is_held]
-
-    fly(standing, flight)
-
-
-def test_another_stations_setpoints_do_not_hide_the_pilots(standing: Twin) -> None:
-    async def flight(bench: Bench) -> None:
-        await send(bench, command(*TOOK))
-        await send(bench, velocity())
-        await send(bench, velocity(vx=0.7), system=254, address="b")
-        await send(bench, command(*OFFBOARD))
-        assert acks(bench, 176) == [0]
-        assert bench.ship.asked[-1][1]["north_mps"] == pytest.approx(0.1)
 
     fly(standing, flight)
 

@@ -57,12 +57,16 @@ def token_of(url: str) -> str:
     return parse_qs(urlsplit(url).query)["token"][0]
 
 
-def stopped(url: str, token: str, *, within_s: float) -> bool:
-    """Press the emergency stop of a page that is served elsewhere; return whether it confirms."""
+def stopped(url: str, token: str, *, within_s: float, vehicle: str = "") -> bool:
+    """Press the emergency stop of a page that is served elsewhere; return whether it confirms.
+
+    vehicle: "" for every ship.
+    """
     parts = urlsplit(url)
     link = http.client.HTTPConnection(parts.hostname or "", parts.port, timeout=within_s)
     try:
-        link.request("POST", "/api/estop", b"{}", {"Authorization": f"Bearer {token}"})
+        body = json.dumps({"vehicle": vehicle})
+        link.request("POST", "/api/estop", body, {"Authorization": f"Bearer {token}"})
         return bool(json.loads(link.getresponse().read())["state"] == "SUCCESS")
     finally:
         link.close()

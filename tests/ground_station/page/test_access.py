@@ -7,6 +7,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from websockets.exceptions import ConnectionClosed
+from websockets.sync.client import connect
 
 from blimp.clock import ManualClock
 from ground_station.page.server import STATIC
@@ -39,6 +41,9 @@ def test_nobody_gets_in_without_a_token_and_the_viewers_one_commands_nothing(
             assert (status, answer["state"]) == (403, "FAILURE")
             assert "read-only" in answer["reason"]
     assert token_of(view_url) == served.page.tokens.viewer
+    road = f"ws://127.0.0.1:{served.page.port}/api/stop?token={served.page.tokens.viewer}"
+    with connect(road) as viewer, pytest.raises(ConnectionClosed, match="1008"):
+        viewer.recv(timeout=20.0)
     # The operator's token is of no use on the address that the room has.
     assert served.ask("/api/estop", {}, address=view_url)[0] == 401
     snapshot = served.ship.mailbox.snapshot()

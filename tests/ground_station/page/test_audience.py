@@ -97,7 +97,7 @@ def test_the_room_comes_back_and_ends_with_the_page_however_that_ends(
             with connect(view_socket(view_url), open_timeout=WITHIN_S) as viewer:
                 viewer.recv(timeout=WITHIN_S)
             os.kill(first[0], signal.SIGKILL)
-            assert stopped(url, token_of(url), within_s=WITHIN_S)
+            assert stopped(url, token_of(url), within_s=WITHIN_S, vehicle=twin.vehicle)
             wait_until(lambda: children(process.pid) not in ([], first), "it did not come back")
             second = children(process.pid)[0]
             with connect(view_socket(view_url), open_timeout=WITHIN_S) as viewer:

@@ -12,6 +12,7 @@ from playwright.sync_api import Browser, expect
 from websockets.exceptions import ConnectionClosed
 from websockets.sync.client import ClientConnection
 
+from blimp.clock import ManualClock
 from blimp.types import Snapshot
 from ground_station.page import joystick
 from tests.browser import WITHIN_MS, errors_of
@@ -39,7 +40,7 @@ window.unplug = () => {
 def patient(monkeypatch: pytest.MonkeyPatch) -> None:
     """A loaded machine is silent for longer than a pilot may be, and answers later."""
     for name, seconds in (
-        ("SILENT_S", 5.0),
+        ("SILENT_S", 12.5 * joystick.SILENT_S),
         ("ANSWER_S", 10.0),
         ("TTL_S", 20.0),
         ("REST_S", 20.0),
@@ -122,6 +123,14 @@ def test_sticks_push_the_ship_and_it_holds_when_they_are_let_go_or_fall_silent(
         # A stream of setpoints is no list of commands: of "mode" and "hold" the page tells.
         assert "stick" not in viewer.others
         assert "velocity" not in viewer.others
+
+
+def test_a_second_grip_does_not_take_over_from_the_first() -> None:
+    sticks = joystick.Joystick(pytest.fail, clock=ManualClock())
+    for grip in ("a", "b"):
+        sticks.take({"grip": grip, "mode": "STABILIZE", "values": FORWARD})
+    assert sticks._newest is not None
+    assert sticks._newest.grip == "a"
 
 
 def test_a_command_ends_the_joystick_and_what_the_ship_refuses_is_said(served: Served) -> None:

@@ -7,8 +7,7 @@ from typing import Any
 
 from blimp.clock import ManualClock
 from ground_station.page.room import MAX_WAITING, Room, Viewer
-from ground_station.page.source import Hear
-from ground_station.page.state import state_object
+from ground_station.page.state import Hear, state_object
 from tests.ground_station.test_view import SHIP
 
 

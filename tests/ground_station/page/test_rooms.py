@@ -102,29 +102,6 @@ def test_the_queue_room_shows_and_changes_what_the_queues_own_commands_do(served
             assert [one["name"] for one in worker["active"]] in (["blimp.takeoff"], [])
 
 
-def test_many_viewers_of_the_queue_ask_the_worker_once(
-    served: Served, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    from blimp.queue.control import command_sender
-    from blimp.queue.page import queue_room
-
-    asked = []
-    send = command_sender.send_command
-
-    def counted(*arguments: object, **options: object) -> object:
-        asked.append(arguments[1])
-        return send(*arguments, **options)  # type: ignore[arg-type]
-
-    monkeypatch.setattr(queue_room, "send_command", counted)
-    monkeypatch.setattr(queue_room, "FRESH_S", 60.0)
-    viewers = [threading.Thread(target=served.ask, args=("/api/queue",)) for _ in range(8)]
-    for one in viewers:
-        one.start()
-    for one in viewers:
-        one.join()
-    assert asked == ["stats", "active"]
-
-
 def test_the_fleet_says_who_has_control_and_takes_and_gives_it_back(served: Served) -> None:
     ship = served.ship.vehicle
 

@@ -71,11 +71,6 @@ def test_checks_and_logs_are_for_the_operator_and_for_a_ship_that_is_here(served
     assert served.ask("/api/setup/format", {})[0] == 404
 
 
-def test_a_question_about_the_state_takes_no_arguments(served: Served) -> None:
-    status, refused = served.ask("/api/command/status", {"verbose": True})
-    assert (status, refused["reason"]) == (400, "status has no argument 'verbose'; it has none")
-
-
 def test_parameters_are_read_from_a_ship_elsewhere_and_set_by_the_operator(served: Served) -> None:
     found = served.ask("/api/setup", token="viewer")[1]  # it is not registered on this machine
     speed = next(one for one in found["parameters"] if one["name"] == "speed_mps")

@@ -13,7 +13,7 @@ from playwright.sync_api import Browser, BrowserContext, Page, expect
 from blimp.airframe import load
 from blimp.clock import SystemClock
 from blimp.service.show.demo_page import demo_page
-from tests.browser import WITHIN_MS, errors_of
+from tests.browser import WITHIN_MS
 from tests.ground_station.page.client import Served
 from tests.queue.conftest import wait_until
 from tests.stopwatch import Stopwatch
@@ -29,23 +29,6 @@ def context(chromium: Browser) -> Iterator[BrowserContext]:
 def is_operators(page: Page) -> None:
     expect(page.get_by_test_id("simulated")).to_be_visible(timeout=WITHIN_MS)
     expect(page.get_by_test_id("command-arm")).to_be_enabled(timeout=WITHIN_MS)
-
-
-def test_the_printed_address_signs_in_and_a_reload_or_another_tab_stays_so(
-    served: Served, context: BrowserContext
-) -> None:
-    page = context.new_page()
-    wrong = errors_of(page)
-    page.goto(f"{served.page.url}&stage=1#pilot")
-    is_operators(page)
-    assert page.url == f"http://127.0.0.1:{served.page.port}/?stage=1#pilot"
-    page.reload()
-    is_operators(page)
-    other = context.new_page()
-    other.goto(f"http://127.0.0.1:{served.page.port}/")
-    is_operators(other)
-    assert context.cookies() == []
-    assert wrong == []
 
 
 def test_a_browser_is_opened_with_a_code_that_is_good_once(
@@ -66,17 +49,6 @@ def test_a_browser_is_opened_with_a_code_that_is_good_once(
         expect(late.locator("#lost")).to_contain_text("open the address", timeout=WITHIN_MS)
         late.goto(served.page.url)
         is_operators(late)
-
-
-def test_a_token_of_another_run_is_said_with_its_cure(
-    served: Served, context: BrowserContext
-) -> None:
-    page = context.new_page()
-    page.goto(served.page.url.partition("?")[0] + "?token=" + "x" * 32)
-    expect(page.locator("#lost")).to_contain_text("of another run", timeout=WITHIN_MS)
-    expect(page.get_by_test_id("command-arm")).to_be_disabled()
-    page.goto(served.page.url)
-    is_operators(page)
 
 
 def test_another_port_of_this_host_gets_nothing_of_the_token(

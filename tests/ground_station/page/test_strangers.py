@@ -113,7 +113,7 @@ def strangers(url: str, kind: str, *, addresses: int = 1, token: str = "") -> It
 )
 @pytest.mark.long
 def test_strangers_keep_no_stop_from_the_operator(
-    addresses: Addresses, kind: str, is_operators: bool
+    addresses: Addresses, twin: FlyingShip, kind: str, is_operators: bool
 ) -> None:
     url = addresses.url if is_operators else addresses.view_url
     with opened_road(addresses) as road:  # as the page has one
@@ -121,12 +121,14 @@ def test_strangers_keep_no_stop_from_the_operator(
             with strangers(url, kind, addresses=many, token=token_of(addresses.view_url)):
                 for number in range(PRESSES):
                     watch = Stopwatch()
-                    road.send(json.dumps({"id": number, "vehicle": ""}))
+                    road.send(json.dumps({"id": number, "vehicle": twin.vehicle}))
                     answer = json.loads(road.recv(timeout=WITHIN_S))
                     assert (answer["id"], answer["outcome"]["state"]) == (number, "SUCCESS")
                     assert watch.undisturbed_s() < SLOWEST_S
                 # A connection more, which waits behind those that strangers open on this port.
-                assert stopped(addresses.url, addresses.token, within_s=6.0 * WITHIN_S)
+                assert stopped(
+                    addresses.url, addresses.token, within_s=6.0 * WITHIN_S, vehicle=twin.vehicle
+                )
                 if not is_operators:
                     assert watch.undisturbed_s() < 2 * SLOWEST_S
     assert len(addresses.log()) < MOST_LOG_BYTES, addresses.log()[:2000]

@@ -13,7 +13,6 @@ import subprocess
 import sys
 import tempfile
 import threading
-import urllib.request
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -32,7 +31,7 @@ from playwright.sync_api import (
 from blimp.service.show.story import LINES, SCENES
 from tests.browser import CHROMIUM, OPTIONS, errors_of, serious_findings, too_wide_px
 from tests.ground_station.page.pictures import Album, save
-from tests.sim.test_demo import files, wait_until
+from tests.sim.test_demo import files
 from tests.stopwatch import Stopwatch
 
 WITHIN_MS = 60_000
@@ -230,42 +229,6 @@ def why_unseen() -> str | None:
     # Each part of the page looks at the age by itself, so in its first tenth they may differ.
     assert all(one["land"] and one["old"] for one in lost[len(lost) // 4 : -len(lost) // 4]), lost
     return None
-
-
-@pytest.mark.timeout(300)
-def test_an_emergency_stop_needs_no_socket_of_the_page() -> None:
-    with running_demo("--mission", "hop") as demo, browser() as chromium:
-        context = chromium.new_context(viewport={"width": 1280, "height": 800})
-        page, wrong = opened(context, demo.page()["url"])
-        expect(page.get_by_test_id("armed")).to_contain_text("ARMED", timeout=WITHIN_MS)
-        page.evaluate("() => { page.connection.open = () => {}; page.connection.socket.close(); }")
-        page.get_by_test_id("estop").click()
-        expect(page.locator("#stop-answer")).to_contain_text("confirms", timeout=WITHIN_MS)
-        report = demo.report()
-        context.close()
-    assert wrong == []
-    assert not report["ok"]
-    assert report["mission"]["completed"] < report["mission"]["legs"]
-    assert any("emergency stop by" in line for line in demo.said), "\n".join(demo.said)
-
-
-@pytest.mark.timeout(300)
-def test_all_ships_of_a_demo_are_on_one_page() -> None:
-    with running_demo("--mission", "hop", "--ships", "2", "--held") as demo:
-        address, _, token = demo.page()["url"].partition("?token=")
-
-        def vehicles() -> list[str]:
-            url = f"{address}api/ships?token={token}"
-            with urllib.request.urlopen(url, timeout=END_S) as answer:
-                found: list[str] = json.load(answer)["vehicles"]
-            return found
-
-        wait_until(lambda: vehicles() == ["twin-1", "twin-2"], "not all ships are on the page")
-        wait_until(lambda: any("does not lift" in line for line in demo.said), "it has lifted off")
-        demo.process.send_signal(signal.SIGINT)
-        report = demo.report()
-    assert report["left_behind"] == []
-    assert not report["ok"]
 
 
 @pytest.mark.skipif("PICTURES" not in os.environ, reason="only pictures of it are wanted")

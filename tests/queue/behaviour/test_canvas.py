@@ -1,16 +1,14 @@
 """Chains, groups and chords, nested: what comes out, in which order, and after a kill."""
 
-import threading
 from collections.abc import Callable, Iterator
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 from uuid import UUID
 
 import pytest
-import redis
 
-from blimp.errors import MessageError, Revoked, TaskFailed
+from blimp.errors import Revoked, TaskFailed
 from blimp.queue import (
     GroupResult,
     State,
@@ -46,19 +44,6 @@ def test_every_canvas_gives_what_it_says(worked: Sums) -> None:
     assert found == {name: expected for name, (_, expected) in CANVASES.items()}
 
 
-def test_a_signature_that_has_been_json_is_the_same_canvas(worked: Sums) -> None:
-    """A signature that has been through JSON is the same canvas."""
-    import json
-
-    made = {
-        name: signature(json.loads(json.dumps(make(worked))), app=worked.app)
-        for name, (make, _) in CANVASES.items()
-    }
-    sent = {name: one.apply_async() for name, one in made.items()}
-    found = {name: handle.get(timeout=DEADLINE_S) for name, handle in sent.items()}
-    assert found == {name: expected for name, (_, expected) in CANVASES.items()}
-
-
 def test_a_chain_ends_if_a_link_fails(worked: Sums) -> None:
     canvas = worked.same.s(1) | worked.fail.s().on_error(worked.bad.s("x")) | worked.add.s(1)
     last = canvas.apply_async()
@@ -68,50 +53,6 @@ def test_a_chain_ends_if_a_link_fails(worked: Sums) -> None:
     assert last.parent.parent is not None
     assert (last.parent.state, last.parent.parent.state) == (State.FAILURE, State.SUCCESS)
     assert worked.wait() == [(last.parent.id, "x")]
-
-
-def test_a_chain_ends_if_a_link_is_revoked(worked: Sums) -> None:
-    waits = threading.Event()
-    worked.app.task(name="hold")(lambda: waits.wait(DEADLINE_S))
-    last = (signature("hold", app=worked.app) | worked.add.si(1, 1) | worked.add.s(1)).apply_async(
-        link_error=worked.bad.s()
-    )
-    assert last.parent is not None
-    last.parent.revoke()
-    waits.set()
-    with pytest.raises(Revoked):
-        last.get(timeout=DEADLINE_S)
-    assert worked.wait() == [(last.parent.id,)]
-
-
-def test_a_chord_whose_part_fails_ends_its_body(worked: Sums) -> None:
-    body = worked.total.s().on_error(worked.bad.s("body"))
-    handle = chord([worked.same.s(1), worked.fail.s(), worked.same.s(2)], body)()
-    with pytest.raises(TaskFailed, match=r"ChordError: Dependency .* raised ValueError\('no'\)"):
-        handle.get(timeout=DEADLINE_S)
-    assert isinstance(handle.parent, GroupResult)
-    assert handle.parent[1].id in str(handle.result)
-    assert worked.wait() == [(handle.id, "body")]
-
-
-def test_what_would_have_followed_a_failed_chord_ends_as_well(worked: Sums) -> None:
-    inner = chord([worked.fail.s(), worked.same.s(2)], worked.total.s() | worked.add.s(1))
-    handle = chord([inner, worked.same.s(1)], worked.same.s())()
-    with pytest.raises(TaskFailed, match=r"Dependency .* raised ChordError..Dependency"):
-        handle.get(timeout=DEADLINE_S)
-
-
-@pytest.mark.parametrize("header", ["chain", "unknown", "wrong"])
-def test_a_part_that_never_runs_is_a_part_that_failed(sums: Sums, header: str, look: Look) -> None:
-    part = {
-        "chain": lambda: sums.fail.s(1) | sums.same.s() | sums.same.s(),
-        "unknown": lambda: signature("nobody.knows"),
-        "wrong": lambda: sums.same.s(1, 2, 3),
-    }[header]()
-    with working(sums.app):
-        handle = chord([part, sums.same.s(1)], sums.total.s())()
-        with pytest.raises(TaskFailed, match="ChordError: Dependency"):
-            handle.get(timeout=DEADLINE_S)
 
 
 def test_a_link_may_be_anything(worked: Sums) -> None:
@@ -193,39 +134,6 @@ def test_options_hold_for_the_signature_that_has_them(app: TaskApp, sums: Sums) 
         assert delayed.get(timeout=DEADLINE_S) == 3
 
 
-def test_a_link_that_would_be_too_long_fails_with_the_limit(url: str) -> None:
-    with TaskApp("tests", broker=url, result_backend=url, limit_bytes=2000) as app:
-        sums = Sums(app)
-        grow = app.task(name="grow")(lambda: "x" * 1500)
-        with working(app):
-            handle = (grow.s() | sums.add.s("y" * 600)).apply_async()
-            with pytest.raises(TaskFailed, match=r"MessageError: 'add' is \d+ bytes .* is 2000"):
-                handle.get(timeout=DEADLINE_S)
-
-
-def test_nothing_of_a_group_is_sent_if_one_is_too_long(app: TaskApp, look: Look) -> None:
-    with pytest.raises(MessageError, match="the limit is"):
-        app.send_canvas(group(signature("t"), signature("t", ("x" * 1_000_001,))))
-    assert look.waiting() == 0
-
-
-@pytest.mark.parametrize("acks_late", [False, True])
-@pytest.mark.parametrize("ignore_result", [False, True])
-def test_parts_may_be_acknowledged_early_and_keep_no_result(
-    worked: Sums, acks_late: bool, ignore_result: bool
-) -> None:
-    options: dict[str, Any] = {"acks_late": acks_late, "ignore_result": ignore_result}
-    part = worked.app.task(name="part", **options)(lambda value: value)
-    assert chord([part.s(n) for n in range(6)], worked.same.s())().get(DEADLINE_S) == [*range(6)]
-    assert (part.s(1) | part.s() | worked.add.s(1)).delay().get(timeout=DEADLINE_S) == 2
-
-
-def test_a_time_in_the_options_of_a_later_link_is_written(worked: Sums) -> None:
-    soon = datetime.now(UTC) + timedelta(seconds=0.05)
-    last = worked.same.s().set(eta=soon, expires=soon + timedelta(seconds=60))
-    assert (worked.same.s(3) | last).delay().get(timeout=DEADLINE_S) == 3
-
-
 @pytest.mark.parametrize(
     ("embed", "complaint"),
     [
@@ -245,24 +153,6 @@ def test_a_message_with_a_wrong_canvas_is_a_failure(
     sums.app.publisher.publish(TaskMessage(**(message | wrong)))
     with working(sums.app), pytest.raises(TaskFailed, match=complaint):
         sums.app.result("m").get(timeout=DEADLINE_S)
-
-
-def test_a_group_is_waited_for_by_one_subscription(worked: Sums, server: redis.Redis) -> None:
-    held = group(worked.same.s(n) for n in range(50)).apply_async()
-    reported: list[dict[str, Any]] = []
-    channels: list[list[int]] = []  # of each connection that hears more than one
-
-    def tell(progress: dict[str, Any]) -> None:
-        reported.append(progress)
-        found: Any = server.client_list()
-        # The worker's listener, in RESP3, has one channel for stops and one for commands.
-        hearing = [one for one in found if one["resp"] == "2"]
-        channels.append([int(one["sub"]) for one in hearing if int(one["sub"]) > 1])
-
-    assert held.get(timeout=DEADLINE_S, on_progress=tell) == list(range(50))
-    assert channels == [[50]] * 50
-    assert [one["done"] for one in reported] == list(range(1, 51))
-    assert (held.completed_count, held.ready(), held.successful()) == (50, True, True)
 
 
 def test_a_group_is_saved_restored_and_forgotten(worked: Sums) -> None:
@@ -289,21 +179,6 @@ def test_a_group_is_revoked(sums: Sums) -> None:
     held.revoke()
     with working(sums.app), pytest.raises(Revoked):
         held.get(timeout=DEADLINE_S)
-
-
-def test_a_task_publishes_its_progress(worked: Sums) -> None:
-    reported = threading.Event()
-
-    @worked.app.task(name="tell", bind=True)
-    def tell(context: TaskContext) -> bool:
-        context.progress(0.5)
-        return reported.wait(DEADLINE_S)
-
-    def hear(details: dict[str, Any]) -> None:
-        assert details == {"fraction": 0.5}
-        reported.set()
-
-    assert tell.delay().get(timeout=2 * DEADLINE_S, on_progress=hear) is True
 
 
 CHORDS, PARTS = 40, 4

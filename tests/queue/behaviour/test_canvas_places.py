@@ -1,16 +1,12 @@
 """Canvases if broker and results are two places: the steps of an end one by one."""
 
 import contextlib
-import threading
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 
-from blimp.errors import TaskFailed
-from blimp.queue import GroupResult, State, TaskApp, TaskContext, chord
-from blimp.queue.canvas.chords import read_entries
+from blimp.queue import State, TaskApp, TaskContext, chord
 from blimp.queue.protocol.message import TaskMessage
 from blimp.queue.protocol.record import Record
 from blimp.queue.redis.client import open_redis
@@ -63,18 +59,6 @@ def test_every_canvas_gives_what_it_says(app: TaskApp) -> None:
     assert found == {name: expected for name, (_, expected) in CANVASES.items()}
 
 
-def test_a_chord_whose_part_fails_ends_its_body(app: TaskApp) -> None:
-    sums = Sums(app)
-    body = (sums.total.s() | sums.same.s()).on_error(sums.bad.s("body"))
-    inner = chord([sums.fail.s(), sums.same.s(2)], sums.total.s())
-    with working(app):
-        handle = chord([inner, sums.same.s(1)], body)()
-        if app.results is not None:
-            with pytest.raises(TaskFailed, match="ChordError: Dependency"):
-                handle.get(timeout=DEADLINE_S)
-        assert [name for _, name in sums.wait()] == ["body"]
-
-
 def test_the_worker_that_finds_the_result_counts_the_part_its_writer_did_not(app: TaskApp) -> None:
     """A worker may be killed between result and acknowledgement."""
     sums = Sums(app)
@@ -111,35 +95,3 @@ def test_what_follows_an_end_is_of_the_result_that_stands(app: TaskApp) -> None:
         assert sums.wait() == [(7, "good")]
         wait_until(lambda: worker.counts["done"] == 4, "not all are done")
     assert sums.heard == [(7, "good")]
-
-
-def test_a_part_that_someone_else_has_now_is_not_counted(app: TaskApp) -> None:
-    sums = Sums(app)
-    if app.results is None or app.transport != "streams":
-        pytest.skip("it is one step, or nothing is lost")
-    held = threading.Event()
-
-    @app.task(name="slow", bind=True)
-    def slow(context: TaskContext) -> int:
-        held.set()
-        context.stopping.wait(DEADLINE_S)
-        return 1
-
-    with working(app) as worker:
-        handle = chord([slow.s(), sums.same.s(1)], sums.total.s())()
-        assert isinstance(handle.parent, GroupResult)
-        assert held.wait(DEADLINE_S)
-        wait_until(lambda: worker.counts["done"] == 1, "the other part does not end")
-        (job,) = [one for one in worker.jobs() if one.task.name == "slow"]
-        follow = worker.runner._completions._follow
-
-        def lose(*args: Any) -> Any:
-            job.is_lost = True  # between the end of its function and what is written of it
-            return follow(*args)
-
-        worker.runner._completions._follow = lose  # type: ignore[method-assign, assignment]
-    assert app.result(handle.parent[0].id).state is State.PENDING
-    assert app.chords is not None
-    assert [id for id, _, _ in read_entries(app.chords.link.client, handle.parent.id)] == [
-        handle.parent[1].id
-    ]

@@ -4,17 +4,13 @@ import threading
 
 import pytest
 
-from blimp.errors import Reject, TaskFailed
+from blimp.errors import TaskFailed
 from blimp.queue import TaskApp, chord
 from blimp.queue.brokers.base import MOST_DELIVERIES
-from blimp.queue.extensions import Extension
-from blimp.queue.protocol.record import Outcome
 from blimp.queue.redis.keys import GROUP, Keys
-from blimp.queue.worker.job import Job
 from tests.queue.conftest import DEADLINE_S, Silence, working
 from tests.queue.server_view import Look
 
-pytestmark = pytest.mark.parametrize("transport", ["streams"], indirect=True)
 LAPSED_MS = 60_000
 
 
@@ -60,48 +56,3 @@ def test_it_fails_with_its_errback_and_is_a_dead_letter(
     assert ran == ["poison"]
     assert reported == [waits.id]
     assert look.dead_reasons() == ["poison: delivered 20 times without being completed"]
-
-
-def test_one_delivery_fewer_is_run(app: TaskApp, look: Look) -> None:
-    app.task(name="poison")(lambda: 1)
-    make_group(look)
-    handle = app.send_task("poison")
-    deliver(look, MOST_DELIVERIES - 1)
-    with working(app):
-        assert handle.get(DEADLINE_S) == 1
-    assert look.dead_reasons() == []
-
-
-def test_what_was_acknowledged_before_it_ran_is_no_dead_letter(app: TaskApp, look: Look) -> None:
-    """Its message is gone: there is nothing to dead-letter, and its end is reported once."""
-    reported: list[str] = []
-    heard, done = threading.Event(), threading.Event()
-
-    @app.task(name="notified", ignore_result=True)
-    def tell(id: str) -> None:
-        reported.append(id)
-        heard.set()
-
-    @app.task(name="early", acks_late=False)
-    def early() -> None:
-        raise Reject("no use")
-
-    class Observer(Extension):
-        def finished(self, job: Job, outcome: Outcome) -> None:
-            if job.task.name == "early":
-                done.set()
-
-        def received(self, job: Job) -> None: ...
-        def started(self, job: Job) -> None: ...
-        def lost(self, job: Job) -> None: ...
-
-    app.extend(lambda worker: Observer())
-    log = Silence()
-    with working(app, log=log):
-        handle = app.send_task("early", link_error=[{"task": "notified"}])
-        with pytest.raises(TaskFailed, match="no use"):
-            handle.get(DEADLINE_S)
-        assert done.wait(DEADLINE_S), log.lines
-        assert heard.wait(DEADLINE_S)
-    assert reported == [handle.id]
-    assert look.dead_reasons() == []

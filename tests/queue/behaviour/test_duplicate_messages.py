@@ -28,19 +28,3 @@ def test_a_copy_does_not_end_the_task_that_runs(app: TaskApp) -> None:
         record = handle.wait(DEADLINE_S)
     assert (record.state, record.result) == (State.SUCCESS, "done")
     assert runs == ["once"]
-
-
-def test_a_copy_that_comes_later_changes_nothing(app: TaskApp) -> None:
-    runs: list[str] = []
-
-    @app.task(name="once", idempotent=False)
-    def once() -> str:
-        runs.append("once")
-        return "done"
-
-    with working(app) as worker:
-        assert once.apply_async(task_id="twin").get(DEADLINE_S) == "done"
-        copy = once.apply_async(task_id="twin")
-        wait_until(lambda: worker.counts["done"] == 2, "the copy is not settled")
-    assert copy.get(DEADLINE_S) == "done"
-    assert runs == ["once"]

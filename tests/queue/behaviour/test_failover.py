@@ -1,22 +1,17 @@
 """Several brokers: what does not answer is left for the next, at the start and in mid-flight."""
 
 import contextlib
-import json
 import os
 import signal
 import threading
 import time
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
 
 from blimp.errors import ConfigError, LinkError
 from blimp.queue import TaskApp, Worker
-from blimp.queue.brokers.base import ConsumerOptions
-from blimp.queue.brokers.streams.consumer import StreamsConsumer, StreamsDelivery
-from blimp.queue.cli.main import main
 from blimp.queue.redis.client import RedisServer
 from blimp.queue.redis.urls import Brokers, split_urls
 from blimp.tasks.client import VehicleClient
@@ -80,22 +75,6 @@ def test_what_cannot_be_used_is_named() -> None:
         TaskApp("tests", broker=[A, "amqp://b"])
 
 
-def test_round_robin_goes_round() -> None:
-    brokers = Brokers([A, B, C])
-    seen = []
-    for _ in range(4):
-        seen.append(brokers.current)
-        brokers.failed(brokers.current)
-    assert seen == [A, B, C, A]
-
-
-def test_a_failure_of_one_that_is_not_in_use_changes_nothing() -> None:
-    brokers = Brokers([A, B, C])
-    brokers.failed(A)
-    brokers.failed(A)
-    assert brokers.current == B
-
-
 def test_shuffle_visits_each_in_every_round_and_none_twice_in_a_row() -> None:
     brokers = Brokers([A, B, C], strategy="shuffle")
     last, seen = brokers.current, []
@@ -105,12 +84,6 @@ def test_shuffle_visits_each_in_every_round_and_none_twice_in_a_row() -> None:
         last = brokers.current
         seen.append(last)
     assert all(set(seen[n : n + 3]) == {A, B, C} for n in range(0, 30, 3))
-
-
-def test_a_strategy_may_be_a_function() -> None:
-    brokers = Brokers([A, B, C], strategy=lambda urls: iter([urls[2], urls[1]]))
-    brokers.failed(A)
-    assert brokers.current == C
 
 
 @pytest.mark.parametrize("strategy", ["round-robin", "shuffle"])
@@ -207,82 +180,6 @@ def test_a_task_whose_broker_dies_under_it_ends_at_the_other_and_once_at_the_fir
     assert runs == [1]
 
 
-def test_what_nobody_works_on_at_the_broker_that_was_left_is_renewed_no_more(
-    brokers: list[EmbeddedBroker],
-) -> None:
-    """It was taken, and the session ended before it was in flight."""
-    taken: list[Any] = []
-    with build(brokers, transport="streams") as app:
-        line = StreamsConsumer(
-            ConsumerOptions(
-                name="tests.worker",
-                brokers=app.brokers,
-                queues=(app.queue,),
-                room=lambda: 8,
-                limit=lambda: 8,
-                waiting=lambda: 0,
-                is_stopping=lambda: False,
-                on_message=taken.append,
-                on_unreadable=lambda *_: None,
-                on_lost=lambda _: None,
-                log=Silence(),
-            )
-        )
-        with contextlib.closing(line):
-            line.connect(held=())
-            for number in range(2):
-                app.send_task("add", (number, 1))
-            wait_until(lambda: drained(line, taken) == 2, "they did not come")
-            deliveries = [line.delivery(message) for message in taken]
-            leases = deliveries[0].acks.session.leases
-            line.disconnect()
-            app.brokers.failed(brokers[0].url)
-            line.connect(held=[deliveries[0].tag])
-            assert [claim.tag for claim in leases.claims()] == [deliveries[0].tag]
-
-
-def drained(line: StreamsConsumer, taken: list[Any]) -> int:
-    """Take what there is; return how many came so far."""
-    with contextlib.suppress(TimeoutError):
-        line.drain(0.1)
-    return len(taken)
-
-
-def test_an_early_acknowledgement_that_fails_leaves_its_task_unrun(
-    brokers: list[EmbeddedBroker], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """It is the first broker's still, and runs when that is back: once."""
-    runs: list[int] = []
-    is_cut = threading.Event()
-    ack = StreamsDelivery.ack
-    app = build(brokers)
-
-    @app.task(name="early", bind=True, acks_late=False)
-    def early(context: Any) -> None:
-        runs.append(context.fence)
-
-    def cut(delivery: StreamsDelivery) -> None:
-        try:
-            if not is_cut.is_set():
-                brokers[0].stop()
-            ack(delivery)
-        finally:
-            is_cut.set()
-
-    monkeypatch.setattr(StreamsDelivery, "ack", cut)
-    with app, working(app):
-        early.delay()
-        assert is_cut.wait(DEADLINE_S)
-        assert app.tasks["add"].delay(1, 2).get(DEADLINE_S) == 3
-        assert app.broker == brokers[1].url
-        assert runs == []
-        brokers[0].start()
-        brokers[1].stop()
-        wait_until(lambda: len(runs) == 1, "it is lost")
-        assert app.tasks["add"].delay(3, 4).get(DEADLINE_S) == 7
-    assert runs == [2]
-
-
 def test_results_follow_a_watch_that_is_open(brokers: list[EmbeddedBroker]) -> None:
     app = build(brokers)
     assert app.results is not None
@@ -296,16 +193,6 @@ def test_results_follow_a_watch_that_is_open(brokers: list[EmbeddedBroker]) -> N
             with contextlib.suppress(LinkError):
                 record = watch.next(timeout_s=0.5)
         assert record.result == 3
-
-
-def test_no_broker_at_all_is_a_short_error_in_time(brokers: list[EmbeddedBroker]) -> None:
-    for broker in brokers:
-        broker.stop()
-    with build(brokers) as app:
-        with pytest.raises(LinkError) as caught:
-            app.tasks["add"].delay(1, 2)
-        assert caught.value.__cause__ is None
-        assert caught.value.__suppress_context__
 
 
 def test_a_worker_gives_up_after_max_retries_and_tells_each(
@@ -370,24 +257,3 @@ def test_a_stop_goes_by_every_broker_until_it_is_confirmed(
         assert ground.estop(timeout_s=DEADLINE_S).state == "SUCCESS"
         brokers[0].stop()
         assert ground.estop(timeout_s=DEADLINE_S).state == "SUCCESS"
-
-
-def test_the_queues_are_looked_into_at_a_broker_that_answers(
-    brokers: list[EmbeddedBroker],
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
-) -> None:
-    urls = [broker.url for broker in brokers]
-    (tmp_path / "several.py").write_text(
-        f"from blimp.queue import TaskApp\napp = TaskApp('tests', broker={urls!r})\n"
-    )
-    monkeypatch.syspath_prepend(str(tmp_path))
-    with peer(build(brokers), brokers[1]) as second:
-        second.send_task("add", (1, 2))
-        second.send_task("add", (1, 2), countdown=60.0)
-    brokers[0].stop()
-    assert main(["queues", "-A", "several:app", "--json"]) == 0
-    found = json.loads(capsys.readouterr().out)["tests"]
-    assert found.pop("oldest_age_s") >= 0.0
-    assert found == {"ready": 1, "in_flight": 0, "scheduled": 1, "dead": 0, "paused": False}

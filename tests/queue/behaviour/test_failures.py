@@ -5,10 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from blimp.errors import Refused
 from blimp.queue import State, TaskApp, chord, signature
 from blimp.queue.protocol.record import Record
-from tests.queue.conftest import DEADLINE_S, WorkerProcess, working
+from tests.queue.conftest import DEADLINE_S, WorkerProcess
 from tests.queue.failing_app import AGAIN, ERRORS
 from tests.queue.server_view import Look
 
@@ -27,6 +26,7 @@ TEXTS = {
     "no str": "NoStr, whose str raises RuntimeError",
     "exits in str": "ExitsInStr, whose str raises SystemExit",
     "syntax": "bad",
+    "several": r"[ValueError: caf\udce9.txt; NoStr: <NoStr, whose str raises",
     "large": "xxx",
     "many arguments": "0, 1, 2",
     "refused": r"no caf\udce9.txt",
@@ -114,21 +114,6 @@ def test_a_chord_quotes_it_and_its_errbacks_begin(
         assert record.fault.exc_type == "ChordError"
         assert TYPES.get(kind, "ValueError") in record.reason
         assert client.result(f"{place}-{kind}").get(DEADLINE_S) == "heard"
-
-
-def test_a_small_limit_cuts_a_failure_and_leaves_its_type(app: TaskApp, url: str) -> None:
-    with TaskApp("tests", broker=url, result_backend=url, result_limit_bytes=3000) as small:
-
-        @small.task(name="fails")
-        def fails() -> None:
-            raise Refused("begin " + "x" * 10_000 + " end")
-
-        with working(small):
-            record = fails.delay().wait(DEADLINE_S)
-    assert record.state is State.REFUSED
-    assert record.reason.startswith("begin xxx")
-    assert " letters left out ... xxx" in record.reason
-    assert record.reason.endswith(" end")
 
 
 def test_what_a_process_cannot_send_is_a_failure_and_not_the_end_of_the_process(

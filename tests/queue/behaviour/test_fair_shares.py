@@ -1,6 +1,5 @@
 """Tenants of one queue begin in turn, and nothing of theirs is lost or doubled."""
 
-import threading
 from collections import Counter
 from collections.abc import Callable
 from functools import partial
@@ -10,8 +9,8 @@ from typing import Any
 import pytest
 import redis
 
-from blimp.errors import ConfigError, MessageError, Revoked
-from blimp.queue import State, TaskApp, TaskContext, group
+from blimp.errors import ConfigError, MessageError
+from blimp.queue import TaskApp, TaskContext, group
 from blimp.queue.redis.keys import Keys
 from tests.queue.conftest import DEADLINE_S, WorkerProcess, wait_until, working
 from tests.queue.server_view import Look
@@ -55,26 +54,6 @@ def test_three_tenants_begin_in_turn_whatever_each_has_sent(
     assert lines_of(tmp_path, "begun")[103:] == [("a", number) for number in range(50, 500)]
 
 
-def test_a_tenant_that_comes_later_does_not_wait_for_the_others(app: TaskApp) -> None:
-    order: list[str] = []
-    ended = threading.Event()
-
-    @app.task(name="it", fair_key="{tenant}")
-    def it(tenant: str, number: int) -> None:
-        order.append(f"{tenant}{number}")
-        if (tenant, number) == ("a", 5):
-            it.delay("b", 0)
-            it.delay("c", 0)
-        if (tenant, number) == ("a", 39):
-            ended.set()
-
-    app.send_many(it.s("a", number) for number in range(40))
-    with working(app, sync_workers=1, prefetch=1):
-        assert ended.wait(DEADLINE_S)
-    assert max(order.index("b0"), order.index("c0")) <= order.index("a5") + 4  # one is prefetched
-    assert [one for one in order if one[0] == "a"] == [f"a{number}" for number in range(40)]
-
-
 def test_killed_workers_lose_nothing_and_double_nothing(
     fair: TaskApp, url: str, tmp_path: Path, start_worker: Start, look: Look
 ) -> None:
@@ -107,21 +86,6 @@ def test_killed_workers_lose_nothing_and_double_nothing(
     wait_until(lambda: look.in_flight(app="fair") == 0, "something is left")
     assert look.waiting("fair") == look.dead("fair") == 0
     assert not look.server.exists(KEYS.turns, KEYS.tenants)
-
-
-def test_a_forgotten_tenant_takes_no_memory(app: TaskApp, server: redis.Redis, look: Look) -> None:
-    it = app.task(name="it", fair_key="{tenant}")(lambda tenant: tenant)
-    keys = Keys().queue("tests")
-    app.send_many(it.s(f"tenant {n}") for n in range(300))
-    last = app.send_many(it.s("tenant 0") for n in range(300))[-1]
-    assert server.zcard(keys.tenants) == 300
-    seen: list[int] = []
-    it.function = lambda tenant: seen.append(server.zcard(keys.tenants))
-    with working(app, sync_workers=1, prefetch=1):
-        last.get(DEADLINE_S)
-    assert max(seen[400:]) <= 1  # while the one that is left has messages
-    assert not server.exists(keys.turns, keys.tenants)
-    assert look.left_behind() == []
 
 
 def test_a_retry_and_what_follows_keep_their_tenants(app: TaskApp) -> None:
@@ -185,20 +149,6 @@ def test_signed_scheduled_and_urgent_messages_have_turns(url: str) -> None:
     assert order[0] == "c7"
     assert order.index("b9") <= 3
     assert [one for one in order if one[0] == "a"] == ["a0", "a1", "a2"]
-
-
-def test_one_that_waits_is_revoked(app: TaskApp, look: Look) -> None:
-    ran: list[int] = []
-    it = app.task(name="it", fair_key="{tenant}")(lambda tenant, number: ran.append(number))
-    handles = [it.delay("a", number) for number in range(3)]
-    handles[1].revoke()
-    assert handles[1].state is State.REVOKED
-    with working(app):
-        with pytest.raises(Revoked):
-            handles[1].get(DEADLINE_S)
-        handles[2].get(DEADLINE_S)
-    assert ran == [0, 2]
-    assert look.left_behind() == []
 
 
 def test_where_it_cannot_be_it_is_refused(app: TaskApp) -> None:

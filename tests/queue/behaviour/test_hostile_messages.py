@@ -18,12 +18,6 @@ from tests.queue.conftest import DEADLINE_S, Silence, wait_until, working
 from tests.queue.server_view import Look
 
 
-@pytest.fixture
-def transport(monkeypatch: pytest.MonkeyPatch) -> str:
-    """Kombu's own: these attacks reach into its lists, and into its fanout."""
-    return "streams"
-
-
 def call(**changes: Any) -> bytes:
     """A call of the task "add", with the id "bad" and these parts of its envelope changed."""
     message = json.loads(envelope(task="add", id="bad"))

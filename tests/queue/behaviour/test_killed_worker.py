@@ -1,6 +1,5 @@
 """kill -9: what was not acknowledged comes again at once, and what may not run twice does not."""
 
-import signal
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -121,33 +120,6 @@ def test_past_its_time_to_live_it_goes_on_only_where_it_is_resumable(
     assert app.result("t2").wait(DEADLINE_S).state is State.EXPIRED
 
 
-def test_a_worker_that_was_stopped_leaves_nothing_to_recover(
-    app: TaskApp, url: str, look: Look, start_worker: Start
-) -> None:
-    worker = start_worker(url)
-    begin(app, worker, "again", "t1")
-    worker.process.send_signal(signal.SIGTERM)
-    (worker.directory / "t1.go").touch()
-    assert app.result("t1").get(DEADLINE_S)["fence"] == 1
-    assert worker.end() == 0
-    assert look.left_behind() == []
-
-
-def test_a_second_sigterm_cuts_a_warm_stop_short(
-    app: TaskApp, url: str, look: Look, start_worker: Start
-) -> None:
-    worker = start_worker(url, options="--grace 60 --sync-workers 1")
-    begin(app, worker, "again", "t1")
-    app.send_task("quick", (1,))
-    wait_until(lambda: look.in_flight(app="killed") == 2, "not taken")
-    worker.process.send_signal(signal.SIGTERM)
-    wait_until(lambda: look.in_flight(app="killed") == 1, "not given back")
-    worker.process.send_signal(signal.SIGTERM)
-    assert worker.end() == 0
-    assert look.in_flight(app="killed") == 0
-    assert look.waiting("killed") == 2
-
-
 def test_the_same_name_twice_is_refused(app: TaskApp, url: str, start_worker: Start) -> None:
     start_worker(url)
     second = start_worker(url, is_ready=False)
@@ -159,8 +131,6 @@ def test_the_same_name_twice_is_refused(app: TaskApp, url: str, start_worker: St
 @pytest.mark.parametrize(
     ("path", "complaint"),
     [
-        ("tests.queue.killed_app", "must be module:attribute"),
-        ("tests.queue.killed_app:nothing", "nothing is missing in tests.queue.killed_app"),
         (
             "tests.queue.killed_app:quick",
             "quick is Task in tests.queue.killed_app, must be a TaskApp",

@@ -10,19 +10,14 @@ import redis
 
 from blimp.queue import TaskApp
 from blimp.queue.log import MOST_LINES, stderr_logger
+from tests.queue.broadcast.test_extension import Sender
 from tests.queue.celery_messages import envelope
 from tests.queue.conftest import DEADLINE_S, wait_until, working
-from tests.queue.control.test_extension import Sender
 from tests.queue.server_view import Look
 
 KEY = "k" * 32
 FLOOD = 3000
 MOST_BYTES = 200_000  # unlimited it was 250 bytes a line: 4 MB
-
-
-@pytest.fixture
-def transport() -> str:
-    return "streams"
 
 
 def lines_of(text: str) -> Iterator[str]:

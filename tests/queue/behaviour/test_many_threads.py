@@ -8,12 +8,8 @@ from collections import Counter
 from collections.abc import Callable
 from typing import Any
 
-from blimp.errors import NotGenuine
 from blimp.queue import TaskApp
-from blimp.queue.brokers.streams.streams_sender import StreamsSender
-from blimp.queue.control.broadcast import BroadcastReceiver
-from blimp.queue.protocol.signing import Signer
-from tests.queue.conftest import DEADLINE_S, Silence, working
+from tests.queue.conftest import DEADLINE_S, working
 
 THREADS = 4
 
@@ -33,43 +29,6 @@ def in_threads(function: Callable[[], Any], *, times: int) -> Counter[Any]:
     for thread in threads:
         thread.join(DEADLINE_S)
     return Counter(one for own in found for one in own)
-
-
-def test_no_two_messages_have_one_seal() -> None:
-    """The second would be refused as a copy of the first."""
-    signer = Signer("k" * 20)
-    seals = in_threads(signer.seal, times=5000)
-    assert seals.total() == len(seals) == 5000 * THREADS
-
-
-def test_no_two_publishes_have_one_stamp(url: str) -> None:
-    """The server would take the second for the first again, and put nothing."""
-    sender = StreamsSender(url, timeout_s=DEADLINE_S)
-    try:
-
-        def publish() -> tuple[str, int]:
-            stamp = sender.stamp()
-            sender.release(stamp)
-            return stamp.key, stamp.number
-
-        stamps = in_threads(publish, times=5000)
-    finally:
-        sender.close()
-    assert stamps.total() == len(stamps) == 5000 * THREADS
-
-
-def test_every_refused_broadcast_is_counted(app: TaskApp) -> None:
-    """Each broker has a thread of its own, and all count in one place."""
-
-    def revoked(id: str, terminate: bool) -> None:
-        pass
-
-    receiver = BroadcastReceiver(app=app, worker="w", on_revoke=revoked, log=Silence())
-    try:
-        in_threads(lambda: receiver.unreadable(NotGenuine("a stranger's")), times=5000)
-        assert receiver.counts == {"not_genuine": 5000 * THREADS}
-    finally:
-        receiver.close()
 
 
 def test_each_task_of_many_senders_runs_once(app: TaskApp) -> None:

@@ -12,20 +12,6 @@ from blimp.queue import TaskApp
 from tests.queue.conftest import DEADLINE_S, working
 
 
-def test_a_middleware_that_fails_keeps_the_task_from_running(url: str) -> None:
-    async def broken(job: Any, call_next: Any) -> Any:
-        raise RuntimeError("cannot tell")
-
-    with TaskApp("tests", broker=url, result_backend=url, middleware=[broken]) as app:
-
-        @app.task(name="move")
-        def move() -> None:
-            raise AssertionError("it ran")
-
-        with working(app), pytest.raises(TaskFailed, match="RuntimeError: cannot tell"):
-            move.delay().get(DEADLINE_S)
-
-
 def test_middleware_wraps_in_its_order_both_kinds_of_task(url: str) -> None:
     order: list[str] = []
 

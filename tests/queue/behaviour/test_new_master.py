@@ -194,13 +194,3 @@ def test_a_node_of_a_cluster_is_refused_under_the_url_of_a_server(cluster: Clust
         pytest.raises(ConfigError, match=r"is a node of a cluster.*cluster://HOST:PORT"),
     ):
         app.send_task("add")
-
-
-def test_without_its_replica_a_master_confirms_nothing_that_waits_for_one(tmp_path: Path) -> None:
-    with running_sentinels(tmp_path, sentinels=1, replicas=0) as watched:
-        url = f"{watched.url}?wait_replicas=1"
-        with (
-            TaskApp("tests", broker=url, timeout_s=1.0, retry=False) as app,
-            pytest.raises(LinkError, match="0 replicas have what was written, not 1"),
-        ):
-            app.send_task("add")

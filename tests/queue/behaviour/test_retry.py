@@ -1,8 +1,7 @@
 """Tasks that are tried again: how often, when, and with which error at the end."""
 
-import time
 from collections.abc import Callable
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from typing import Any
 
 import pytest
@@ -11,6 +10,7 @@ from blimp.errors import (
     ConfigError,
     Ignore,
     MaxRetriesExceeded,
+    MessageError,
     Retry,
     TaskFailed,
 )
@@ -43,35 +43,6 @@ def test_retries_with_growing_waits_until_it_succeeds(app: TaskApp) -> None:
     assert fences == sorted(set(fences)), "the fence must grow with each try"
 
 
-def test_gives_up_after_max_retries_with_its_own_error(app: TaskApp, look: Look) -> None:
-    tries = []
-
-    @app.task(name="lost", autoretry_for=(OSError,), max_retries=2, retry_backoff=0.01)
-    def lost() -> None:
-        tries.append(1)
-        raise OSError("gone")
-
-    with working(app) as worker:
-        with pytest.raises(TaskFailed, match="OSError: gone"):
-            lost.delay().get(DEADLINE_S)
-        wait_until(lambda: worker.counts["done"] == 3, "not acknowledged")
-    assert len(tries) == 3
-    assert look.left_behind() == []
-
-
-def test_retries_only_what_it_was_configured_to(app: TaskApp) -> None:
-    tries = []
-
-    @app.task(name="lost", autoretry_for=(OSError,), retry_backoff=0.01)
-    def lost() -> None:
-        tries.append(1)
-        raise KeyError("other")
-
-    with working(app), pytest.raises(TaskFailed, match="KeyError"):
-        lost.delay().get(DEADLINE_S)
-    assert len(tries) == 1
-
-
 def test_a_task_may_ask_for_its_own_retry(app: TaskApp) -> None:
     @app.task(name="asks", bind=True, max_retries=2)
     def asks(context: TaskContext) -> None:
@@ -96,6 +67,46 @@ def test_a_task_may_ask_for_its_own_retry(app: TaskApp) -> None:
         assert raises.delay().get(DEADLINE_S) == 1
 
 
+@pytest.mark.parametrize("cpu_bound", [False, True])
+def test_a_retry_changes_what_apply_async_takes(
+    url: str, cpu_bound: bool, start_worker: Callable[..., WorkerProcess]
+) -> None:
+    start_worker(url, app="tests.queue.failing_app:app", options="--process-workers 1")
+    with TaskApp("failing", broker=url, result_backend=url) as app:
+        name = "retried.in.process" if cpu_bound else "retried"
+        handle = app.send_task(name, headers={"blimp_a": "1"}, time_limit=40.0)
+        seen = handle.get(timeout=DEADLINE_S)
+        assert app.result("linked").get(timeout=DEADLINE_S) == [seen]
+    assert seen.pop("expires_in_s") == pytest.approx(500.0, abs=60.0)
+    assert seen == {
+        "retries": 1, "args": [2], "priority": 3, "ttl_s": 900.0, "timelimit": [40.0, 30.0],
+        "headers": {"blimp_a": "1", "blimp_b": "2"},
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("options", "error", "reason"),
+    [
+        ({"task_id": "b"}, ConfigError, "retry of 'again': task_id stays as it was"),
+        ({"prioirty": 3}, ConfigError, "there is no option prioirty"),
+        ({"priority": 10}, ConfigError, "priority 10: must be from 0"),
+        ({"eta": datetime(2030, 1, 1)}, MessageError, "'eta' is 2030-01-01T00:00:00, which has no"),
+        ({"expires": "soon"}, MessageError, "'expires' is 'soon', must be an ISO 8601 time"),
+        ({"link": [3]}, MessageError, r"link\[0\]"),
+        ({"queue": 3}, MessageError, "the queue of a retry is 3, must be a name"),
+    ],
+)
+def test_a_retry_refuses_what_cannot_be_sent(
+    app: TaskApp, options: dict[str, Any], error: type[Exception], reason: str
+) -> None:
+    @app.task(name="again", bind=True)
+    def again(context: TaskContext) -> None:
+        context.retry(**options)
+
+    with pytest.raises(error, match=reason):
+        again.call()
+
+
 @pytest.mark.parametrize("exc", [None, OSError("why")])
 def test_a_retry_of_its_own_limit_is_not_tried_again_by_itself(
     app: TaskApp, exc: Exception | None
@@ -114,20 +125,6 @@ def test_a_retry_of_its_own_limit_is_not_tried_again_by_itself(
     assert len(tries) == 2
 
 
-def test_a_retry_at_a_time(app: TaskApp) -> None:
-    times: list[float] = []
-
-    @app.task(name="again", bind=True)
-    def again(context: TaskContext) -> None:
-        times.append(time.monotonic())
-        if len(times) == 1:
-            context.retry(eta=datetime.now(UTC) + timedelta(seconds=0.3))
-
-    with working(app):
-        again.delay().get(DEADLINE_S)
-    assert 0.15 < times[1] - times[0] < DEADLINE_S
-
-
 def test_a_retry_with_other_arguments(app: TaskApp) -> None:
     """As Celery's `retry(args=…, kwargs=…, throw=False)`."""
 
@@ -143,16 +140,6 @@ def test_a_retry_with_other_arguments(app: TaskApp) -> None:
         assert narrow.delay(4).get(DEADLINE_S) == [1, "xx", 2]
 
 
-def test_a_process_retries_with_other_arguments_and_ignores(
-    url: str, start_worker: Callable[..., WorkerProcess]
-) -> None:
-    start_worker(url, app="tests.queue.failing_app:app", options="--process-workers 1")
-    with TaskApp("failing", broker=url, result_backend=url) as client:
-        ignored = client.send_task("process.ignored")
-        assert client.send_task("process.narrow", (4,)).get(DEADLINE_S) == [1, "xx", 2]
-        assert not ignored.ready()
-
-
 def test_a_retry_in_another_queue(app: TaskApp) -> None:
     @app.task(name="moved", bind=True)
     def moved(context: TaskContext) -> str:
@@ -162,18 +149,6 @@ def test_a_retry_in_another_queue(app: TaskApp) -> None:
 
     with working(app, name="quick"), working(app, name="slow", queues=("slow",)):
         assert moved.delay().get(DEADLINE_S) == "slow"
-
-
-@pytest.mark.parametrize(
-    "wrong", [{"args": [object()]}, {"kwargs": [1]}, {"queue": ""}, {"args": 1}]
-)
-def test_a_retry_that_cannot_be_sent_says_so(app: TaskApp, wrong: dict[str, Any]) -> None:
-    @app.task(name="odd", bind=True)
-    def odd(context: TaskContext) -> None:
-        context.retry(**wrong)
-
-    with working(app), pytest.raises(TaskFailed, match="of a retry"):
-        odd.delay().get(DEADLINE_S)
 
 
 def test_retry_kwargs_are_celerys(app: TaskApp) -> None:

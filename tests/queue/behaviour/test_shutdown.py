@@ -1,6 +1,5 @@
 """A worker that stops: what ends, what is cut off, what is requeued."""
 
-import asyncio
 import threading
 
 from blimp.queue import State, TaskApp, TaskContext
@@ -34,38 +33,6 @@ def test_a_warm_stop_ends_what_runs_and_gives_back_what_waits(app: TaskApp, look
         assert handles[1].get(DEADLINE_S) == [1, fence]  # in their order
         assert handles[2].get(DEADLINE_S) == [2, fence]
         assert later.state is State.PENDING
-
-
-def test_a_task_that_will_not_end_is_cut_off_and_given_back(app: TaskApp, look: Look) -> None:
-    go, busy = threading.Event(), threading.Event()
-
-    @app.task(name="hold")
-    def hold() -> None:
-        busy.set()
-        go.wait(DEADLINE_S)
-
-    with working(app, grace_s=0.05) as worker:
-        handle = hold.delay()
-        assert busy.wait(DEADLINE_S)
-    assert worker.counts["cut_off"] == 1
-    assert look.waiting() == 1
-    go.set()
-    assert handle.state is State.PENDING
-
-
-def test_async_tasks_are_cut_off_and_given_back_too(app: TaskApp, look: Look) -> None:
-    busy = threading.Event()
-
-    @app.task(name="forever")
-    async def forever() -> None:
-        busy.set()
-        await asyncio.sleep(3600)
-
-    with working(app, grace_s=0.05) as worker:
-        forever.delay()
-        assert busy.wait(DEADLINE_S)
-    assert worker.counts["cut_off"] == 1
-    assert look.waiting() == 1
 
 
 def test_a_stop_leaves_no_thread_behind(app: TaskApp) -> None:

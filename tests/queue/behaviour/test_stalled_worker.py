@@ -6,20 +6,15 @@ import pytest
 import redis
 
 from blimp.queue import TaskApp
+from blimp.queue.brokers.streams.store import StreamsOptions
 from blimp.queue.brokers.streams.visibility import Leases, StreamsSession
 from blimp.queue.redis.urls import redis_url
 from tests.queue.conftest import DEADLINE_S, wait_until, working
 
 
-@pytest.fixture
-def transport(monkeypatch: pytest.MonkeyPatch) -> str:
-    """Leases are those of streams."""
-    return "streams"
-
-
 def end_elsewhere(server: redis.Redis, url: str, tasks: int) -> None:
     """Have another complete the newest deliveries in flight."""
-    thief = StreamsSession(url=redis_url(url), options={"consumer": "thief"})
+    thief = StreamsSession(url=redis_url(url), options=StreamsOptions(consumer="thief"))
     level = next(
         level
         for level in thief.keys.queue("tests").levels

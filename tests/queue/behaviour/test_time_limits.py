@@ -1,16 +1,14 @@
 """Time limits: what a task hears of, what ends it, and what comes of one that cannot be ended."""
 
 import asyncio
-import threading
 import time
 from typing import Any
 
 import pytest
 
-from blimp.errors import ConfigError, Reject, SoftTimeLimitExceeded, TaskFailed
-from blimp.queue import State, TaskApp, TaskContext
-from tests.queue.celery_messages import envelope
-from tests.queue.conftest import DEADLINE_S, Silence, wait_until, working
+from blimp.errors import ConfigError, SoftTimeLimitExceeded, TaskFailed
+from blimp.queue import TaskApp
+from tests.queue.conftest import DEADLINE_S, wait_until, working
 from tests.queue.server_view import Look
 
 LIMIT_S = 0.1
@@ -22,19 +20,6 @@ def busy(seconds: float = LONG_S) -> None:
     until_s = time.monotonic() + seconds
     while time.monotonic() < until_s:
         time.sleep(0.001)
-
-
-def test_a_plain_task_hears_of_its_soft_limit(app: TaskApp) -> None:
-    @app.task(name="long", soft_time_limit=LIMIT_S)
-    def long() -> str:
-        try:
-            busy()
-        except SoftTimeLimitExceeded:
-            return "tidied up"
-        return "not noticed"
-
-    with working(app):
-        assert long.delay().get(DEADLINE_S) == "tidied up"
 
 
 def test_a_plain_task_that_does_not_care_fails_by_its_soft_limit(app: TaskApp, look: Look) -> None:
@@ -76,17 +61,6 @@ def test_a_coroutine_hears_of_its_soft_limit_and_its_groups_end(app: TaskApp) ->
     assert sorted(ended) == ["a", "b"]
 
 
-def test_a_coroutine_that_does_not_care_fails_by_its_soft_limit(app: TaskApp) -> None:
-    @app.task(name="long", soft_time_limit=LIMIT_S)
-    async def long() -> None:
-        async with asyncio.timeout(LONG_S):
-            await asyncio.sleep(LONG_S)
-
-    with working(app), pytest.raises(TaskFailed, match="soft time limit") as caught:
-        long.delay().get(DEADLINE_S)
-    assert caught.value.kind == "SoftTimeLimitExceeded"
-
-
 def test_a_coroutine_past_its_hard_limit_is_cancelled_and_fails(app: TaskApp, look: Look) -> None:
     @app.task(name="long", time_limit=LIMIT_S)
     async def long() -> None:
@@ -99,35 +73,6 @@ def test_a_coroutine_past_its_hard_limit_is_cancelled_and_fails(app: TaskApp, lo
         wait_until(lambda: worker.counts["done"] == 1, "not acknowledged")
         assert worker.restart_reason is None
     assert look.left_behind() == []
-
-
-def test_both_limits_soft_first(app: TaskApp) -> None:
-    heard: list[str] = []
-
-    @app.task(name="long", soft_time_limit=LIMIT_S, time_limit=3 * LIMIT_S)
-    async def long() -> None:
-        try:
-            await asyncio.sleep(LONG_S)
-        except SoftTimeLimitExceeded:
-            heard.append("soft")
-            await asyncio.sleep(LONG_S)
-
-    with working(app), pytest.raises(TaskFailed, match="TimeLimitExceeded"):
-        long.delay().get(DEADLINE_S)
-    assert heard == ["soft"]
-
-
-@pytest.mark.parametrize("timelimit", [[LIMIT_S, None], [None, LIMIT_S]])
-def test_the_messages_own_limit_comes_first(
-    app: TaskApp, look: Look, timelimit: list[float | None]
-) -> None:
-    @app.task(name="long", time_limit=LONG_S, soft_time_limit=LONG_S / 2.0)
-    async def long() -> None:
-        await asyncio.sleep(LONG_S)
-
-    look.push("tests", envelope(task="long", id="one", args=[], timelimit=timelimit))
-    with working(app), pytest.raises(TaskFailed, match="TimeLimitExceeded"):
-        app.result("one").get(DEADLINE_S)
 
 
 def test_a_sender_may_set_the_limits(app: TaskApp) -> None:
@@ -166,130 +111,32 @@ def test_within_its_limits_nothing_strikes(app: TaskApp) -> None:
         assert reported in ("noticed", "in time", "SoftTimeLimitExceeded")
 
 
-@pytest.mark.parametrize(
-    ("options", "error"),
-    [
-        ({"acks_on_timeout": False, "soft_time_limit": LIMIT_S}, None),
-        ({"acks_on_timeout": False, "time_limit": LIMIT_S}, None),
-        ({"acks_on_failure": False}, KeyError("flaky")),
-    ],
-)
-def test_not_acknowledged_it_comes_again(
-    app: TaskApp, look: Look, options: dict[str, Any], error: Exception | None
-) -> None:
-    task: Any = app.task  # the options are a table's
+def test_an_apps_limits_are_of_the_tasks_that_give_none(url: str) -> None:
+    limits = {"time_limit": 2 * LIMIT_S, "soft_time_limit": LIMIT_S}
+    with TaskApp("tests", broker=url, result_backend=url, **limits) as app:  # type: ignore[arg-type]
 
-    @task(name="flaky", bind=True, **options)  # type: ignore[untyped-decorator]
-    async def flaky(context: TaskContext) -> int:
-        if context.fence < 3:
-            if error is not None:
-                raise error
-            await asyncio.sleep(LONG_S)
-        return context.fence
+        async def long(seconds: float = LONG_S) -> str:
+            await asyncio.sleep(seconds)
+            return "lasted"
 
-    with working(app):
-        assert flaky.delay().get(DEADLINE_S) == 3
-    assert look.left_behind() == []
-
-
-def test_a_failure_and_a_timeout_are_distinguished(app: TaskApp) -> None:
-    @app.task(name="fails", acks_on_timeout=False)
-    def fails() -> None:
-        raise KeyError("once")
-
-    @app.task(name="late", acks_on_failure=False, time_limit=LIMIT_S)
-    async def late() -> None:
-        await asyncio.sleep(LONG_S)
-
-    with working(app):
-        assert fails.delay().wait(DEADLINE_S).state is State.FAILURE
-        assert late.delay().wait(DEADLINE_S).state is State.FAILURE
-
-
-def test_a_stuck_thread_ends_in_a_restart_that_waits_for_the_others(
-    app: TaskApp, look: Look
-) -> None:
-    go, other, never = threading.Event(), threading.Event(), threading.Event()
-
-    @app.task(name="stuck", time_limit=LIMIT_S)
-    def stuck() -> None:
-        never.wait(DEADLINE_S)
-
-    @app.task(name="other", bind=True)
-    def other_task(context: TaskContext) -> int:
-        other.set()
-        go.wait(DEADLINE_S)
-        return context.fence
-
-    with working(app, sync_workers=2, prefetch=4) as worker:
-        beside = other_task.delay()
-        assert other.wait(DEADLINE_S)
-        caught = stuck.delay().wait(DEADLINE_S)
-        assert caught.fault is not None
-        assert caught.fault.exc_type == "TimeLimitExceeded"
-        wait_until(lambda: worker.restart_reason is not None, "it does not restart")
-        assert worker.restart_reason == "stuck is stuck past its time limit of 0.1 s"
-        waiting = [other_task.delay() for _ in range(3)]
-        go.set()
-        assert beside.get(DEADLINE_S) == 1
-    assert look.in_flight() == 0
-    with working(app):
-        for handle in waiting:
-            handle.get(DEADLINE_S)
-    never.set()
-    assert look.left_behind() == []
-
-
-def test_a_stuck_thread_is_not_waited_for_and_its_end_is_written(app: TaskApp) -> None:
-    """Even where nothing else is waited for."""
-    never = threading.Event()
-
-    @app.task(name="stuck", time_limit=LIMIT_S)
-    def stuck() -> None:
-        never.wait(DEADLINE_S)
-
-    with working(app, grace_s=0.0):
-        caught = stuck.delay().wait(DEADLINE_S)
-    never.set()
-    assert caught.fault is not None
-    assert caught.fault.exc_type == "TimeLimitExceeded"
-
-
-def test_what_may_not_begin_twice_may_where_it_came_to_its_end(app: TaskApp, look: Look) -> None:
-    """`reject_on_worker_lost` must not take a task that gave its message back for a lost one."""
-
-    @app.task(name="later", reject_on_worker_lost=True, bind=True)
-    def later(context: TaskContext) -> int:
-        if context.fence == 1:
-            raise Reject("not yet", requeue=True)
-        return context.fence
-
-    with working(app):
-        assert later.delay().get(DEADLINE_S) == 2
-    assert [key for key in look.left_behind() if b"began" not in key] == []
-
-
-def test_what_ended_just_before_it_was_found_stuck_restarts_nothing(
-    app: TaskApp, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    begun, go = threading.Event(), threading.Event()
-    restarts: list[str] = []
-
-    @app.task(name="slow")
-    def slow() -> str:
-        begun.set()
-        go.wait(DEADLINE_S)
-        return "done"
-
-    log = Silence()
-    with working(app, log=log) as worker:
-        monkeypatch.setattr(worker._stops, "restart", restarts.append)
-        handle = slow.delay()
-        assert begun.wait(DEADLINE_S)
-        (job,) = worker.in_flight.jobs()
-        go.set()
-        assert handle.get(DEADLINE_S) == "done"
-        job.timed_out_s = LIMIT_S
-        worker._end_stuck(job)
-    assert restarts == []
-    assert log.events("stuck") == []
+        own: dict[str, dict[str, Any]] = {
+            "default": {},
+            "hard": {"soft_time_limit": None},
+            "longer": {"time_limit": LONG_S, "soft_time_limit": None},
+            "none": {"time_limit": None, "soft_time_limit": None},
+        }
+        tasks = {name: app.task(name=name, **more)(long) for name, more in own.items()}
+        with working(app):
+            ends = {name: task.delay(4 * LIMIT_S) for name, task in tasks.items()}
+            for record in [one.wait(DEADLINE_S) for one in ends.values()]:
+                assert record.final
+        kinds = {name: getattr(one.record.fault, "exc_type", "") for name, one in ends.items()}
+        # Ended sooner than the app's soft limit, or not to be interrupted: it is not for these.
+        shorter = app.task(name="shorter", time_limit=LIMIT_S / 2)(long)
+        steady = app.task(name="steady", interruptible=False)(busy)
+        assert (shorter.options.soft_time_limit, steady.options.soft_time_limit) == (None, None)
+    assert kinds == {
+        "default": "SoftTimeLimitExceeded", "hard": "TimeLimitExceeded", "longer": "", "none": "",
+    }  # fmt: skip
+    with pytest.raises(ConfigError, match="time_limit 0: must be above 0"):
+        TaskApp("tests", broker=url, time_limit=0.0)

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from blimp.errors import Refused, TaskFailed
-from blimp.queue import State, TaskApp, chord, signature
+from blimp.queue import State, TaskApp, chord
 from blimp.queue.canvas.follow import after
 from blimp.queue.canvas.plan import Settings
 from blimp.queue.protocol.message import TaskMessage
@@ -32,8 +32,37 @@ def test_a_callback_goes_where_it_says_and_knows_its_parent() -> None:
     assert second.headers == {"blimp_vehicle": "v"}
     (_, again) = after(parent, Outcome(state=State.SUCCESS, result=5), HOME).messages
     assert again.id == second.id != "p"
-    assert after(parent, Outcome(state=State.RETRY), HOME).messages == []
-    assert after(parent, Outcome(state=State.FAILURE), HOME).messages == []
+
+
+FINAL_BUT_SUCCESS = (State.FAILURE, State.REFUSED, State.EXPIRED, State.REVOKED, State.INTERRUPTED)
+
+
+@pytest.mark.parametrize("state", [State.SUCCESS, *FINAL_BUT_SUCCESS, State.RETRY, State.PENDING])
+def test_callbacks_follow_a_success_errbacks_any_other_end_and_nothing_what_goes_on(
+    state: State,
+) -> None:
+    body = {"task": "body", "options": {"task_id": "b"}}
+    parent = TaskMessage(
+        id="p", task="one", queue="q", group_id="g", group_index=2, chord=body,
+        headers={"blimp_authority": "7", "blimp_source": "s", "blimp_delivery": 3},
+        callbacks=({"task": "call"},), errbacks=({"task": "err"},),
+        chain=({"task": "last", "options": {"task_id": "l"}}, {"task": "next"}),
+    )  # fmt: skip
+    found = after(parent, Outcome(state=state, result=5), HOME)
+    sent = [(one.task, one.args) for one in found.messages]
+    parts = [(one.group_id, one.id, one.index, one.state, one.value) for one in found.parts]
+    if state is State.SUCCESS:
+        assert sent == [("call", (5,)), ("next", (5,))]
+        assert [one.chain for one in found.messages] == [(), parent.chain[:1]]
+        assert parts == [("g", "p", 2, state, 5)]
+    elif state in FINAL_BUT_SUCCESS:
+        assert sent == [("err", ("p",))]
+        assert [(one.id, one.state) for one in found.records] == [("l", state)]
+        assert [one[:4] for one in parts] == [("g", "p", 2, state)]
+    else:
+        assert (sent, parts, found.records) == ([], [], [])
+    for one in found.messages:
+        assert one.headers == {"blimp_authority": "7", "blimp_source": "s"}
 
 
 @pytest.fixture
@@ -67,21 +96,6 @@ def test_a_chord_ends_however_long_the_words_of_what_failed(small: Sums) -> None
         assert len(small.wait(12)) == 12
 
 
-def test_a_chain_ends_however_long_the_words_of_what_failed(small: Sums) -> None:
-    @small.app.task(name="l")
-    def long() -> None:
-        raise Refused("x" * 3600)
-
-    name = "x" * 250
-    with working(small.app):
-        handle = (small.app.tasks["l"].s() | signature(name)).apply_async()
-        assert handle.parent is not None
-        with pytest.raises(Refused):
-            handle.parent.get(timeout=DEADLINE_S)
-        with pytest.raises(Refused, match="xxx"):
-            handle.get(timeout=DEADLINE_S)
-
-
 def test_an_errback_that_cannot_be_sent_keeps_no_end_back(sums: Sums, look: Look) -> None:
     other = {"task": "bad", "args": ["other"]}
     log = Silence()
@@ -94,27 +108,6 @@ def test_an_errback_that_cannot_be_sent_keeps_no_end_back(sums: Sums, look: Look
     assert look.dead() == 0
     (reported,) = log.events("errback")
     assert "'countdown' is 'soon'" in reported["reason"]
-
-
-@pytest.mark.parametrize("where", ["part", "body"])
-def test_a_chord_ends_if_an_errback_cannot_be_sent(sums: Sums, where: str) -> None:
-    fails, body = sums.fail.s(), sums.total.s()
-    (fails if where == "part" else body).link_error(WRONG)
-    with working(sums.app):
-        handle = chord([fails, sums.same.s(1)], body)()
-        with pytest.raises(TaskFailed, match="ChordError: Dependency"):
-            handle.get(timeout=DEADLINE_S)
-
-
-def test_a_part_ends_whose_words_json_cannot_hold(sums: Sums) -> None:
-    @sums.app.task(name="odd", ignore_result=True)
-    def odd() -> None:
-        raise ValueError("\udc80")
-
-    with working(sums.app):
-        handle = chord([odd.s(), sums.same.s(1)], sums.total.s())()
-        with pytest.raises(TaskFailed, match="ChordError: Dependency"):
-            handle.get(timeout=DEADLINE_S)
 
 
 def test_tasks_acknowledged_early_go_on_with_their_canvas(sums: Sums) -> None:

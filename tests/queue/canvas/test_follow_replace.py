@@ -1,6 +1,5 @@
 """A task that is replaced: its id, its chain, its chord and its links go to the replacement."""
 
-import threading
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -62,24 +61,6 @@ def test_anything_may_replace_a_task_alone(sums: Replacing) -> None:
     assert found == {name: value for name, (_, value) in canvases(sums).items()}
 
 
-def test_anything_may_replace_a_link_of_a_chain(sums: Replacing) -> None:
-    sent = {
-        name: (sums.same.si(0) | sums.become.si(one) | sums.same.s()).delay()
-        for name, (one, _) in canvases(sums).items()
-    }
-    found = {name: handle.get(timeout=DEADLINE_S) for name, handle in sent.items()}
-    assert found == {name: value for name, (_, value) in canvases(sums).items()}
-
-
-def test_anything_may_replace_a_part_of_a_chord(sums: Replacing) -> None:
-    sent = {
-        name: chord([sums.become.si(one), sums.same.s(9)], sums.same.s())()
-        for name, (one, _) in canvases(sums).items()
-    }
-    found = {name: handle.get(timeout=DEADLINE_S) for name, handle in sent.items()}
-    assert found == {name: [value, 9] for name, (_, value) in canvases(sums).items()}
-
-
 def test_the_links_of_the_task_follow_the_replacement(sums: Replacing) -> None:
     task = sums.become.s(sums.add.s(1, 1) | sums.add.s(1))
     task.link(sums.good.s("good"))
@@ -115,53 +96,6 @@ def test_a_replacement_that_cannot_be_sent_is_a_failure(
         TaskFailed, match=f"ChordError: Dependency .* raised MessageError.*{reason}"
     ):
         handle.get(timeout=DEADLINE_S)
-
-
-def test_a_task_is_replaced_so_often_and_not_more(sums: Replacing) -> None:
-    depths: list[int] = []
-
-    @sums.app.task(name="loop", bind=True)
-    def loop(context: TaskContext) -> None:
-        depths.append(context.message.nesting)
-        context.replace(loop.s())
-
-    with pytest.raises(TaskFailed, match=f"was replaced {MOST_REPLACED} times, the limit"):
-        loop.delay().get(timeout=4 * DEADLINE_S)
-    assert depths == list(range(MOST_REPLACED + 1))
-
-
-def test_a_later_link_counts_how_often_it_was_replaced(sums: Replacing) -> None:
-    seen: list[int] = []
-    done = threading.Event()
-
-    @sums.app.task(name="depth", bind=True)
-    def depth(context: TaskContext, *_: Any) -> None:
-        seen.append(context.message.nesting)
-        done.set()
-
-    (sums.become.s(sums.same.s(1)) | depth.s()).delay()
-    assert done.wait(DEADLINE_S)
-    assert seen == [1]
-
-
-def test_a_task_that_may_not_start_twice_may_be_replaced_by_such_a_task(sums: Replacing) -> None:
-    @sums.app.task(name="act", idempotent=False)
-    def act() -> str:
-        return "acted"
-
-    @sums.app.task(name="first", bind=True, idempotent=False)
-    def first(context: TaskContext) -> None:
-        context.replace(act.s())
-
-    assert first.delay().get(timeout=DEADLINE_S) == "acted"
-
-
-def test_a_coroutine_may_be_replaced(sums: Replacing) -> None:
-    @sums.app.task(name="coroutine", bind=True)
-    async def coroutine(context: TaskContext) -> None:
-        context.replace(sums.add.s(1, 1))
-
-    assert coroutine.delay().get(timeout=DEADLINE_S) == 2
 
 
 @pytest.mark.parametrize(
@@ -223,26 +157,14 @@ class Once:
 ENDS_ONCE: dict[str, tuple[Callable[[Replacing, Once], Any], Any]] = {
     "task": (lambda _, o: o.act.s(1), 1),
     "chain": (lambda s, o: s.same.s(1) | o.act.s(), 1),
-    "chain in a chain": (lambda s, o: chain(s.same.s(1), chain(s.same.s(), o.act.s())), 1),
-    "chain of it alone": (lambda _, o: chain(o.act.s(1)), 1),
     "chord": (lambda s, o: chord([s.same.s(1), s.same.s(2)], o.act.s()), [1, 2]),
-    "chord without parts": (lambda _, o: chord([], o.act.s()), []),
     "group, then it": (lambda s, o: group(s.same.s(1), s.same.s(2)) | o.act.s(), [1, 2]),
-    "link, group, then it": (
-        lambda s, o: s.same.s(1) | group(s.same.s(), s.same.s()) | o.act.s(), [1, 1]),
-    "body is a chain": (
-        lambda s, o: chord([s.same.s(1), s.same.s(2)], s.total.s() | o.act.s()), 3),
     "body is a chord": (
         lambda s, o: chord([s.same.s(1)], chord([s.total.s(), s.total.s()], o.act.s())), [1, 1]),
-    "chord at the end of a chain": (
-        lambda s, o: s.same.s(1) | chord([s.same.s(), s.same.s()], o.act.s()), [1, 1]),
     "another that is replaced": (
         lambda s, o: o.become.s(s.same.s(1) | o.act.s()), 1),
-    "chain whose end is replaced": (
-        lambda s, o: s.same.s(1) | o.become.si(s.same.s(2) | o.act.s()), 2),
     "body that is replaced by a chord": (
         lambda s, o: chord([s.same.s(1)], o.become.si(chord([s.same.s(2)], o.act.s()))), [2]),
-    "named": (lambda s, o: s.same.s(1) | o.act.s().set(task_id="own"), 1),
     "named chord": (lambda s, o: chord([s.same.s(1)], o.act.s().set(task_id="own")), [1]),
 }  # fmt: skip
 

@@ -1,7 +1,7 @@
 """A canvas that cannot be sent is refused whole, with the reason."""
 
 from collections.abc import Callable
-from datetime import datetime
+from datetime import UTC, datetime
 from typing import Any
 
 import pytest
@@ -16,6 +16,8 @@ from blimp.queue import (
 )
 from blimp.queue.protocol.embed import MOST_DEEP
 from tests.queue.server_view import Look
+
+LATE = datetime.max.replace(tzinfo=UTC)
 
 
 def deep(levels: int) -> Any:
@@ -43,9 +45,9 @@ def cyclic() -> Any:
         (lambda: signature("t", queue=3), r"got `int` - at `\$.options.queue`"),
         (lambda: signature("t", countdown="soon"), "'countdown' is 'soon': Expected `float"),
         (lambda: signature("t", eta="soon"), "must be an ISO 8601 time"),
-        (lambda: signature("t", eta=datetime.max), "'eta or countdown': must be before the year"),
+        (lambda: signature("t", eta=LATE), "'eta or countdown': must be before the year"),
         (lambda: signature("t", countdown=1e12), "must be before the year 9999"),
-        (lambda: signature("t", expires=datetime.max), "'expires': must be before the year 9999"),
+        (lambda: signature("t", expires=LATE), "'expires': must be before the year 9999"),
         (lambda: chain(signature("t"), group([signature("u")] * 2), link=[signature("w")]),
          "a group has no link"),
     ],

@@ -12,11 +12,11 @@ import pytest
 import redis
 
 from blimp.errors import ConfigError, LinkError, MessageError, PartlySent, TaskError
-from blimp.queue import TaskApp, chain, chord, group, signature
-from blimp.queue.protocol.message import TaskMessage, build_body
+from blimp.queue import TaskApp, chord, group, signature
+from blimp.queue.protocol.message import TaskMessage
 from blimp.queue.publish.publisher import AT_ONCE, BYTES_AT_ONCE
 from blimp.queue.redis.keys import Keys
-from blimp.queue.retry import ONCE, RetryPolicy
+from blimp.queue.retry import ONCE
 from tests.queue.conftest import DEADLINE_S, wait_until, working
 
 
@@ -50,36 +50,9 @@ def recorder(app: TaskApp, monkeypatch: pytest.MonkeyPatch) -> Recorder:
     return Recorder(app, monkeypatch)
 
 
-@pytest.mark.parametrize(
-    ("options", "retries"),
-    [
-        ({}, None),
-        ({"retry": False}, 0),
-        ({"retry_policy": {"max_retries": 7}}, 7),
-        ({"retry_policy": RetryPolicy(max_retries=6)}, 6),
-    ],
-)
-def test_each_message_of_a_canvas_has_the_retry_policy_of_the_call(
-    app: TaskApp, recorder: Recorder, options: dict[str, Any], retries: int | None
-) -> None:
-    app.send_canvas(chord([signature("a"), signature("b")], signature("c")), **options)
-    expected = app.retry_policy.max_retries if retries is None else retries
-    assert [policy.max_retries for policy in recorder.policies] == [expected] * 2
-    for message in recorder.published:
-        build_body(message)  # the policy is the sender's and does not travel
-
-
 def test_a_signature_has_the_retry_policy_of_its_options(app: TaskApp, recorder: Recorder) -> None:
     app.send_canvas(group(signature("a"), signature("b")).set(retry=False))
     assert recorder.policies == [ONCE, ONCE]
-
-
-def test_a_wrong_retry_policy_is_named_before_anything_is_sent(
-    app: TaskApp, recorder: Recorder
-) -> None:
-    with pytest.raises(ConfigError, match="unknown field `tries`"):
-        app.send_canvas(signature("a"), retry_policy={"tries": 3})
-    assert recorder.published == []
 
 
 def test_the_size_of_a_chord_is_written_with_the_retry_policy_too(
@@ -100,28 +73,21 @@ def test_the_size_of_a_chord_is_written_with_the_retry_policy_too(
     assert recorder.published == []
 
 
-def test_every_message_that_is_sent_is_announced(app: TaskApp, recorder: Recorder) -> None:
-    app.send_canvas(group(signature("a"), chain(signature("b"), signature("c"))))
-    assert recorder.announced == [one.id for one in recorder.published]
-    assert len(recorder.announced) == 2
-
-
 @pytest.mark.parametrize("name", ["eta", "expires"])
-def test_a_time_without_a_zone_is_utc_like_a_celery_worker_reads_it(
-    app: TaskApp, recorder: Recorder, monkeypatch: pytest.MonkeyPatch, name: str
-) -> None:
-    import time
-
-    monkeypatch.setenv("TZ", "America/New_York")
-    time.tzset()
-    try:
-        moment: Any = datetime(2030, 1, 1)
-        app.send_task("alone", **{name: moment})
-        app.send_canvas(signature("alone"), **{name: moment})
-        app.send_canvas(signature("alone").set(**{name: moment}))
-    finally:
-        monkeypatch.undo()
-        time.tzset()
+def test_a_time_without_a_zone_is_refused(app: TaskApp, recorder: Recorder, name: str) -> None:
+    moment: Any = datetime(2030, 1, 1)
+    refused = f"option '{name}' is 2030-01-01T00:00:00, which has no time zone: write datetime.now"
+    sends: list[Callable[[], object]] = [
+        lambda: app.send_task("alone", **{name: moment}),
+        lambda: app.send_canvas(signature("alone"), **{name: moment}),
+        lambda: app.send_canvas(signature("alone").set(**{name: moment})),
+    ]
+    for send in sends:
+        with pytest.raises(MessageError, match=refused):
+            send()
+    assert recorder.published == []
+    app.send_task("alone", **{name: moment.replace(tzinfo=UTC)})  # text in JSON is read as UTC
+    app.send_canvas(signature("alone", options={name: "2030-01-01T00:00:00"}))
     found = {getattr(one, f"{name}_s") for one in recorder.published}
     assert found == {datetime(2030, 1, 1, tzinfo=UTC).timestamp()}
 
@@ -166,17 +132,6 @@ def test_many_tasks_have_their_results_in_their_order(
             others = [handle.get(timeout=DEADLINE_S) for handle in mixed]
     assert found == [1 + number for number in range(COUNT)]
     assert others == [3, [1, 2, 3], 4]
-
-
-def test_a_coroutine_sends_many(app: TaskApp) -> None:
-    add = app.task(name="add")(lambda a, b: a + b)
-
-    async def main() -> list[int]:
-        handles = await app.asend_many(add.s(1, number) for number in range(COUNT))
-        return [await handle.aget(DEADLINE_S) for handle in handles]
-
-    with working(app):
-        assert asyncio.run(main()) == [1 + number for number in range(COUNT)]
 
 
 def test_many_go_in_steps_of_limited_count_and_size(app: TaskApp, server: redis.Redis) -> None:
@@ -261,19 +216,6 @@ def test_a_wrong_one_of_many_is_named_by_its_place(app: TaskApp, server: redis.R
         app.send_many(many)  # type: ignore[arg-type]
     assert len(failed.value.sent) == server.xlen(LEVEL) == AT_ONCE
     assert isinstance(failed.value, TaskError)
-
-
-def test_many_are_announced_once_they_are_sent(
-    app: TaskApp, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    announced: list[str] = []
-    monkeypatch.setattr(app, "on_sent", lambda message, at_s: announced.append(message.id))
-    sent = [one.id for one in app.send_many(signature("t") for _ in range(COUNT))]
-    assert announced == sent
-    Failing(app, monkeypatch, after=1)
-    with pytest.raises(PartlySent):
-        app.send_many((signature("t") for _ in range(COUNT)), retry=False)
-    assert len(announced) == COUNT + AT_ONCE
 
 
 SENDS = """

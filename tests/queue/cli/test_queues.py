@@ -43,6 +43,25 @@ def test_queues_are_counted(app: TaskApp, run: Any) -> None:
     assert run("queues")[1].startswith("tests: 1 ready, 0 in flight, 1 scheduled, 0 dead, the old")
 
 
+def test_claims_of_unique_tasks_are_listed_and_freed(app: TaskApp, run: Any) -> None:
+    it = app.task(name="it", unique_until="end")(lambda: None)
+    timed = app.task(name="timed", unique_for=60.0)(lambda: None)
+    assert run("queues", "unique", "tests")[:2] == (0, "tests: no claims\n")
+    first, second = it.delay(), timed.delay()
+    out = run("queues", "unique", "tests")[1]
+    assert out.startswith(f"timed[{second.id}]  for ")
+    assert out.endswith(f"it[{first.id}]  until it begins or ends\n")
+    assert run("queues", "unique", "tests", "--free", first.id) == (
+        0, f"{first.id}: freed in tests\n", "",
+    )  # fmt: skip
+    assert run("queues", "unique", "tests", "--free", first.id)[0] == 1
+    assert it.delay() != first
+    assert timed.delay() == second
+    assert {one["task"] for one in json.loads(run("queues", "-j", "unique", "tests")[1])} == {
+        "it", "timed",
+    }  # fmt: skip
+
+
 def test_a_queue_is_paused_resumed_and_purged(app: TaskApp, run: Any) -> None:
     assert run("queues", "pause", "tests")[:2] == (
         0, "tests is paused: emergencies are delivered, nothing else\n",
@@ -63,18 +82,6 @@ def test_a_queue_is_paused_resumed_and_purged(app: TaskApp, run: Any) -> None:
     assert out.endswith("for their results for ever: add --yes to drop them\n")
     assert run("queues", "purge", "tests", "--yes")[:2] == (0, "tests: 2 dropped\n")
     assert run("queues")[1] == "tests: 0 ready, 0 in flight, 0 scheduled, 0 dead\n"
-
-
-def test_the_app_may_stand_before_a_verb_and_must_stand_somewhere(
-    app: TaskApp, run: Any, capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert main(["queues", "-A", "here:app", "pause", "tests"]) == 0
-    capsys.readouterr()
-    for words in (["queues"], ["queues", "pause", "tests"]):
-        with pytest.raises(SystemExit) as ended:
-            main(words)
-        assert ended.value.code == 2
-        assert "queues: the following arguments are required: -A/--app" in capsys.readouterr().err
 
 
 def test_dead_letters_are_listed_shown_requeued_and_dropped(
@@ -118,28 +125,6 @@ def test_what_a_stranger_chose_reaches_the_terminal_escaped(
     shown = run("dead", "show", out.split()[0])[1]
     assert shown.replace("\n", "").isprintable()
     assert len(shown.splitlines()) == 4
-
-
-def test_options_may_come_before_the_ids(app: TaskApp, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("blimp.queue.cli.main.load_app", lambda _: app)
-    assert main(["dead", "drop", "-A", "here:app", "--json", "1-1", "2-2"]) == 1  # there are none
-
-
-def test_ids_must_be_given(capsys: pytest.CaptureFixture[str]) -> None:
-    with pytest.raises(SystemExit) as ended:
-        main(["dead", "drop", "-A", "here:app"])
-    assert ended.value.code == 2
-    assert "required: id" in capsys.readouterr().err
-
-
-@pytest.mark.parametrize("number", ["many", "0", "-1", "1.5"])
-def test_a_number_that_is_none_is_refused_in_words(
-    number: str, capsys: pytest.CaptureFixture[str]
-) -> None:
-    with pytest.raises(SystemExit) as ended:
-        main(["worker", "-A", "here:app", f"--prefetch={number}"])
-    assert ended.value.code == 2
-    assert f"--prefetch: {number!r}: must be a whole number, 1 or more" in capsys.readouterr().err
 
 
 def test_a_broker_without_dead_letters_is_refused(run: Any, app: TaskApp) -> None:

@@ -6,13 +6,13 @@ from typing import Any
 import pytest
 
 from blimp.errors import Reject, TaskFailed
-from blimp.queue import State, TaskApp, TaskContext, chord
+from blimp.queue import State, TaskApp, TaskContext
 from blimp.queue.brokers.base import MOST_DELIVERIES as MOST
-from blimp.queue.brokers.streams.store import DeadLetters
+from blimp.queue.brokers.streams.dead_letters import DeadLetters
 from blimp.queue.brokers.streams.visibility import StreamsSession
 from blimp.queue.cli.main import main
 from blimp.queue.protocol.message import TaskMessage
-from blimp.queue.worker.middleware.skip import mark_begun
+from blimp.queue.worker.middleware import mark_begun
 from tests.queue.conftest import DEADLINE_S, wait_until, working
 from tests.queue.server_view import Look
 
@@ -179,37 +179,3 @@ def test_what_follows_a_requeued_task_follows_its_second_end_too(
         assert last.get(DEADLINE_S) == "done chain"
         assert app.result("callback").get(DEADLINE_S) == "done callback"
     assert sorted(heard) == ["callback", "chain", "errback", "errback"]
-
-
-def test_the_errbacks_of_what_replaces_a_requeued_task_run_too(
-    app: TaskApp, look: Look, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    heard: list[str] = []
-    runs: list[int] = []
-
-    @app.task(name="same")
-    def same(value: int) -> int:
-        return value
-
-    @app.task(name="fails")
-    def fails(*_: object) -> None:
-        raise ValueError("no")
-
-    @app.task(name="moody", bind=True)
-    def moody(context: TaskContext) -> None:
-        runs.append(1)
-        if len(runs) == 1:
-            raise Reject("not for me")
-        context.replace(chord([same.s(1), same.s(2)], fails.s()))
-
-    @app.task(name="after", idempotent=False)
-    def after(id: str) -> None:
-        heard.append(id)
-
-    task = moody.s().on_error(after.s())
-    with working(app):
-        handle = task.delay()
-        wait_until(lambda: look.dead() == 1 and len(heard) == 1, "no errback")
-        requeue(app, monkeypatch)
-        wait_until(lambda: len(heard) == 2, "its second errback is taken for a copy")
-    assert heard == [handle.id, handle.id]

@@ -135,12 +135,3 @@ def test_an_app_without_results_is_reported(run: Any) -> None:
         status, out, err = run(*command, result_backend=None)
         assert (status, out) == (2, "")
         assert err == "error: app 'tests' keeps no results: it has no result_backend\n"
-
-
-@pytest.mark.parametrize("limit", ["0", "many"])
-def test_a_limit_that_is_none_is_refused(
-    limit: str, run: Any, capsys: pytest.CaptureFixture[str]
-) -> None:
-    with pytest.raises(SystemExit):
-        run("failed", "--limit", limit)
-    assert "must be a whole number, 1 or more" in capsys.readouterr().err

@@ -1,24 +1,28 @@
 """Task messages: Celery's bytes in, the same out, and every malformed one named."""
 
-import base64
 import json
 import time
 import uuid
+import zlib
+from datetime import UTC, datetime
 from typing import Any
 
+import msgspec
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from blimp.errors import MessageError
+from blimp.errors import MessageError, NotGenuine
 from blimp.queue.canvas.follow import after
 from blimp.queue.canvas.plan import Settings
 from blimp.queue.protocol.message import (
+    LIFE,
     PARENT,
     STATE,
     TaskMessage,
     build_body,
     build_headers,
+    epoch_s,
     new_id,
     read_context,
     trace_headers,
@@ -26,7 +30,8 @@ from blimp.queue.protocol.message import (
 )
 from blimp.queue.protocol.read import parse_message, readable_id
 from blimp.queue.protocol.record import Outcome, State
-from tests.queue.celery_messages import CELERY_BODY, CELERY_HEADERS, CELERY_MESSAGE
+from blimp.queue.protocol.signing import Signer
+from tests.queue.celery_messages import CELERY_BODY, CELERY_HEADERS
 
 
 def parse(
@@ -66,10 +71,6 @@ def test_writes_what_celery_reads() -> None:
     assert differing == {"ignore_result"}  # false for null
     assert headers["ignore_result"] is False
     assert json.loads(build_body(read)) == json.loads(CELERY_BODY)
-
-
-def test_the_golden_body_is_inside_the_golden_message() -> None:
-    assert base64.b64decode(json.loads(CELERY_MESSAGE)["body"]) == CELERY_BODY
 
 
 def test_our_headers_come_back() -> None:
@@ -115,25 +116,16 @@ def test_large_arguments_are_not_written_out_to_be_cut() -> None:
     [
         ("id", None, "header 'id' is None: Expected `str`"),
         ("id", "", "header 'id' is '': Expected `str` of length >= 1"),
-        ("id", 7, "header 'id' is 7: Expected `str`"),
         ("id", "x" * 256, "xx: Expected `str` of length <= 255"),
         ("id", "\ud800", "header 'id' is '\\ud800', must be printable letters"),
-        ("group", "a\nb", "header 'group' is 'a\\nb', must be printable letters"),
         ("blimp_coalesce", "\0", "header 'blimp_coalesce' is '\\x00', must be printable letters"),
         ("blimp_fair", "\0", "header 'blimp_fair' is '\\x00', must be printable letters"),
-        ("blimp_fair", 3, "header 'blimp_fair' is 3: Expected `str"),
         ("task", None, "header 'task' is None: Expected `str`"),
-        ("task", ["t"], "header 'task' is ['t']: Expected `str`"),
         ("retries", -1, "header 'retries' is -1: Expected `int` >= 0"),
-        ("retries", "2", "header 'retries' is '2': Expected `int | null`"),
         ("retries", 2**31, "Expected `int` <= 2147483647"),
         ("retries", True, "header 'retries' is True: Expected `int | null`"),
-        ("group_index", "1", "header 'group_index' is '1': Expected `int | null`"),
         ("stamps", [1], "header 'stamps' is [1]: Expected `object | null`"),
         ("eta", "soon", "header 'eta' is 'soon', must be an ISO 8601 time"),
-        ("eta", 12, "header 'eta' is 12: Expected `str | null`"),
-        ("expires", [], "header 'expires' is []: Expected `str | null`"),
-        ("timelimit", 3, "header 'timelimit' is 3: Expected `array | null`"),
         ("timelimit", [1, -1], "header 'timelimit[1]' is [1, -1]: Expected `float` >= 0.0"),
         (
             "timelimit",
@@ -141,13 +133,10 @@ def test_large_arguments_are_not_written_out_to_be_cut() -> None:
             "'timelimit[0]' is [10000000000.0, None]: Expected `float` <",
         ),
         ("timelimit", [1], "header 'timelimit' is [1]: Expected `array` of length 2"),
-        ("timelimit", ["a", None], "header 'timelimit[0]' is ['a', None]: Expected `float | null`"),
         ("ignore_result", 1, "header 'ignore_result' is 1: Expected `bool | null`"),
         ("blimp_ttl_s", 2.0, "'blimp_ttl_s' needs 'blimp_issued_ms'"),
         ("blimp_ttl_s", 0.0, "header 'blimp_ttl_s' is 0.0: Expected `float` > 0.0"),
-        ("blimp_ttl_s", -1, "header 'blimp_ttl_s' is -1: Expected `float` > 0.0"),
         ("blimp_ttl_s", float("nan"), "header 'blimp_ttl_s' is nan: Expected `float` > 0.0"),
-        ("blimp_ttl_s", "2", "header 'blimp_ttl_s' is '2': Expected `float | null`"),
         ("blimp_issued_ms", float("nan"), "'blimp_issued_ms' is nan: Expected `float` >= -1"),
         ("blimp_delivery", float("inf"), "'blimp_delivery' is inf: Expected `float` <= 1000000"),
         ("blimp_ttl_s", 10**400, "Number out of range: the limit is 1e+15"),
@@ -169,16 +158,12 @@ def test_a_message_without_an_id_is_named() -> None:
     ("body", "complaint"),
     [
         (b"", "body is not JSON"),
-        (b"not json", "body is not JSON"),
         (b"\xff\xfe", "body is not JSON"),
         (b"[[NaN], {}, {}]", "body is not JSON (NaN and Infinity are not)"),
         (b"[[1e999], {}, {}]", "body: must be the three of [args, kwargs, embed]: Number out of"),
-        (b"[[], {}, {}", "body is not JSON"),
         (b"{}", "must be the three of [args, kwargs, embed]"),
-        (b"[[], {}]", "must be the three of [args, kwargs, embed]"),
         (b'["ab", {}, {}]', "Expected `array`, got `str` - at `$[0]`"),
         (b'[{"__type__": 1}, {}, {}]', "Expected `array`, got `object` - at `$[0]`"),
-        (b"[[], [1], {}]", "Expected `object`, got `array` - at `$[1]`"),
         (b"[[], {}, 3]", "Expected `object | null`, got `int` - at `$[2]`"),
         (b'[[], {}, {"chain": [{"task": 1}]}]', "body: chain[0] is no signature: Expected `str`"),
         (b'[[], {}, {"chain": 3}]', "'chain' must be a list of at most"),
@@ -208,6 +193,53 @@ def test_a_body_above_the_limit_names_both() -> None:
         parse(limit_bytes=80)
 
 
+def test_a_message_above_the_limit_is_not_sent() -> None:
+    message = TaskMessage(id="a", task="t", args=("x" * 50,))
+    size = len(build_body(message))
+    write_message(message, signer=None, limit_bytes=size)
+    with pytest.raises(MessageError, match=f"is {size} bytes as JSON: the limit is {size - 1}"):
+        write_message(message, signer=None, limit_bytes=size - 1)
+    tall = msgspec.structs.replace(message, headers={"blimp_source": "x" * 1000})
+    with pytest.raises(MessageError, match="the limit is 1000"):
+        write_message(tall, signer=None, limit_bytes=1000)
+
+
+def test_with_a_key_nothing_of_a_stranger_is_unpacked_nor_believed_to_be_genuine() -> None:
+    signer = Signer("k" * 16)
+    packed = zlib.compress(CELERY_BODY)
+    headers = {**CELERY_HEADERS, "compression": "application/x-gzip"}
+    with pytest.raises(NotGenuine):
+        parse(headers, packed, signer=signer)
+    for wrong in ({"content_type": "text/x"}, {"content_encoding": "x"}, {"limit_bytes": 8}):
+        with pytest.raises(NotGenuine):
+            parse(signer=signer, **wrong)
+    signer.sign_again(headers, packed, queue="q")
+    assert parse(headers, packed, signer=signer).args == ("pad",)
+    wide = zlib.compress(b" " * 5000)
+    signer.sign_again(headers, wide, queue="q")
+    with pytest.raises(MessageError, match="is longer than 1000"):
+        parse(headers, wide, signer=signer, limit_bytes=1000)
+
+
+def test_a_time_without_a_zone_is_utc(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TZ", "Asia/Tokyo")
+    time.tzset()
+    try:
+        expected_s = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC).timestamp()
+        for text in ("2026-01-02T03:04:05", "2026-01-02T04:04:05+01:00"):
+            assert epoch_s(text) == expected_s
+            assert parse({**CELERY_HEADERS, "expires": text}).expires_s == expected_s
+    finally:
+        monkeypatch.undo()
+        time.tzset()
+
+
+def test_each_life_of_a_message_has_followers_of_its_own() -> None:
+    first = TaskMessage(id="a", task="t")
+    lives = [first, *(msgspec.structs.replace(first, headers={LIFE: n}) for n in (1, 2))]
+    assert len({one.lineage for one in lives}) == 3
+
+
 @pytest.mark.parametrize("value", [float("nan"), float("inf"), {1, 2}, object()])
 def test_what_json_cannot_hold_is_not_sent(value: object) -> None:
     with pytest.raises(MessageError, match="JSON cannot hold"):
@@ -216,8 +248,11 @@ def test_what_json_cannot_hold_is_not_sent(value: object) -> None:
 
 @pytest.mark.parametrize(
     ("headers", "id"),
-    [({"id": "a"}, "a"), ({"id": 3}, None), ({"id": ""}, None), ([], None), (None, None)],
-)
+    [
+        ({"id": "a"}, "a"), ({"id": 3}, None), ({"id": ""}, None), ([], None), (None, None),
+        ({"id": "a\nforged=1"}, None), ({"id": "x" * 256}, None),
+    ],
+)  # fmt: skip
 def test_an_id_is_found_where_there_is_one(headers: object, id: str | None) -> None:
     assert readable_id(headers) == id
 

@@ -6,7 +6,21 @@ from typing import Any
 import pytest
 
 from blimp import errors
-from blimp.queue.protocol.record import Record, State, decode, encode, fault_of
+from blimp.errors import ResultError, TaskFailed
+from blimp.queue.protocol.record import (
+    Fault,
+    Record,
+    State,
+    decode,
+    encode,
+    fault_of,
+    open_record,
+    result_place,
+)
+from blimp.queue.protocol.signing import Signer
+from blimp.queue.results.handle import error_of
+
+LIMIT = 1_000_000
 
 
 def record(error: BaseException, state: State = State.FAILURE) -> Record:
@@ -65,6 +79,16 @@ def test_what_an_exception_says_is_kept_for_people() -> None:
     assert record(FileNotFoundError(2, "none")).reason == "[Errno 2] none"
 
 
+def test_a_group_names_what_is_inside() -> None:
+    group = ExceptionGroup("two", [ValueError("a"), ExceptionGroup("in", [KeyError("g")])])
+    assert fault_of(group).text == "two (2 sub-exceptions) [ValueError: a; KeyError: 'g']"
+    outer = RuntimeError("no batch")
+    outer.__cause__ = BaseExceptionGroup("many", [OSError(number) for number in range(500)])
+    said = fault_of(outer).text
+    assert said.startswith("no batch (from ExceptionGroup: many (500 sub-exceptions) [OSError: 0;")
+    assert said.endswith("; OSError: 9; more])")
+
+
 def test_an_argument_whose_repr_raises_is_named() -> None:
     class Worse:
         def __repr__(self) -> str:
@@ -86,3 +110,86 @@ def test_a_nested_class_has_its_full_name_and_a_local_one_its_own() -> None:
 class Holder:
     class Inner(Exception):
         pass
+
+
+def test_a_success_is_written_as_celery_writes_it() -> None:
+    record = Record(
+        id="a", state=State.SUCCESS, result={"x": 1}, date_done="2026-11-20T13:02:03+00:00"
+    )
+    document = json.loads(encode(record, limit_bytes=LIMIT))
+    assert document["status"] == "SUCCESS"
+    assert document["result"] == {"x": 1}
+    assert document["task_id"] == "a"
+    assert document["children"] == []
+    assert document["traceback"] is None
+    assert document["date_done"] == "2026-11-20T13:02:03+00:00"
+    assert "blimp_state" not in document
+
+
+@pytest.mark.parametrize(
+    ("state", "status"),
+    [
+        (State.REFUSED, "FAILURE"),
+        (State.INTERRUPTED, "FAILURE"),
+        (State.EXPIRED, "REVOKED"),
+        (State.FAILURE, "FAILURE"),
+    ],
+)
+def test_an_end_that_celery_does_not_know_is_final_for_it_too(state: State, status: str) -> None:
+    fault = Fault(exc_type="Refused", exc_message=["the battery is low"])
+    record = Record(id="a", state=state, fault=fault)
+    data = encode(record, limit_bytes=LIMIT)
+    document = json.loads(data)
+    assert document["status"] == status
+    assert document["result"] == {
+        "exc_type": "Refused",
+        "exc_message": ["the battery is low"],
+        "exc_module": "blimp.errors",
+    }
+    assert decode(data) == record
+    assert decode(data).reason == "the battery is low"
+
+
+def test_reads_a_failure_that_celery_wrote() -> None:
+    record = decode(
+        b'{"status": "FAILURE", "result": {"exc_type": "ValueError", "exc_message": ["x", 3], '
+        b'"exc_module": "builtins"}, "traceback": "Traceback", "children": [], '
+        b'"date_done": "2026-11-20T13:02:03.477079+00:00", "task_id": "a"}'
+    )
+    assert record.state is State.FAILURE
+    assert record.reason == "x 3"
+    error = error_of(record)
+    assert isinstance(error, TaskFailed)
+    assert (error.kind, error.trace) == ("ValueError", "Traceback")
+
+
+@pytest.mark.parametrize("data", [b"", b"[]", b"{}", b'{"status": "ODD", "task_id": "a"}'])
+def test_a_record_that_is_none_is_an_error(data: bytes) -> None:
+    with pytest.raises(ResultError, match="cannot be read"):
+        decode(data)
+
+
+@pytest.mark.parametrize("value", [float("nan"), {1}, object(), "\ud800"])
+def test_what_json_cannot_hold_is_named(value: object) -> None:
+    with pytest.raises(ResultError, match="weather returned what JSON cannot hold"):
+        encode(Record(id="a", state=State.SUCCESS, result=value, name="weather"), limit_bytes=LIMIT)
+
+
+def test_a_result_above_the_limit_is_named() -> None:
+    record = Record(id="a", state=State.SUCCESS, result="x" * 100, name="weather")
+    with pytest.raises(ResultError, match=r"weather returned \d+ bytes as JSON: the limit is 99"):
+        encode(record, limit_bytes=99)
+
+
+def test_a_record_of_ours_is_of_one_task_and_of_our_key() -> None:
+    record, signer = Record(id="a", state=State.SUCCESS, result=1), Signer("k" * 16)
+    data = encode(record, limit_bytes=LIMIT)
+    signed = signer.append_to(data, place=result_place("a"))
+    assert open_record("a", signed, signer=signer) == record
+    for id, given in (
+        ("a", data),
+        ("b", signed),
+        ("a", signed.replace(b'"result":1', b'"result":2')),
+    ):
+        with pytest.raises(errors.NotGenuine):
+            open_record(id, given, signer=signer)

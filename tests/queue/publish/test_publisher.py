@@ -1,23 +1,20 @@
 """Publishing again: bounded, in the words of a policy, and never twice for one answer lost."""
 
-import threading
+import json
 import time
-from collections import Counter
-from collections.abc import Sequence
 from typing import Any
 
 import pytest
-import redis
 
 from blimp.clock import ManualClock
 from blimp.errors import ConfigError, LinkError, MessageError
-from blimp.queue import AsyncResult, Task, TaskApp
-from blimp.queue.brokers.base import Completion
-from blimp.queue.protocol.message import HIGH
+from blimp.queue import TaskApp
+from blimp.queue.protocol.message import AGAIN, HIGH
+from blimp.queue.protocol.signing import SEAL
+from blimp.queue.publish.coalescing import Coalescing
 from blimp.queue.redis.keys import Keys
 from blimp.queue.retry import ONCE, PUBLISHING, RetryPolicy, policy_of
-from blimp.queue.worker.acker import Acker
-from tests.queue.conftest import DEADLINE_S, working
+from tests.queue.conftest import DEADLINE_S
 from tests.queue.server_view import Look
 
 
@@ -104,43 +101,55 @@ def test_a_message_has_its_own_policy(
     assert len(seen) == tries
 
 
-def test_a_publish_whose_answer_was_lost_runs_once(
+@pytest.mark.parametrize("key", [None, "k" * 16])
+def test_what_is_sent_again_says_so_and_is_signed_as_one_of_its_own(
+    url: str, look: Look, monkeypatch: pytest.MonkeyPatch, key: str | None
+) -> None:
+    """A broker without stamps has both: the worker looks whether it has ended already."""
+    attempts: list[tuple[dict[str, Any], object]] = []
+    with TaskApp("tests", broker=url, signing_key=key) as app:
+        sender = app.publisher._sender()
+
+        def lose(messages: Any, stamp: Any) -> None:
+            ((_, headers, body),) = messages
+            if app.signer is not None:
+                app.signer.check(headers, body, queue="tests")
+            attempts.append((dict(headers), stamp))
+            if len(attempts) < 3:
+                raise LinkError("the answer is lost")
+
+        monkeypatch.setattr(sender, "send", lose)
+        app.send_task("t")
+    assert [AGAIN in headers for headers, _ in attempts] == [False, True, True]
+    assert len({stamp for _, stamp in attempts}) == 1
+    assert len({headers.get(SEAL) for headers, _ in attempts}) == (3 if key else 1)
+
+
+def test_a_broadcast_is_sealed_dated_and_not_above_the_limit(
+    url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sent: list[dict[str, Any]] = []
+    with TaskApp("tests", broker=url, signing_key="k" * 16, limit_bytes=1000) as app:
+        sender = app.publisher._sender()
+        monkeypatch.setattr(sender, "broadcast", lambda _, body: sent.append(json.loads(body)))
+        for _ in range(2):
+            app.broadcast("estop", id="one")
+        with pytest.raises(MessageError, match=r"broadcast of \d+ bytes: the limit is 1000"):
+            app.broadcast("estop", {"why": "x" * 1000})
+        now_s = app.broker_clock.now_s()
+    assert [one["id"] for one in sent] == ["one", "one"]
+    assert sent[0]["seal"] != sent[1]["seal"]
+    assert all(abs(one["sent_s"] - now_s) < DEADLINE_S and one["signature"] for one in sent)
+
+
+def test_what_is_newer_is_remembered_after_it_was_sent(
     app: TaskApp, look: Look, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    runs: list[str] = []
-    ran_again = threading.Event()
-    write = Acker._write
-
-    @app.task(name="note")
-    def note(what: str) -> None:
-        if what in runs:
-            ran_again.set()
-        runs.append(what)
-
-    def write_late(acker: Acker, batch: Sequence[Completion]) -> list[Completion]:
-        ran_again.wait(0.1)  # long enough for a copy that does not wait for the first's result
-        return write(acker, batch)
-
-    monkeypatch.setattr(Acker, "_write", write_late)
-    send, lost = app.publisher._sender().send, [True, True]
-
-    def lose_the_answer(*args: Any, **options: Any) -> None:
-        send(*args, **options)
-        if lost:
-            lost.pop()
-            raise LinkError("the answer is lost")
-
-    monkeypatch.setattr(app.publisher._sender(), "send", lose_the_answer)
-    handle = app.send_task("note", ("a",))
-    # Streams know the message again; elsewhere the worker finds the result of the first.
-    assert look.waiting() == 1
-    app.send_task("note", ("b",))
-    # One at a time: a copy that runs beside the first finds no result yet.
-    with working(app, sync_workers=1):
-        handle.wait(DEADLINE_S)
-        app.send_task("note", ("c",)).wait(DEADLINE_S)
-    assert runs == ["a", "b", "c"]
-    assert look.left_behind() == []
+    """Killed in between, a sender leaves two that run, and not one that never came."""
+    waiting: list[int] = []
+    monkeypatch.setattr(Coalescing, "remember", lambda *_: waiting.append(look.waiting()))
+    app.send_task("t", coalesce="k")
+    assert waiting == [1]
 
 
 def test_a_task_sent_by_name_has_the_options_of_the_known_task(app: TaskApp, look: Look) -> None:
@@ -175,111 +184,3 @@ def test_a_priority_that_there_is_not_is_refused(app: TaskApp, look: Look, prior
         with pytest.raises(ConfigError, match=r"priority .*: must be from 0 \(first\) to 9"):
             send((), priority=priority)
     assert look.left_behind() == []
-
-
-# --- unique_for ----------------------------------------------------------------------------------
-
-
-def test_of_many_senders_of_the_same_one_sends_it(url: str) -> None:
-    ran: list[tuple[Any, ...]] = []
-    begin = threading.Barrier(8)
-    sent: list[AsyncResult] = []
-
-    def define(app: TaskApp) -> Task:
-        return app.task(name="it", unique_for=60.0)(lambda *args, by=1: ran.append((*args, by)))
-
-    def send(number: int) -> None:
-        with TaskApp("tests", broker=url, result_backend=url) as app:
-            it = define(app)
-            begin.wait(DEADLINE_S)
-            sent.append(it.delay(1, by=2))
-            sent.append(it.apply_async((1,), {"by": 2}, countdown=0.01))
-
-    threads = [threading.Thread(target=send, args=(number,)) for number in range(8)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join(DEADLINE_S)
-    assert len(sent) == 16
-    assert len({one.id for one in sent}) == 1
-    with TaskApp("tests", broker=url, result_backend=url) as app:
-        it = define(app)
-        others = [it.delay(), it.delay(1), it.delay(1, by=3), it.delay("1", by=2)]
-        assert len({one.id for one in (*others, sent[0])}) == 5
-        with working(app):
-            app.result(sent[0].id).get(DEADLINE_S)
-            assert it.delay(1, by=2) == sent[0]  # it has ended, and is not sent again
-            for one in others:
-                one.get(DEADLINE_S)
-            it.delay("last").get(DEADLINE_S)
-    assert Counter(ran) == Counter([(1,), (1, 1), (1, 2), (1, 3), ("1", 2), ("last", 1)])
-
-
-def test_the_next_sends_for_one_that_died_after_it_had_claimed(
-    app: TaskApp, server: redis.Redis, look: Look
-) -> None:
-    it = app.task(name="it", unique_for=60.0)(lambda value: value)
-    first = it.delay("known")
-    claims: Any = [key for key in server.keys("*unique*") if b":" + first.id.encode() not in key]
-    assert len(claims) == 1
-    server.set(claims[0], "claimed-only", px=60_000)
-    assert it.delay("known").id == it.delay("known").id == "claimed-only"
-    assert look.waiting() == 2
-    with working(app):
-        assert app.result("claimed-only").get(DEADLINE_S) == "known"
-
-
-def test_what_is_the_same_is_the_key_and_later_it_is_another(
-    app: TaskApp, server: redis.Redis
-) -> None:
-    ran: list[int] = []
-
-    @app.task(name="it", unique_for=60.0, unique_key=lambda user: user)
-    def it(user: str, number: int) -> int:
-        ran.append(number)
-        return number
-
-    @app.task(name="template", unique_for=60.0, unique_key="{number}")
-    def template(number: int, other: int = 0) -> None: ...
-
-    first = it.delay("ada", 1)
-    assert it.delay("ada", 2) == first
-    assert it.delay("bob", 3) != first
-    claims: Any = [key for key in server.keys("*unique*") if server.get(key) == first.id.encode()]
-    assert len(claims) == 1
-    assert 0 < server.pttl(claims[0]) <= 60_000
-    server.delete(*claims)  # as it does by itself then
-    assert it.delay("ada", 4) != first
-    assert template.delay(1, 2) == template.delay(1, 3) != template.delay(2, 2)
-    with working(app):
-        assert first.get(DEADLINE_S) == 1
-        it.delay("last", 5).get(DEADLINE_S)
-    assert ran == [1, 3, 4, 5]
-
-
-@pytest.mark.parametrize(
-    ("options", "why"),
-    [
-        ({"unique_for": 0}, "unique_for 0: must be"),
-        ({"unique_for": True}, "unique_for True: must be"),
-        ({"unique_for": 1e9}, "unique_for 1000000000.0: must be"),
-        ({"unique_key": "a"}, "unique_key: for how long"),
-        ({"unique_for": 1.0, "unique_key": 1}, "unique_key 1: must be a text or a function"),
-        ({"unique_for": 1.0, "coalesce": True}, "unique_for and coalesce"),
-    ],
-)
-def test_what_cannot_be_unique_is_refused(app: TaskApp, options: dict[str, Any], why: str) -> None:
-    with pytest.raises(ConfigError, match=why):
-        app.task(name="it", **options)(print)
-
-
-def test_where_it_cannot_be_known_sending_is_refused(app: TaskApp) -> None:
-    it = app.task(name="it", unique_for=60.0, unique_key=lambda size: 1 // size)(lambda size: size)
-    with pytest.raises(MessageError, match="unique_key of 'it': ZeroDivisionError"):
-        it.delay(0)
-    with pytest.raises(MessageError, match=r"signatures\[0\]: 'it' is unique: it is sent alone"):
-        app.send_many([it.s(1)])
-    with TaskApp("tests", broker="memory://") as other:
-        it = other.task(name="it", unique_for=60.0)(lambda size: size)
-        with pytest.raises(ConfigError, match="unique_for needs a Redis or Valkey broker"):
-            it.delay(1)

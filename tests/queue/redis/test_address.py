@@ -13,9 +13,9 @@ from redis.exceptions import RedisError
 
 from blimp.config import broker_is_of_this_machine, check_broker_is_closed
 from blimp.errors import BlimpError, ConfigError
-from blimp.queue.brokers.rabbitmq import RabbitBroker
+from blimp.queue.celery.rabbitmq import RabbitBroker
 from blimp.queue.redis.address import read_address
-from blimp.queue.redis.client import open_redis
+from blimp.queue.redis.client import ClientOptions, open_redis
 from blimp.queue.redis.urls import check_address, hide_password, redis_url, split_urls
 
 EVIL = "evil.example"
@@ -61,7 +61,7 @@ def reached(url: str) -> Any:
     if url.startswith(("amqp", "pyamqp")):
         with RabbitBroker().open_connection(url, timeout_s=1.0) as connection:
             return WATCH.of(lambda: connection.transport.establish_connection())
-    client = open_redis(url, timeout_s=1.0, options={"master_name": "m"})
+    client = open_redis(url, timeout_s=1.0, options=ClientOptions(master_name="m"))
     return WATCH.of(client.ping)
 
 
@@ -144,6 +144,7 @@ def compare(url: str) -> None:
 
 @settings(max_examples=500, deadline=None)
 @given(st.text(st.sampled_from("s3cret@:/?#%;& \\[]"), min_size=1, max_size=12))
+@example("@;c://")
 def test_no_part_of_a_password_is_printed(noise: str) -> None:
     """Whatever stands in it, quoted or not: it is hidden up to the last @."""
     for url in (f"redis://me:Q{noise}Q@host/0", f"amqp://me:Q{noise}Q@host//"):
@@ -163,39 +164,24 @@ def test_no_part_of_a_password_is_printed(noise: str) -> None:
         ("redis://h/0?port=1", "option port=1 is unknown"),
         ("redis://h/0?p%61ssword=x", r"option p%61ssword=\*\*\* is unknown"),
         ("redis://h/0?db=1&db=2", "option db is given twice"),
-        ("redis://h/0?db=one", "it names two databases"),
         ("redis://h/1?db=2", "it names two databases"),
         ("redis://h/abc", "its database is not a number"),
-        ("redis://h/0/1", "its database is not a number"),
         ("redis://h/0?wait_replicas=0", "wait_replicas=0 must be 1 to 10"),
-        ("redis://h/0?wait_replicas=two", "wait_replicas=two must be 1 to 10"),
         ("sentinel://h/a/0?master_name=b", "it names two masters"),
         ("cluster://h", "a cluster's path is the hash tag of its keys"),
-        ("cluster://h/a{b}", "a cluster's path is the hash tag of its keys"),
-        ("cluster://h/a?db=1", "option db=1 is unknown"),
-        ("redis://h//1", "its database is not a number"),
-        ("redis://h/-1", "its database is not a number"),
         ("redis://h/%30", "its database is not a number"),
-        ("redis://h?db=one", "its database is not a number"),
         ("redis://h/0?socket_timeout=soon", "option socket_timeout=soon is no number"),
         ("redis://h:0/0", "Port 0 is no port"),
         ("redis://h:٣/0", "Port could not be cast"),
-        ("redis://h:1:2/0", "Port could not be cast"),
         ("redis://127.0.0.1%2eevil.example/0", "its host is neither an address nor a name"),
-        ("redis://127。0。0。1/0", "its host is neither an address nor a name"),
         ("redis://h\t.example/0", "a space or a control character"),
-        ("redis://h/0 ;", "a space or a control character"),
         ("redis://me@h\\.example/0", "a backslash or a control character"),
-        ("redis://h\x7f/0", "a backslash or a control character"),
         ("redis://[::1%lo]/0", "only a link-local IPv6 address has a zone"),
         ("redis://[::1]6379/0", "Invalid IPv6 URL"),
-        ("redis://[v1.a]/0", "Invalid IPv6 URL"),
         ("unix://run/b.sock", "the path of a socket begins with a /"),
-        ("redis+socket://", "the path of a socket begins with a /"),
         ("redis://h/0;evil.example", "%3B"),
         ("amqp://h//?hostname=evil.example", "option hostname=evil.example is unknown"),
         ("rediss://h/0?SSL_CERT_REQS=none", "option SSL_CERT_REQS=none is unknown"),
-        ("rediss://h/0?ssl_cert_reqs=None", "option ssl_cert_reqs=None is unknown"),
         ("rediss://h/0?ssl_check_hostname=maybe", "ssl_check_hostname=maybe must be true or false"),
         ("redis://h/0?ssl_cert_reqs=none", "option ssl_cert_reqs=none is unknown"),
     ],

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 import redis
 
-from blimp.queue.redis.cluster import SlotMaster, tagged
+from blimp.queue.redis.cluster import SlotMaster, tagged, waiting
 from tests.redis_server import free_port
 
 TAG = "{weather}"
@@ -47,3 +47,45 @@ def test_no_node_that_answers_is_an_error_that_says_so() -> None:
     )
     with pytest.raises(redis.ConnectionError, match=r"no node of the cluster .*refused"):
         nodes.discover_master(TAG)
+
+
+class Answers:
+    """A connection with the answers it will read."""
+
+    def __init__(self, *answers: Any) -> None:
+        self.sent: list[Any] = []
+        self._answers = list(answers)
+
+    def send_command(self, *args: Any) -> None:
+        self.sent.append(args)
+
+    def read_response(self) -> Any:
+        answer = self._answers.pop(0)
+        if isinstance(answer, Exception):
+            raise answer
+        return answer
+
+
+@pytest.mark.parametrize(
+    ("command", "answers", "found"),
+    [
+        ("EVALSHA", ["done", 2], "done"),
+        ("SET", ["done", 1], redis.TimeoutError),
+        ("EVAL", [redis.ResponseError("no"), 2], redis.ResponseError),
+        ("GET", ["done"], "done"),
+    ],
+)
+def test_a_write_is_done_when_enough_replicas_have_it(
+    command: str, answers: list[Any], found: Any
+) -> None:
+    kind: Any = Answers
+    make: Any = waiting(kind, replicas=2, timeout_s=1.0)
+    connection = make(*answers, "next")
+    connection.send_command(command, "k")
+    if isinstance(found, str):
+        assert connection.read_response() == found
+    else:
+        with pytest.raises(found):
+            connection.read_response()
+    assert connection.sent == [(command, "k"), *[("WAIT", 2, 500)] * (len(answers) - 1)]
+    assert connection.read_response() == "next"  # each answer is read by who asked for it

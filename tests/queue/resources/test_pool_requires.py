@@ -3,7 +3,7 @@
 import asyncio
 import threading
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -14,12 +14,11 @@ import redis
 from blimp.errors import ConfigError, Revoked, TaskFailed
 from blimp.queue import TaskApp
 from blimp.queue.context import TaskContext
-from blimp.queue.protocol.record import Record, State
+from blimp.queue.protocol.record import State
 from blimp.queue.resources import Grant, ResourcePool
-from blimp.queue.worker.boot import check_tasks
 from blimp.queue.worker.middleware import default_middleware
 from tests.broker import EmbeddedBroker
-from tests.queue.conftest import DEADLINE_S, WorkerProcess, wait_until, working
+from tests.queue.conftest import DEADLINE_S, WorkerProcess, working
 from tests.queue.server_view import Look
 
 
@@ -161,32 +160,6 @@ def test_a_grant_that_is_taken_away_ends_its_task(streams: TaskApp, ships: Resou
     assert ships.stats().free == ("twin",)
 
 
-def test_a_grant_that_is_lost_before_the_function_begins_keeps_it_from_beginning(
-    streams: TaskApp, ships: ResourcePool, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    ships.add("twin")
-    ran: list[str] = []
-    store = streams.results.store  # type: ignore[union-attr]
-
-    def slow(record: Record, **options: Any) -> bool:
-        if record.state is State.STARTED:
-            assert ships.take_away("twin") == record.id
-            while any(one.name == "grants" for one in threading.enumerate()):
-                pass  # the renewal that learns of it is the last
-        return store(record, **options)
-
-    monkeypatch.setattr(streams.results, "store", slow)
-
-    @streams.task(name="fly", requires="ship", track_started=True)
-    def fly() -> None:
-        ran.append("fly")
-
-    with working(streams), pytest.raises(TaskFailed, match=r"was lost.*taken away") as raised:
-        fly.delay().get(timeout=DEADLINE_S)
-    assert raised.value.kind == "LeaseLost"
-    assert ran == []
-
-
 def test_one_that_was_revoked_leaves_nothing_held(streams: TaskApp, ships: ResourcePool) -> None:
     """As after a delivery whose worker was killed."""
     ships.add("twin")
@@ -234,19 +207,6 @@ def test_a_delivery_that_slept_takes_and_ends_nothing_of_the_next_one(
         else:  # it was no sleeper after all, but a dead letter that was put back, say
             assert handle.get(timeout=DEADLINE_S) == "flown"
     assert ships.stats().free == ("twin",)
-
-
-def test_what_a_task_raises_gives_back_as_well(streams: TaskApp, ships: ResourcePool) -> None:
-    ships.add("twin")
-
-    @streams.task(name="fly", requires="ship", autoretry_for=(OSError,), retry_backoff=False)
-    def fly() -> None:
-        raise OSError("wind")
-
-    with working(streams), pytest.raises(TaskFailed, match="wind"):
-        fly.delay().get(timeout=DEADLINE_S)
-    stats = ships.stats()
-    assert (stats.acquired, stats.released) == (4, 4)
 
 
 @pytest.mark.parametrize("fails", [False, True])
@@ -327,13 +287,6 @@ def test_a_pool_that_cannot_be_is_refused(streams: TaskApp, requires: Any) -> No
     with pytest.raises(ConfigError, match="pool"):
         streams.task(name="fly", requires=requires)(lambda: None)
     assert "fly" not in streams.tasks
-
-
-def test_without_a_server_a_worker_says_who_requires_it() -> None:
-    with TaskApp("tests", broker="memory://") as app:
-        app.task(name="fly", requires="ship")(lambda: None)
-        with pytest.raises(ConfigError, match="'fly' for requires"):
-            check_tasks(app)
 
 
 def test_middleware_without_requires_is_refused(broker_server: EmbeddedBroker) -> None:
@@ -493,29 +446,6 @@ def test_a_place_that_is_lost_ends_no_task(streams: TaskApp, quick: None) -> Non
         assert streams.send_task("it").get(DEADLINE_S) == "done"
 
 
-def test_a_killed_workers_task_has_its_place_again(
-    broker_server: EmbeddedBroker,
-    server: redis.Redis,
-    tmp_path: Path,
-    start_worker: Callable[..., WorkerProcess],
-) -> None:
-    url = broker_server.url
-    with TaskApp("killed", broker=url, result_backend=url) as app:
-        first = start_worker(url, name="first")
-        held = app.send_task("limited")
-        began = tmp_path / f"{held.id}.began"
-        wait_until(began.exists, "it does not begin")
-        waits = app.send_task("limited")
-        first.kill()
-        start_worker(url, name="second")
-        wait_until(lambda: len(began.read_text().splitlines()) == 2, "it does not come again")
-        assert not (tmp_path / f"{waits.id}.began").exists()
-        (tmp_path / f"{held.id}.go").touch()
-        assert held.get(DEADLINE_S)["fence"] == 2
-        (tmp_path / f"{waits.id}.go").touch()
-        assert waits.get(DEADLINE_S)
-
-
 @pytest.mark.parametrize(
     ("options", "why"),
     [
@@ -531,13 +461,3 @@ def test_a_limit_that_cannot_be_is_refused(
 ) -> None:
     with pytest.raises(ConfigError, match=why):
         streams.task(name="it", **options)(print)
-
-
-def test_a_limit_needs_a_server_and_the_middleware(broker_server: EmbeddedBroker) -> None:
-    with TaskApp("tests", broker="memory://") as app:
-        app.task(name="it", concurrency_key="a")(print)
-        with pytest.raises(ConfigError, match="'it' for concurrency_key"):
-            check_tasks(app)
-    register = TaskApp("tests", broker=broker_server.url, middleware=[]).task
-    with pytest.raises(ConfigError, match="run without its concurrency_key"):
-        register(name="it", concurrency_key="a")(print)

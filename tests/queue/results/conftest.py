@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from blimp.clock import SystemClock
+from blimp.queue.extras.sql.database import SqlResults
 from blimp.queue.results.backend import ResultKeywords, result_options
-from blimp.queue.results.sql.database import SqlResults
 from tests.mariadb import MariaDB
 from tests.postgres import Postgres
 from tests.queue.conftest import DEADLINE_S

@@ -7,15 +7,18 @@ import threading
 import time
 import warnings
 from collections.abc import Coroutine, Iterator
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
+from blimp.clock import SystemClock
 from blimp.errors import LinkError, Refused, ResultError, TaskError
 from blimp.queue import AsyncResult, TaskApp, TaskContext, chord, group
 from blimp.queue.protocol.record import Record, State
+from blimp.queue.results.awaiting import Awaiting, _Wait
 from tests.broker import EmbeddedBroker
-from tests.queue.conftest import DEADLINE_S, working
+from tests.queue.conftest import DEADLINE_S, wait_until, working
 from tests.queue.results.conftest import DATABASES
 from tests.signals import stop_process
 
@@ -134,7 +137,7 @@ def test_a_wait_ends_by_its_timeout_and_by_being_cancelled(app: TaskApp) -> None
 
     async def main() -> None:
         handle = await tasks.add.adelay(1, 2)
-        with pytest.raises(TimeoutError, match=f"task {handle.id}: not all of 1"):
+        with pytest.raises(TimeoutError, match=f"task {handle.id} is PENDING after 0.05 s: 1 of 1"):
             await handle.aget(timeout=0.05)
         waiting = asyncio.create_task(handle.aget())
         await asyncio.sleep(0)
@@ -152,14 +155,14 @@ def test_a_wait_that_is_cancelled_while_it_begins_leaves_nothing(
     app: TaskApp, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     asked, go = threading.Event(), threading.Event()
-    get = app.results.get  # type: ignore[union-attr]
+    get_many = app.results.get_many  # type: ignore[union-attr]
 
-    def slow(id: str) -> Record:
+    def slow(ids: Any) -> list[Record]:
         asked.set()
         assert go.wait(DEADLINE_S)
-        return get(id)
+        return get_many(ids)
 
-    monkeypatch.setattr(app.results, "get", slow)
+    monkeypatch.setattr(app.results, "get_many", slow)
 
     async def main() -> None:
         waiting = asyncio.create_task(app.result("a").aget())
@@ -193,11 +196,6 @@ def test_an_ignored_task_is_none_and_a_task_waits_for_none(app: TaskApp) -> None
         assert run(main()) == [None, "2"]
 
 
-def test_wrong_arguments_are_an_error_where_they_are_written(app: TaskApp) -> None:
-    with pytest.raises(TypeError, match="missing a required argument: 'b'"):
-        run(Tasks(app).add.adelay(1))  # type: ignore[call-arg]
-
-
 def test_a_plain_call_in_a_coroutine_is_warned_of_once(app: TaskApp) -> None:
     tasks = Tasks(app)
 
@@ -214,40 +212,23 @@ def test_a_plain_call_in_a_coroutine_is_warned_of_once(app: TaskApp) -> None:
         tasks.add.delay(1, 2)  # outside of a loop
 
 
-def test_an_app_that_is_closed_tells_those_who_wait_and_can_be_used_again(app: TaskApp) -> None:
-    tasks = Tasks(app)
-
-    async def main() -> None:
-        handle = await tasks.add.adelay(1, 2)
-        waiting = asyncio.create_task(handle.aget())
-        while not app.awaiting._watch:
-            await asyncio.sleep(0.001)
-        app.close()
-        with pytest.raises(LinkError):
-            await waiting
-        with working(app):
-            assert await (await tasks.add.adelay(1, 2)).aget() == 3
-
-    run(main())
-
-
 def test_no_thread_outlives_the_closing_of_its_app(
     app: TaskApp, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """One that did would connect again, and nobody would close that connection."""
     tasks = Tasks(app)
     asked = threading.Event()
-    get = app.results.get  # type: ignore[union-attr]
+    get_many = app.results.get_many  # type: ignore[union-attr]
 
-    def slow(id: str) -> Record:
+    def slow(ids: Any) -> list[Record]:
         asked.set()
         while app.awaiting._calls is not None:  # until the closing has begun
             time.sleep(0.001)
-        return get(id)
+        return get_many(ids)
 
     async def main() -> None:
         await (await tasks.add.adelay(1, 2)).aget()
-        monkeypatch.setattr(app.results, "get", slow)
+        monkeypatch.setattr(app.results, "get_many", slow)
         waiting = asyncio.create_task(app.result("a").aget())
         while not asked.is_set():
             await asyncio.sleep(0.001)
@@ -259,18 +240,6 @@ def test_no_thread_outlives_the_closing_of_its_app(
 
     with working(app):
         run(main())
-
-
-def test_a_wait_whose_app_is_closed_before_its_first_turn_begins_nothing(app: TaskApp) -> None:
-    async def main() -> None:
-        waiting = asyncio.create_task(app.result("a").aget())
-        await asyncio.sleep(0)
-        app.close()
-        with pytest.raises(LinkError):
-            await waiting
-        assert app.awaiting._calls is None
-
-    run(main())
 
 
 def test_a_server_that_stands_still_holds_up_no_loop(own_broker: EmbeddedBroker) -> None:
@@ -315,3 +284,86 @@ def test_one_record_that_cannot_be_read_is_an_error_and_the_wait_for_others_goes
             return await wait
 
     assert run(main()) == 3
+
+
+class Lost:
+    """A backend whose connection is lost just when a wait begins to watch."""
+
+    def __init__(self) -> None:
+        self.closed = threading.Event()
+
+    def get_many(self, ids: list[str]) -> list[Record]:
+        return [Record(id=id, state=State.PENDING) for id in ids]
+
+    def watch(self, *_: str) -> "Lost":
+        return self
+
+    def next(self, *, timeout_s: float) -> None:
+        raise LinkError("lost")
+
+    def close(self) -> None:
+        self.closed.set()
+
+    def discard(self, *_: str) -> None:
+        pass
+
+
+@pytest.mark.parametrize("is_thread", [True, False])
+def test_what_is_lost_while_a_watch_begins_is_heard(is_thread: bool) -> None:
+    results = Lost()
+    app: Any = SimpleNamespace(clock=SystemClock(), results=results)
+    waits = Awaiting(app)
+
+    async def main() -> list[State]:
+        return [record.state async for record in waits.records(["a"])]
+
+    with pytest.raises(LinkError, match="lost"):
+        list(waits.wait(["a"])) if is_thread else run(main())
+    assert results.closed.wait(DEADLINE_S)
+    waits.close()
+
+
+class Wait:
+    """A thread that waits for task "a" and keeps waiting after its record has come."""
+
+    def __init__(self, app: TaskApp) -> None:
+        self.awaiting = app.awaiting
+        self.records: Any = app.awaiting.wait(["a"], DEADLINE_S)
+        self.found: list[Record] = []
+        self.thread = threading.Thread(target=lambda: self.found.append(next(self.records)))
+        self.thread.start()
+        wait_until(lambda: "a" in self.awaiting._waits, "it does not begin")
+
+    def end(self) -> None:
+        self.thread.join()
+        self.records.close()
+
+
+def test_one_that_comes_as_the_result_comes_hears_it(
+    app: TaskApp, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It has read that there is none, and others have heard it before it waits with them."""
+    assert app.results is not None
+    first, record = Wait(app), Record(id="a", state=State.SUCCESS)
+    app.results.store(record)
+    first.thread.join()
+    pending = Record(id="a", state=State.PENDING)
+    monkeypatch.setattr(app.results, "get_many", lambda _: [pending])
+    assert [one.state for one in app.awaiting.wait(["a"], DEADLINE_S)] == [State.SUCCESS]
+    first.end()
+
+
+def test_one_that_comes_as_another_leaves_is_not_taken_from_the_watch(app: TaskApp) -> None:
+    assert app.results is not None
+    awaiting, left = app.awaiting, app.awaiting._opened(_Wait(["a"], lambda _: None))
+    awaiting._begin(left)
+    watch: Any = awaiting._watch
+    wait_until(lambda: watch._looked_s is not None, "the watch is not read")
+    ended = awaiting._end(left)
+    assert ended is not None
+    second = Wait(app)
+    ended()
+    app.results.store(Record(id="a", state=State.SUCCESS))
+    second.end()
+    assert [one.state for one in second.found] == [State.SUCCESS]
+    wait_until(lambda: awaiting._watch is None, "the watch of nobody stays")

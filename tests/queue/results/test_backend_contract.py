@@ -12,7 +12,6 @@ from blimp.queue import TaskApp
 from blimp.queue.protocol.record import FINAL, Fault, Record, State
 from blimp.queue.redis.client import RedisServer
 from blimp.queue.results.backend import ResultBackend
-from blimp.queue.results.handle import AsyncResult
 from blimp.queue.results.redis_backend import RedisResults
 from blimp.queue.testing import in_process
 from tests.broker import EmbeddedBroker
@@ -189,19 +188,6 @@ def test_a_watch_of_several_sees_each_of_them_end_once(results: ResultBackend) -
             assert seen[-1] is not None, "no word of an end"
         assert watch.next(timeout_s=0.0) is None
     assert sorted(one.result for one in seen if one is not None and one.final) == ids
-
-
-def test_get_returns_a_result_that_is_stored_while_it_waits(results: ResultBackend) -> None:
-    app = TaskApp("t", broker="memory://", transport="memory")
-    app.results = results
-    handle = AsyncResult("a", app=app)
-    record = Record(id="a", state=State.SUCCESS, result=[1, 2])
-    store = threading.Timer(0.05, lambda: results.store(record))
-    store.start()
-    assert handle.get(timeout=DEADLINE_S) == [1, 2]
-    store.join()
-    with pytest.raises(TimeoutError, match="task b is PENDING"):
-        AsyncResult("b", app=app).get(timeout=0.0)
 
 
 def test_failures_are_listed_the_newest_first_and_can_be_forgotten(results: ResultBackend) -> None:

@@ -1,40 +1,16 @@
-"""AsyncResult and GroupResult: how long they wait, and what they return or raise."""
-
-import threading
+"""AsyncResult and GroupResult: what they return or raise."""
 
 import pytest
 
 from blimp.errors import Refused, TaskFailed
 from blimp.queue import AsyncResult, GroupResult, TaskApp
 from blimp.queue.protocol.record import Fault, Record, State
-from tests.queue.conftest import DEADLINE_S
 
 
 def end(app: TaskApp, id: str, state: State = State.SUCCESS, result: object = None) -> None:
     assert app.results is not None
     fault = None if state is State.SUCCESS else Fault(exc_type="ValueError", exc_message=["why"])
     assert app.results.store(Record(id=id, state=state, result=result, fault=fault))
-
-
-def test_get_without_a_timeout_waits_as_long_as_the_task_takes(app: TaskApp) -> None:
-    found: list[object] = []
-    waits = threading.Thread(target=lambda: found.append(AsyncResult("a", app=app).get()))
-    waits.start()
-    end(app, "a", result=12.5)
-    waits.join(DEADLINE_S)
-    assert found == [12.5]
-
-
-def test_get_of_a_group_without_a_timeout_waits_for_all(app: TaskApp) -> None:
-    group = GroupResult("g", [AsyncResult(id, app=app) for id in "ab"], app=app)
-    found: list[object] = []
-    waits = threading.Thread(target=lambda: found.append(group.get()))
-    waits.start()
-    for id in "ba":
-        end(app, id, result=id)
-    waits.join(DEADLINE_S)
-    assert found == [["a", "b"]]
-    assert AsyncResult("a", app=app).wait().state is State.SUCCESS
 
 
 def test_get_that_waits_for_ever_can_be_interrupted(

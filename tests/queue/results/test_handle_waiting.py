@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from blimp.errors import TaskFailed
-from blimp.queue import State, TaskApp, chain, chord, group
+from blimp.queue import TaskApp, chain, chord, group
 from tests.queue.conftest import DEADLINE_S, WorkerProcess, working
 
 # Tasks that are coroutines send here by plain calls, and that is warned of.
@@ -27,18 +27,10 @@ SENT: dict[str, tuple[Callable[[Quiet], Any], Any]] = {
     "overridden": (lambda q: q.quiet.apply_async(ignore_result=False), None),
     "option": (lambda q: q.loud.apply_async(ignore_result=True), None),
     "by name": (lambda q: q.loud.app.send_task("quiet"), None),
-    "by name, option": (lambda q: q.loud.app.send_task("other", ignore_result=True), None),
-    "signature": (lambda q: q.quiet.s().delay(), None),
-    "signature, option": (lambda q: q.loud.s().set(ignore_result=True).delay(), None),
-    "signature, option of the call": (lambda q: q.loud.s().apply_async(ignore_result=True), None),
     "end of a chain": (lambda q: (q.loud.s() | q.quiet.s()).delay(), None),
-    "end of a chain, option": (
-        lambda q: (q.loud.s() | q.loud.s().set(ignore_result=True)).delay(), None),
     "begin of a chain": (lambda q: chain(q.quiet.s(), q.loud.s()).delay(), 2),
     "body of a chord": (lambda q: chord([q.loud.s()], q.quiet.s())(), None),
-    "map": (lambda q: q.quiet.map([1, 2]).delay(), None),
     "group": (lambda q: group(q.quiet.s(), q.loud.s(), q.quiet.s()).delay(), [None, 2, None]),
-    "group of such": (lambda q: group(q.quiet.s(), q.quiet.s()).delay(), [None, None]),
     "chain into a group": (
         lambda q: (q.loud.s() | group(q.quiet.s(), q.loud.s())).delay(), [None, 2]),
     "header of a chord": (lambda q: chord([q.loud.s(), q.quiet.s()], q.loud.s())(), 2),
@@ -54,20 +46,6 @@ def test_a_result_that_is_not_stored_is_none_at_once(app: TaskApp, name: str) ->
         assert handle.get(timeout=0, propagate=False) == value
     with working(app):
         assert handle.get(timeout=DEADLINE_S) == value
-
-
-def test_its_record_is_one_of_which_nothing_is_known(app: TaskApp) -> None:
-    handle = Quiet(app).quiet.delay()
-    assert handle.ignored
-    assert handle.wait().state is State.PENDING
-    assert Quiet(app=TaskApp("other", broker=app.broker)).quiet.delay().get() is None
-
-
-def test_the_parent_of_a_link_may_be_one(app: TaskApp) -> None:
-    quiet = Quiet(app)
-    handle = chain(quiet.quiet.s(), quiet.loud.s()).delay()
-    assert handle.parent is not None
-    assert handle.parent.get() is None
 
 
 class Waiting:

@@ -19,12 +19,12 @@ from blimp.errors import (
     TaskFailed,
 )
 from blimp.queue import TaskApp
-from blimp.queue.protocol.record import FINAL, Fault, Record, State, decode, encode
+from blimp.queue.protocol.record import FINAL, Fault, Record, State, encode
+from blimp.queue.protocol.signing import Signer
 from blimp.queue.redis.client import RedisServer
-from blimp.queue.redis.keys import FAILED_RESULTS
-from blimp.queue.results.handle import error_of
+from blimp.queue.redis.keys import FAILED_RESULTS, result_key
 from blimp.queue.results.redis_backend import RedisResults
-from tests.queue.conftest import DEADLINE_S, wait_until, working
+from tests.queue.conftest import DEADLINE_S, wait_until
 
 LIMIT = 1_000_000
 
@@ -33,75 +33,6 @@ LIMIT = 1_000_000
 def results(app: TaskApp) -> RedisResults:
     assert isinstance(app.results, RedisResults)
     return app.results
-
-
-def test_a_success_is_written_as_celery_writes_it() -> None:
-    record = Record(
-        id="a", state=State.SUCCESS, result={"x": 1}, date_done="2026-11-20T13:02:03+00:00"
-    )
-    document = json.loads(encode(record, limit_bytes=LIMIT))
-    assert document["status"] == "SUCCESS"
-    assert document["result"] == {"x": 1}
-    assert document["task_id"] == "a"
-    assert document["children"] == []
-    assert document["traceback"] is None
-    assert document["date_done"] == "2026-11-20T13:02:03+00:00"
-    assert "blimp_state" not in document
-
-
-@pytest.mark.parametrize(
-    ("state", "status"),
-    [
-        (State.REFUSED, "FAILURE"),
-        (State.INTERRUPTED, "FAILURE"),
-        (State.EXPIRED, "REVOKED"),
-        (State.FAILURE, "FAILURE"),
-    ],
-)
-def test_an_end_that_celery_does_not_know_is_final_for_it_too(state: State, status: str) -> None:
-    fault = Fault(exc_type="Refused", exc_message=["the battery is low"])
-    record = Record(id="a", state=state, fault=fault)
-    data = encode(record, limit_bytes=LIMIT)
-    document = json.loads(data)
-    assert document["status"] == status
-    assert document["result"] == {
-        "exc_type": "Refused",
-        "exc_message": ["the battery is low"],
-        "exc_module": "blimp.errors",
-    }
-    assert decode(data) == record
-    assert decode(data).reason == "the battery is low"
-
-
-def test_reads_a_failure_that_celery_wrote() -> None:
-    record = decode(
-        b'{"status": "FAILURE", "result": {"exc_type": "ValueError", "exc_message": ["x", 3], '
-        b'"exc_module": "builtins"}, "traceback": "Traceback", "children": [], '
-        b'"date_done": "2026-11-20T13:02:03.477079+00:00", "task_id": "a"}'
-    )
-    assert record.state is State.FAILURE
-    assert record.reason == "x 3"
-    error = error_of(record)
-    assert isinstance(error, TaskFailed)
-    assert (error.kind, error.trace) == ("ValueError", "Traceback")
-
-
-@pytest.mark.parametrize("data", [b"", b"[]", b"{}", b'{"status": "ODD", "task_id": "a"}'])
-def test_a_record_that_is_none_is_an_error(data: bytes) -> None:
-    with pytest.raises(ResultError, match="cannot be read"):
-        decode(data)
-
-
-@pytest.mark.parametrize("value", [float("nan"), {1}, object(), "\ud800"])
-def test_what_json_cannot_hold_is_named(value: object) -> None:
-    with pytest.raises(ResultError, match="weather returned what JSON cannot hold"):
-        encode(Record(id="a", state=State.SUCCESS, result=value, name="weather"), limit_bytes=LIMIT)
-
-
-def test_a_result_above_the_limit_is_named() -> None:
-    record = Record(id="a", state=State.SUCCESS, result="x" * 100, name="weather")
-    with pytest.raises(ResultError, match=r"weather returned \d+ bytes as JSON: the limit is 99"):
-        encode(record, limit_bytes=99)
 
 
 def test_the_key_is_celerys_and_expires(results: RedisResults, server: redis.Redis) -> None:
@@ -122,12 +53,6 @@ def test_a_final_state_stays(results: RedisResults, first: State) -> None:
         assert results.get("a").state is first, second
 
 
-def test_states_under_way_give_way(results: RedisResults) -> None:
-    for state in (State.STARTED, State.PROGRESS, State.RETRY, State.STARTED, State.SUCCESS):
-        assert results.store(Record(id="a", state=state))
-    assert results.get("a").state is State.SUCCESS
-
-
 def test_a_spoilt_record_can_be_replaced(results: RedisResults, server: redis.Redis) -> None:
     server.set("celery-task-meta-a", "not json")
     assert results.store(Record(id="a", state=State.SUCCESS))
@@ -141,13 +66,6 @@ def test_a_final_record_stays_that_the_servers_json_cannot_read(
     server.set("celery-task-meta-a", record)
     assert not results.store(Record(id="a", state=State.PROGRESS))
     assert server.get("celery-task-meta-a") == record.encode()
-
-
-def test_an_unknown_task_is_pending_and_can_be_forgotten(results: RedisResults) -> None:
-    assert results.get("a").state is State.PENDING
-    results.store(Record(id="a", state=State.SUCCESS))
-    results.forget("a")
-    assert results.get("a").state is State.PENDING
 
 
 def test_a_watch_sees_what_was_stored_before_and_what_comes(results: RedisResults) -> None:
@@ -165,6 +83,20 @@ def test_a_watch_sees_what_was_stored_before_and_what_comes(results: RedisResult
         assert watch.next(timeout_s=1.0) is None
 
 
+def test_a_watch_sees_what_was_stored_before_a_task_is_added(
+    results: RedisResults, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It may have ended between a caller's look and the server's reading of the subscription."""
+    monkeypatch.setattr("blimp.queue.results.redis_backend.LOOK_AGAIN_S", 2 * DEADLINE_S)
+    with results.watch("a") as watch:
+        assert watch.next(timeout_s=0.0) is None
+        results.store(Record(id="b", state=State.SUCCESS))
+        watch.add("b")
+        record = watch.next(timeout_s=DEADLINE_S)
+        assert record is not None
+        assert (record.id, record.final) == ("b", True)
+
+
 def test_a_watch_reads_what_is_stored_if_the_publication_was_lost(
     results: RedisResults, server: redis.Redis, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -176,28 +108,6 @@ def test_a_watch_reads_what_is_stored_if_the_publication_was_lost(
         record = watch.next(timeout_s=5.0)
         assert record is not None
         assert record.final
-
-
-def test_waiting_ends_when_the_result_is_there(app: TaskApp, results: RedisResults) -> None:
-    handle = app.result("a")
-    store = threading.Timer(
-        0.05, lambda: results.store(Record(id="a", state=State.SUCCESS, result=[1, 2]))
-    )
-    store.start()
-    assert handle.get(timeout=5.0) == [1, 2]
-    assert handle.ready()
-    assert handle.record.final
-    handle.forget()
-    assert not handle.ready()
-    store.join()
-
-
-def test_waiting_ends_after_its_timeout(app: TaskApp, results: RedisResults) -> None:
-    results.store(Record(id="a", state=State.PROGRESS, result={"fraction": 0.4}))
-    handle = app.result("a")
-    assert handle.progress == {"fraction": 0.4}
-    with pytest.raises(TimeoutError, match="task a is PROGRESS after 0"):
-        handle.get(timeout=0.0)
 
 
 @pytest.mark.parametrize(
@@ -217,37 +127,6 @@ def test_get_raises_what_became_of_it(
     results.store(Record(id="a", state=state, fault=Fault(exc_type="E", exc_message=["why"])))
     with pytest.raises(kind, match="why"):
         app.result("a").get(timeout=5.0)
-
-
-def test_an_app_without_results_says_so(url: str) -> None:
-    with (
-        TaskApp("none", broker=url) as app,
-        pytest.raises(TaskError, match="app 'none' keeps no results"),
-    ):
-        _ = app.result("a").state
-
-
-def test_without_a_server_the_error_names_it() -> None:
-    server = RedisServer("redis+socket:///nowhere/at/all.sock?virtual_host=0")
-    results = RedisResults(server=server, clock=SystemClock())
-    with pytest.raises(LinkError, match=r"no broker at redis\+socket:///nowhere/at/all.sock"):
-        results.get("a")
-    results.close()
-
-
-def test_what_a_group_is_made_of_is_kept_under_celerys_key(
-    results: RedisResults, server: redis.Redis
-) -> None:
-    document = {"result": [["g", None], [[["a", None], None]]]}
-    assert results.group("g") is None
-    results.save_group("g", document)
-    assert results.group("g") == document
-    stored = server.get("celery-taskset-meta-g")
-    assert isinstance(stored, bytes)
-    assert json.loads(stored) == document
-    assert 86_000 < int(server.ttl("celery-taskset-meta-g")) <= 86_400
-    results.forget_group("g")
-    assert results.group("g") is None
 
 
 @pytest.mark.parametrize("data", [b"", b"[]", b"\x80\x05N."])
@@ -319,28 +198,6 @@ def test_the_index_of_failures_is_bounded_and_leaves_out_what_has_expired(
     assert server.zscore(FAILED_RESULTS, "x" * 256) is None
 
 
-def test_a_failure_is_listed_once_and_a_success_is_not(
-    results: RedisResults, server: redis.Redis
-) -> None:
-    for id in ("a", "a", "b"):
-        results.store(Record(id=id, state=State.FAILURE))
-    results.store(Record(id="c", state=State.SUCCESS, result={"status": "FAILURE"}))
-    assert sorted(one.id for one in results.failures(limit=10)) == ["a", "b"]
-
-
-def test_a_failure_is_listed_that_a_worker_completed(
-    app: TaskApp, results: RedisResults, server: redis.Redis
-) -> None:
-    @app.task(name="fail")
-    def fail() -> None:
-        raise ValueError("the valve is shut")
-
-    with working(app):
-        handle = fail.delay()
-        assert handle.wait(DEADLINE_S).state is State.FAILURE
-        assert [(one.id, one.name) for one in results.failures(limit=10)] == [(handle.id, "fail")]
-
-
 def test_reports_that_are_published_while_a_watch_begins_come_once_and_in_order(
     results: RedisResults,
 ) -> None:
@@ -351,3 +208,51 @@ def test_reports_that_are_published_while_a_watch_begins_come_once_and_in_order(
         found = [watch.next(timeout_s=1.0) for _ in range(3)]
         assert [one and one.result for one in found] == [{"at": 0}, {"at": 1}, {"at": 2}]
         assert watch.next(timeout_s=0.0) is None
+
+
+def test_what_was_read_before_it_was_published_comes_once(
+    results: RedisResults, server: redis.Redis
+) -> None:
+    """A database commits a record first, and publishes it then."""
+    begun, ended = (
+        results.encode(Record(id="a", state=state)) for state in (State.STARTED, State.SUCCESS)
+    )
+    key = result_key("a")
+    server.set(key, begun)
+    with results.watch("a") as watch:
+        first = watch.next(timeout_s=DEADLINE_S)
+        server.publish(key, begun)
+        server.publish(key, ended)
+        second = watch.next(timeout_s=DEADLINE_S)
+    assert [record and record.state for record in (first, second)] == [State.STARTED, State.SUCCESS]
+
+
+def test_with_a_key_only_records_of_that_key_and_task_are_results(
+    url: str, results: RedisResults
+) -> None:
+    """Read, waited for and listed: what is not signed is a PENDING record that says why."""
+    signed, other = (
+        RedisResults(server=RedisServer(url), clock=SystemClock(), signer=Signer(key * 16))
+        for key in "ko"
+    )
+    try:
+        with signed.watch("a", "b") as watch:
+            for forger, forged in ((results, "a"), (other, "c")):
+                forger.store(Record(id=forged, state=State.FAILURE, name="t"))
+                found = signed.get(forged)
+                assert (found.state, bool(found.reason)) == (State.PENDING, True)
+                assert signed.failures(limit=9) == []
+            assert signed.store(Record(id="a", state=State.SUCCESS, result=1))
+            assert not results.store(Record(id="a", state=State.FAILURE))  # a true one stays
+            record = watch.next(timeout_s=DEADLINE_S)
+            assert record is not None
+            assert (record.id, record.result) == ("a", 1)
+            assert watch.forged >= 1
+        data = signed.read("a")
+        assert data is not None
+        signed.write("b", data)
+        assert signed.get("b").state is State.PENDING
+        assert signed.get("a").result == 1
+    finally:
+        signed.close()
+        other.close()

@@ -2,11 +2,13 @@
 
 import asyncio
 import threading
+from typing import Any
 
 import pytest
 
-from blimp.errors import StepFailed
+from blimp.errors import ConfigError, StepFailed
 from blimp.queue import TaskApp, Worker
+from blimp.queue.worker.boot import check_tasks
 from tests.queue.conftest import DEADLINE_S, Silence, working
 
 
@@ -120,3 +122,27 @@ def test_a_stop_that_comes_before_them_starts_none(
     thread.join(DEADLINE_S)
     assert not is_stuck
     assert said == []
+
+
+@pytest.mark.parametrize(
+    "option",
+    [
+        {"idempotent": False},
+        {"reject_on_worker_lost": True},
+        {"coalesce": True},
+        {"coalesce": "{a}"},
+        {"requires": "ships"},
+        {"concurrency_key": "{a}"},
+    ],
+)
+def test_what_must_be_noted_on_a_server_is_refused_without_one(
+    option: dict[str, Any], url: str
+) -> None:
+    for results, is_refused in ((None, True), (url, False)):
+        app = TaskApp("ship", broker="memory://", result_backend=results)
+        app.task(name="t", **option)(lambda a: a)
+        if is_refused:
+            with pytest.raises(ConfigError, match=f"'t' for {next(iter(option))}"):
+                check_tasks(app)
+        else:
+            check_tasks(app)

@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import signal
-import sys
 import threading
-import traceback
 from types import SimpleNamespace
 from typing import Any
 
@@ -23,10 +20,8 @@ from blimp.queue.worker.in_flight import (
     InFlight,
 )  # fmt: skip
 from blimp.queue.worker.job import Job
-from tests.stopwatch import Stopwatch
 
 PREFETCH = 4
-WITHIN_S = 20.0
 
 
 @pytest.fixture
@@ -168,6 +163,35 @@ def test_it_follows_what_ends_within_its_limits() -> None:
     assert ahead.limit() == LEAST
 
 
+def test_nothing_is_taken_while_the_worker_stops_or_is_held(
+    app: TaskApp, clock: ManualClock
+) -> None:
+    stopping = threading.Event()
+    in_flight = InFlight(clock=clock, prefetch=PREFETCH, stopping=stopping)
+    in_flight.held_by = lambda: True
+    assert (in_flight.room(), in_flight.wait_for_room(0.0)) == (0, False)
+    in_flight.held_by = bool
+    assert (in_flight.room(), in_flight.wait_for_room(0.0)) == (PREFETCH, True)
+    stopping.set()
+    assert (in_flight.room(), in_flight.wait_for_room(0.0)) == (0, False)
+
+
+def test_who_loses_a_delivery_ends_its_job_and_forgets_one_that_waits(
+    app: TaskApp, clock: ManualClock
+) -> None:
+    in_flight = make_in_flight(app, clock, "plain")
+    runs, waits = take(in_flight, app, "plain", 2)
+    (later,) = take(in_flight, app, "plain", 1, wait_s=1.0)
+    assert runs.begin()
+    for job in (runs, waits, later):
+        assert in_flight.lose(job.delivery.tag) is job
+    assert [job.is_lost for job in (runs, waits, later)] == [True] * 3
+    assert in_flight.jobs() == [runs]  # until its function has ended
+    clock.advance(1.0)
+    assert in_flight.due() == []
+    assert in_flight.lose("unknown") is None
+
+
 def test_what_waits_for_a_full_pool_is_overdue_after_a_second(
     app: TaskApp, clock: ManualClock
 ) -> None:
@@ -195,35 +219,3 @@ def test_what_waits_for_a_full_pool_is_overdue_after_a_second(
     assert (in_flight.room(), in_flight.overdue()) == (0, [])
     in_flight.release(jobs[1])
     assert in_flight.room() == PREFETCH - 1
-
-
-def test_a_wait_ends_for_a_signal_that_another_thread_gets(
-    app: TaskApp, clock: ManualClock
-) -> None:
-    in_flight = make_in_flight(app, clock, "plain")
-    take(in_flight, app, "plain", 1)
-    asked: list[int] = []
-    main = threading.main_thread().ident
-    assert threading.get_ident() == main
-
-    def is_waiting() -> bool:
-        frames = traceback.walk_stack(sys._current_frames()[main])
-        names = [frame.f_code.co_name for frame, _ in frames]
-        return names[0] == "wait" and "wait_empty" in names
-
-    def interrupt() -> None:
-        while not is_waiting():
-            pass
-        signal.pthread_kill(threading.get_ident(), signal.SIGUSR1)
-
-    before = signal.signal(signal.SIGUSR1, lambda *_: asked.append(1))
-    try:
-        thread = threading.Thread(target=interrupt)
-        thread.start()
-        watch = Stopwatch()
-        in_flight.wait_empty(WITHIN_S, unless=lambda: bool(asked))
-        assert watch.undisturbed_s() < WITHIN_S / 2
-        thread.join()
-    finally:
-        signal.signal(signal.SIGUSR1, before)
-    assert asked == [1]

@@ -13,8 +13,8 @@ from blimp.queue.options import per_second
 from blimp.queue.protocol.message import TaskMessage
 from blimp.queue.worker.in_flight import LEAST_HELD, LONGEST_LATER_S, MOST_SLOWED, InFlight, Rate
 from blimp.queue.worker.job import Job
+from tests.queue.celery.control.conftest import Ask, ask
 from tests.queue.conftest import wait_until, working
-from tests.queue.control.conftest import Ask, ask
 from tests.queue.server_view import Look
 
 __all__ = ["ask"]
@@ -99,17 +99,6 @@ def test_one_after_another_and_others_meanwhile() -> None:
     assert not table.take("slow")[1]
 
 
-def test_a_quick_rate_is_caught_up_with_and_not_passed() -> None:
-    table = Table("1000/s")
-    for _ in range(900):
-        table.take("slow")
-    ran = 0
-    for _ in range(10):  # a thread that wakes every 20 ms
-        table.clock.advance(0.02)
-        ran += len(table.in_flight.due())
-    assert 195 <= ran <= 205
-
-
 def test_what_waits_for_its_time_waits_for_its_rate_after_it() -> None:
     table = Table("1/s")
     assert table.take("slow")[1]
@@ -160,20 +149,6 @@ def test_where_all_that_waited_are_gone_others_are_taken() -> None:
     assert table.take("slow")[1]
 
 
-def test_one_that_was_lost_and_comes_again_has_one_turn() -> None:
-    table = Table("1/s")
-    table.take("slow")
-    before, _ = table.take("slow")
-    table.in_flight.lose(before.delivery.tag)
-    table._count -= 1
-    again, _ = table.take("slow")
-    assert again.delivery.tag == before.delivery.tag
-    table.clock.advance(1.0)
-    assert table.in_flight.due() == [again]
-    table.in_flight.limit_rate("slow", None)
-    assert table.in_flight.due() == []
-
-
 def test_not_more_than_so_many_wait_in_flight() -> None:
     table = Table("1/h")
     for _ in range(MOST_SLOWED + 1):
@@ -217,19 +192,6 @@ def test_a_worker_keeps_the_rate_and_runs_others_meanwhile(
         assert "unknown task" in ask("rate_limit", task_name="x", rate_limit="1/s")["error"]
         assert "rate_limit" in ask("rate_limit", task_name="slow", rate_limit="x")["error"]
     assert look.left_behind() == []
-
-
-def test_what_waits_is_given_back_at_a_stop(app: TaskApp, look: Look) -> None:
-    app.task(name="slow", rate_limit="1/h")(lambda: None)
-    with working(app) as worker:
-        first = app.send_task("slow")
-        first.get(DEADLINE_S)
-        for _ in range(3):
-            app.send_task("slow")
-        wait_until(lambda: worker.counts["received"] == 4, "they are not taken")
-        assert look.in_flight() == 3
-    assert look.in_flight() == 0
-    assert look.waiting() == 3
 
 
 def test_one_that_is_revoked_while_it_waits_ends_at_once(app: TaskApp) -> None:

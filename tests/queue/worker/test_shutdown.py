@@ -54,41 +54,6 @@ def test_after_its_most_tasks_it_restarts_and_loses_nothing_under_load(
     assert look.left_behind() == []
 
 
-def test_too_large_it_restarts(labour: TaskApp, url: str, start_worker: Start) -> None:
-    worker = start_worker(url, app=LABOUR, options="--max-memory-mb 150")
-    assert labour.send_task("hoard", (10,)).get(DEADLINE_S) == worker.process.pid
-    assert worker.starts == 1
-    assert labour.send_task("hoard", (150,)).get(DEADLINE_S) == worker.process.pid
-    wait_until(lambda: worker.starts == 2, "it did not restart")
-    assert labour.send_task("pid").get(DEADLINE_S) == worker.process.pid
-    assert any("MB are in use, the limit is 150" in line for line in worker.lines)
-    assert worker.terminate() == 0
-
-
-def test_old_age_cuts_no_task_off(labour: TaskApp, url: str, start_worker: Start) -> None:
-    """Not even one that takes longer than the grace of a stop."""
-    worker = start_worker(url, app=LABOUR, options="--max-tasks 1 --grace 0")
-    held = hold(labour, worker, "hold")
-    labour.send_task("pid").get(DEADLINE_S)
-    wait_until(lambda: any("restarts" in line for line in worker.lines), "it is not logged")
-    (worker.directory / "held.go").touch()
-    assert held.get(DEADLINE_S) == 1  # its first delivery
-    wait_until(lambda: worker.starts == 2, "it did not restart")
-    assert worker.terminate() == 0
-
-
-def test_a_stop_has_the_last_word_over_a_restart(
-    labour: TaskApp, url: str, look: Look, start_worker: Start
-) -> None:
-    worker = start_worker(url, app=LABOUR, options="--max-tasks 1 --grace 0.1")
-    hold(labour, worker, "hold")
-    labour.send_task("pid").get(DEADLINE_S)
-    wait_until(lambda: any("restarts" in line for line in worker.lines), "it is not logged")
-    assert worker.terminate() == 0
-    assert worker.starts == 1
-    assert look.waiting("labour") == 1
-
-
 @pytest.mark.parametrize("task", ["stuck", "stubborn"])
 def test_a_task_that_cannot_be_ended_ends_in_a_restart_that_loses_nothing(
     labour: TaskApp, url: str, look: Look, start_worker: Start, task: str
@@ -116,7 +81,6 @@ def test_stuck_and_not_acknowledged_it_comes_again(
     assert worker.terminate() == 0
 
 
-@pytest.mark.parametrize("transport", ["streams"], indirect=True)
 def test_a_signal_that_another_thread_gets_stops_it(
     labour: TaskApp, url: str, start_worker: Start
 ) -> None:
@@ -136,26 +100,7 @@ def test_sigquit_is_cold_at_once(
     assert look.waiting("labour") == 1
 
 
-@pytest.mark.parametrize("transport", ["streams"], indirect=True)
-def test_it_does_not_restart_while_a_child_is_at_work(
-    labour: TaskApp, url: str, look: Look, start_worker: Start
-) -> None:
-    options = "--process-workers 1 --max-tasks 2 --grace 0"
-    worker = start_worker(url, app=LABOUR, options=options)
-    held = hold(labour, worker, "cpu.grip")
-    for _ in range(2):
-        labour.send_task("pid").get(DEADLINE_S)
-    wait_until(lambda: any("restarts" in line for line in worker.lines), "it is not logged")
-    (worker.directory / "held.go").touch()
-    assert held.get(DEADLINE_S) == 1
-    wait_until(lambda: worker.starts == 2, "it did not restart")
-    assert labour.send_task("cpu.pid").get(DEADLINE_S)[1] == worker.process.pid
-    assert worker.terminate() == 0
-    assert look.left_behind() == []
-
-
 @pytest.mark.parametrize("word", ["", "restarts", "stopped"])
-@pytest.mark.parametrize("transport", ["streams"], indirect=True)
 def test_a_stop_that_comes_while_it_restarts_is_not_lost(
     labour: TaskApp, url: str, look: Look, start_worker: Start, word: str
 ) -> None:
@@ -167,7 +112,6 @@ def test_a_stop_that_comes_while_it_restarts_is_not_lost(
     assert look.left_behind() == []
 
 
-@pytest.mark.parametrize("transport", ["streams"], indirect=True)
 def test_what_tasks_start_can_be_terminated_after_it_restarted(
     labour: TaskApp, url: str, start_worker: Start
 ) -> None:

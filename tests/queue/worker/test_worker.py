@@ -9,31 +9,9 @@ import redis
 
 from blimp.errors import (
     ConfigError,
-    TaskError,
 )
 from blimp.queue import TaskApp, Worker
 from tests.queue.conftest import DEADLINE_S, Silence, wait_until, working
-
-
-def test_a_name_in_use_is_refused_with_its_holder(app: TaskApp) -> None:
-    from blimp.queue.worker.heartbeat import NameLock
-
-    with working(app):
-        second = NameLock(link=app.broker_link, app="tests", worker="worker")
-        with pytest.raises(TaskError, match=r"worker name 'worker' is in use by process \d+ on"):
-            second.take()
-    second.take()
-    second.leave()
-
-
-def test_two_tasks_of_one_name_are_refused(app: TaskApp) -> None:
-    from blimp.errors import ConfigError
-
-    app.task(name="a")(lambda: None)
-    with pytest.raises(ConfigError, match="two tasks are named 'a'"):
-        app.task(name="a")(lambda: None)
-    with pytest.raises(ConfigError, match=r"priority 10: must be from 0 \(first\) to 9 \(last\)"):
-        app.task(name="b", priority=10)
 
 
 def test_an_option_that_there_is_not_is_named(app: TaskApp) -> None:
@@ -55,12 +33,6 @@ def test_a_worker_idles_quietly(app: TaskApp, server: redis.Redis) -> None:
             if now_s > 1.0 and command["client_type"] != "lua":
                 heard += 1
     assert heard / 3.0 <= 5.0
-
-
-def test_worker_repr_of_defaults(app: TaskApp) -> None:
-    worker = Worker(app=app, log=Silence())
-    assert worker.queues == ("tests",)
-    assert worker.name.startswith("tests@")
 
 
 def test_a_link_watcher_that_fails_does_not_stop_the_pulse(app: TaskApp) -> None:

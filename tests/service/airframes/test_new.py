@@ -5,10 +5,8 @@ from pathlib import Path
 
 import msgspec
 import pytest
-from typer.testing import CliRunner
 
 from blimp import airframe
-from blimp.cli import app
 from blimp.errors import AirframeError, BlimpError
 from blimp.service.airframes.check import check
 from blimp.service.airframes.new import Plan, asked, describe, write
@@ -91,13 +89,3 @@ def test_it_asks_for_what_is_not_given() -> None:
     assert (plan.length_m, plan.purity, plan.gondola_g) == (1.0, 0.98, 70.0)
     assert not any("Length" in text for text in texts)
     assert len(texts) == 12
-
-
-def test_the_command_line(tmp_path: Path) -> None:
-    file, runner = tmp_path / "mine.toml", CliRunner()
-    assert isinstance(runner.invoke(app, ["airframe", "new", str(file)]).exception, BlimpError)
-    made = runner.invoke(app, ["airframe", "new", str(file), "--yes", "--gondola-g", "60"])
-    assert made.exit_code == 0
-    assert made.stdout.startswith("mine: can fly\n")
-    assert f"{file} written; next: blimp wiring {file}" in made.stderr
-    assert airframe.load(str(file)).name == "mine"

@@ -59,10 +59,6 @@ def test_a_heavy_ship_takes_it_out_of_its_ballast_and_no_more_than_there_is() ->
         trim(TWIN, heaviness_kg=float("nan"))
 
 
-def test_a_ship_in_trim_is_left_alone() -> None:
-    assert as_text(trim(TWIN, heaviness_kg=0.00555)) == "5.5 g heavy: nothing to change"
-
-
 @pytest.fixture(scope="module")
 def flown() -> Iterator[Lockstep]:
     mass = msgspec.structs.replace(TWIN.mass, heaviness_kg=-0.012)

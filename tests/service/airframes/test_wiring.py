@@ -4,7 +4,6 @@ import os
 import pty
 import subprocess
 import sys
-from itertools import combinations
 from pathlib import Path
 from xml.etree import ElementTree
 
@@ -42,12 +41,6 @@ def test_the_picture_in_the_documents_is_what_the_command_draws() -> None:
     assert ended.stdout == PICTURE.read_text("utf-8"), "blimp wiring twin --out docs/pictures/..."
 
 
-def test_a_file_is_written_whole(tmp_path: Path) -> None:
-    out = tmp_path / "wiring.svg"
-    subprocess.run([sys.executable, "-m", "blimp", "wiring", "twin", "--out", str(out)], check=True)
-    assert out.read_text("utf-8") == draw(airframe.load("twin"))
-
-
 @pytest.mark.parametrize("name", names())
 def test_every_pin_of_the_table_has_its_wire(name: str) -> None:
     ship = airframe.load(name)
@@ -60,32 +53,6 @@ def test_every_pin_of_the_table_has_its_wire(name: str) -> None:
             assert f"{row.chip}, 0x{row.address:02x} on i2c-1" in said
         for channel, output in row.outputs.items():
             assert f"{channel} → {output}" in said
-
-
-@pytest.mark.parametrize("name", names())
-def test_a_builder_can_follow_each_wire(name: str) -> None:
-    """No two run on one line, and hardly any cross; all did when one side had all the boxes."""
-    level, upright = [], []
-    for path in ElementTree.fromstring(draw(airframe.load(name))).iter(f"{SVG}path"):
-        x, y = (int(number) for number in path.get("d", "M0 0").split(" V")[0][1:].split())
-        for leg in path.get("d", "").split()[2:]:
-            to = int(leg[1:])
-            if leg[0] == "H":
-                level.append((path.get("data-net"), y, min(x, to), max(x, to)))
-                x = to
-            else:
-                upright.append((path.get("data-net"), x, min(y, to), max(y, to)))
-                y = to
-    for legs in (level, upright):
-        for (net, at, low, high), (other, there, least, most) in combinations(legs, 2):
-            assert net == other or at != there or high <= least or most <= low, (net, other)
-    crossings = {
-        (x, y)
-        for net, y, left, right in level
-        for other, x, high, low in upright
-        if net != other and left < x < right and high < y < low
-    }
-    assert len(crossings) <= 6
 
 
 def test_serial_lines_are_crossed_and_an_unknown_port_has_no_pin() -> None:

@@ -10,9 +10,7 @@ from blimp import airframe
 from blimp.errors import BlimpError, ConfigError
 from blimp.service.bench import adjust
 from blimp.service.bench.airframe_file import AirframeFile
-from blimp.service.bench.motors import direction
 from blimp.service.bench.person import Person
-from blimp.service.bench.servos import positive
 from blimp.service.computer.initialise import Question
 from blimp.ship import Lockstep
 from blimp.types import Outcome
@@ -130,13 +128,6 @@ def test_a_reversed_servo_that_is_off_its_centre(path: Path, ship: Lockstep) -> 
     )
     assert slope == pytest.approx(-1.0, abs=0.01)
     assert "# positive" in path.read_text("utf-8")  # comments stay
-
-
-def test_what_a_person_is_asked_to_see() -> None:
-    assert [direction(t.axis) for t in TWIN.thruster] == ["forward", "forward", "right"]
-    assert positive("tilt", TWIN) == "the propellers up"
-    assert positive("elevator", TWIN) == "its trailing edge up"
-    assert positive("rudder", TWIN) == "its trailing edge right"
 
 
 # --- the file and the answers ------------------------------------------------------------------

@@ -9,9 +9,8 @@ import msgspec
 import pytest
 
 from blimp import airframe
-from blimp.airframe import Airframe
-from blimp.rotation import from_euler, rotate, rotate_back
-from blimp.service.bench.inertial import G_MPS2, POSITIONS, solve
+from blimp.rotation import from_euler
+from blimp.service.bench.inertial import G_MPS2, POSITIONS
 from blimp.service.computer.initialise import Question
 from blimp.ship import Lockstep
 from blimp.sim.chips.mpu6050 import Mpu6050
@@ -197,26 +196,3 @@ def test_a_board_that_moves_drifts_or_is_broken_is_refused(
     assert run(path, readings.ship, script)[0] is False
     assert script.was_asked(reason), script.asked
     assert path.read_bytes() == before
-
-
-def test_perfect_positions_give_no_bias_and_scale_one() -> None:
-    perfect = {}
-    for position in POSITIONS:
-        x, y, z = (position.sign * G_MPS2 * (i == position.axis) for i in range(3))
-        perfect[position.name] = (x, y, z)
-    assert solve(perfect) == ((0.0, 0.0, 0.0), (1.0, 1.0, 1.0))
-
-
-def test_each_attitude_is_what_the_positions_say() -> None:
-    for position in POSITIONS:
-        felt = rotate_back(HELD[position.name], (0.0, 0.0, -G_MPS2))
-        assert position.problem(felt) == ""
-        assert rotate(HELD[position.name], felt) == pytest.approx((0.0, 0.0, -G_MPS2))
-
-
-def test_a_file_keeps_what_a_step_did_not_change(path: Path, ship: Lockstep) -> None:
-    frame: Airframe = airframe.load(str(path))
-    run(path, ship, Holder(ship, "Gyro"))
-    after = airframe.load(str(path))
-    assert set(options(after.device, "imu")) == {"gyro_bias_radps"}
-    assert options(after.device, "power") == options(frame.device, "power")

@@ -134,9 +134,3 @@ def test_a_ship_that_is_turned_by_hand(path: Path) -> None:
     )
     assert found["level_rad"] == [0.05, -0.03]
     assert "# by eye" in path.read_text("utf-8")
-
-
-def test_a_ship_without_a_magnetometer_says_so(path: Path, ship: Lockstep) -> None:
-    script = Script("Magnetometer")
-    assert run(path, ship, script)[0] is False
-    assert script.was_asked("imu measures no magnetic field")

@@ -174,16 +174,6 @@ def test_an_esc_that_has_power_is_taught_nothing(path: Path) -> None:
     assert highest == 0.0, "full pulses with power on"
 
 
-def test_an_esc_that_learnt_nothing_is_named(path: Path) -> None:
-    """Powered off and never on again: it stands, and the person reads at which throttle."""
-    frame = esc_file(path)
-    with Lockstep(airframe=frame, bench=True) as ship:
-        ship.fault("escs", "no_answer")
-        watcher = Watcher(ship, "ESC range", ESCs_of_escs="teach")
-        run(path, watcher.ship, watcher)
-    assert watcher.was_asked("left stands at 15 %: its ESC has not learnt the range")
-
-
 @pytest.mark.parametrize("end", [KeyboardInterrupt, EOFError])
 def test_ctrl_c_and_a_closed_terminal_stop_the_motors(path: Path, end: type[BaseException]) -> None:
     """At the worst moment: full pulses, for half a minute, to an ESC that has power."""

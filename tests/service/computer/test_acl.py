@@ -12,17 +12,20 @@ from redis.exceptions import NoPermissionError
 
 from blimp.errors import NotAuthorised
 from blimp.link.telemetry import TelemetryPublisher, TelemetryReader, stream_key, vehicles
+from blimp.queue import TaskApp
+from blimp.queue.brokers.streams.envelope import post
+from blimp.queue.publish.publisher import SendOptions, make_message
+from blimp.queue.redis.keys import Keys
 from blimp.service.computer.acl import users
 from blimp.ship import Lockstep
 from blimp.tasks.app import build_ship_app
-from blimp.tasks.client import VehicleClient
+from blimp.tasks.client import VehicleClient, vehicle_queue
 from blimp.tasks.pilot_link import heartbeat_key
 from blimp.types import Outcome
 from ground_station import cli
 from tests.broker import EmbeddedBroker
 from tests.ground_station.ship import LockstepMailbox
 from tests.queue.conftest import working
-from tests.redis_server import SERVERS, server_named
 
 VEHICLE = "twin"
 RESULT = "celery-task-meta-4b0c0e5e"
@@ -45,11 +48,9 @@ class Server:
         return redis.Redis(unix_socket_path=self.path, username=user, password=password)
 
 
-@pytest.fixture(params=SERVERS)
-def server(
-    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[Server]:
-    """Each server that the documents name, started with the file as it was printed."""
+@pytest.fixture
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+    """A server, started with the file as it was printed."""
     printed = subprocess.run(
         [sys.executable, "-m", "blimp", "broker", "acl", "--vehicle", VEHICLE],
         capture_output=True, text=True, timeout=20.0, check=True,
@@ -59,10 +60,7 @@ def server(
     directory = tmp_path_factory.mktemp("b")
     file = directory / "users.acl"
     file.write_text(lines)
-    binary = server_named(request.param, directory)
-    with EmbeddedBroker(
-        directory=directory, binary=binary, options={"aclfile": str(file)}
-    ) as broker:
+    with EmbeddedBroker(directory=directory, options={"aclfile": str(file)}) as broker:
         yield Server(broker, lines)
 
 
@@ -155,3 +153,23 @@ def test_without_a_user_nobody_enters_and_each_ship_has_its_own(server: Server) 
     with stranger, pytest.raises(NotAuthorised):
         stranger.latest()
     assert list(users(["a", "b"])) == ["ground", "viewer", "vehicle-a", "vehicle-b"]
+
+
+@pytest.mark.parametrize("lasts", ["end", "start"])
+def test_a_claim_in_a_queue_of_another_holds_up_no_ship(server: Server, lasts: str) -> None:
+    """A claim is a header: who may send to a ship may name any queue in it."""
+    queue = vehicle_queue(VEHICLE)
+    headers = {"blimp_unique": f"{lasts}:{'a' * 32}:another's"}
+    options: SendOptions = {"headers": headers}
+    message = make_message("t", (1,), {}, options, defaults=None, queue=queue, now_s=0.0, origin="")
+    put, url = post(message), server.url("vehicle")
+    ground, level = server.client("ground"), Keys().queue(queue).levels[2]
+    ran: list[int] = []
+    with TaskApp(queue, broker=url, result_backend=url) as app:
+        task = app.task(name="t")(ran.append)
+        ground.xadd(level, {"h": put.head, "b": put.body, "x": 0})  # the server drops it
+        ground.xadd(level, {"h": put.head, "b": put.body})
+        with working(app, name="w"):
+            task.delay(2).get(timeout=10.0)
+            app.result(message.id).get(timeout=10.0)
+    assert sorted(ran) == [1, 2]

@@ -1,6 +1,5 @@
 """The on-board configuration: read, checked, and taken by the command line."""
 
-import os
 import subprocess
 import sys
 from importlib import resources
@@ -8,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from blimp.errors import BlimpError, ConfigError
+from blimp.errors import ConfigError
 from blimp.service.commands.terminal import WRONG_CONFIGURATION
 from blimp.service.computer import systemd
 from blimp.service.computer.configuration import (
@@ -17,8 +16,6 @@ from blimp.service.computer.configuration import (
     parse_configuration,
     read_configuration,
 )
-
-ROOT = Path(__file__).parents[3]
 
 
 def test_an_empty_one_is_the_default_ship_with_a_broker_of_its_own() -> None:
@@ -59,12 +56,6 @@ def test_what_is_wrong_is_named_with_file_and_key(tmp_path: Path, text: str, wor
         read_configuration(path)
 
 
-def test_a_version_may_stand_in_it_and_an_old_file_has_none() -> None:
-    assert parse_configuration("config_version = 1", where="x") == parse_configuration(
-        "", where="x"
-    )
-
-
 def test_the_environment_goes_before_it(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     configuration = Configuration(vehicle="ship", signing_key_file="/etc/blimp/signing.key")
     assert configuration.options()["signing_key_file"] == "/etc/blimp/signing.key"
@@ -75,11 +66,6 @@ def test_the_environment_goes_before_it(monkeypatch: pytest.MonkeyPatch, tmp_pat
     monkeypatch.setenv("BLIMP_BROKER_URL", "redis://there")
     options = configuration.options()
     assert options == {"airframe": "twin", "vehicle": "ship", "broker": "redis://there"}
-
-
-def test_a_missing_file_is_an_error(tmp_path: Path) -> None:
-    with pytest.raises(BlimpError, match="No such file"):
-        read_configuration(tmp_path / "none.toml")
 
 
 UNITS = (("fly",), ("worker",), ("relay",), ("log", "record"))
@@ -109,53 +95,6 @@ def test_what_no_restart_cures_has_the_status_of_a_wrong_command_line(
     )  # fmt: skip
     assert (ended.returncode, ended.stdout) == (status, "")
     assert len(ended.stderr.splitlines()) == 1, ended.stderr
-
-
-RIGHT = 'broker = "unix:///nonexistent/broker.sock"\n'
-STRANGERS = 'broker = "redis://192.0.2.1"\n'  # RFC 5737: nobody's
-
-
-@pytest.mark.parametrize(
-    ("command", "text", "environment", "status"),
-    [
-        (("worker",), STRANGERS, {}, 2),
-        (("relay",), STRANGERS, {}, 2),
-        (("worker",), RIGHT, {"BLIMP_SIGNING_KEY": " "}, 2),
-        (("relay",), RIGHT, {"BLIMP_SIGNING_KEY_FILE": "open.key"}, 2),
-        (("worker",), RIGHT, {"BLIMP_SIGNING_KEY_FILE": "missing.key"}, 1),
-        (("log", "record"), "", {"BLIMP_LOG_MB": "many"}, 2),
-        (("log", "record"), "", {"BLIMP_LOG_MB": "3"}, 2),
-        (("mavlink",), RIGHT, {}, 2),
-        (("mavlink", "--listen", "udp:127.0.0.1:0"), STRANGERS, {}, 2),
-        (
-            ("mavlink", "--listen", "udp:127.0.0.1:0", "--mavlink-key-file", "open.key"),
-            RIGHT,
-            {},
-            2,
-        ),
-    ],
-)
-def test_a_wrong_key_broker_or_variable_is_not_started_again_and_again(
-    command: tuple[str, ...],
-    text: str,
-    environment: dict[str, str],
-    status: int,
-    tmp_path: Path,
-) -> None:
-    """What is found out only after the configuration is read has its status, too."""
-    (tmp_path / "ship.toml").write_text(text)
-    (tmp_path / "open.key").write_text("x" * 43)
-    (tmp_path / "open.key").chmod(0o644)
-    where = () if command[0] == "mavlink" else ("--runtime-dir", tmp_path)
-    inherited = {name: v for name, v in os.environ.items() if not name.startswith("BLIMP_")}
-    ended = subprocess.run(
-        [sys.executable, "-m", "blimp", *command, "--config", tmp_path / "ship.toml", *where],
-        capture_output=True, text=True, check=False, timeout=60, cwd=tmp_path,
-        env={**inherited, "PYTHONPATH": str(ROOT), **environment},
-    )  # fmt: skip
-    assert (ended.returncode, ended.stdout) == (status, "")
-    assert len(ended.stderr.splitlines()) == 1, ended.stderr
-    assert ended.stderr.startswith("blimp: ")
 
 
 @pytest.mark.parametrize("unit", [systemd.WORKER, systemd.RELAY, systemd.RECORDER, systemd.MAVLINK])

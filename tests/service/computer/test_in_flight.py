@@ -1,6 +1,5 @@
 """A ship that cannot be asked is flying: nothing that stops its motors goes on by itself."""
 
-import json
 import os
 import pty
 import socket
@@ -184,25 +183,3 @@ def test_safe_state_leaves_a_flight_process_that_runs_alone() -> None:
         assert after_the_unit.returncode == 0
     finally:
         stack.close()
-
-
-@pytest.mark.long
-def test_doctor_finds_nothing_wrong_with_a_simulated_ship_that_is_well() -> None:
-    """It looked for the configuration and the broker of a ship on board."""
-    stack = RunningStack()
-    words = ["doctor", "--sim", "--json", "--runtime-dir", str(stack.paths.directory)]
-    try:
-        found = subprocess.run(
-            [sys.executable, "-m", "blimp", *words], capture_output=True, text=True, check=False,
-            env={**os.environ, **stack.environment},
-        )  # fmt: skip
-        of_the_computer = subprocess.run(
-            [sys.executable, "-m", "blimp", "doctor", "--config", "/nonexistent/blimp.toml"],
-            capture_output=True, text=True, check=False, env={**os.environ, **stack.environment},
-        )  # fmt: skip
-    finally:
-        stack.close()
-    where = f"blimp doctor --sim --runtime-dir {stack.paths.directory}"
-    assert of_the_computer.stderr == f"twin is simulated on this computer; for that ship: {where}\n"
-    assert [one for one in json.loads(found.stdout)["findings"] if one["state"] == "error"] == []
-    assert found.returncode == 0

@@ -118,63 +118,6 @@ def test_a_directory_typed_wrong_is_named_and_not_made(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == []
 
 
-def test_an_interrupted_write_leaves_the_old_file_whole(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    path = tmp_path / "blimp.toml"
-    write_whole(path, "old\n", mode=0o640)
-
-    class Interrupted(BaseException):
-        pass
-
-    def interrupt(_: int) -> None:
-        raise Interrupted
-
-    monkeypatch.setattr("blimp.files.os.fsync", interrupt)
-    with pytest.raises(Interrupted):
-        write_whole(path, "new, and longer\n")
-    assert path.read_text() == "old\n"
-    assert mode(path) == 0o640
-    assert list(tmp_path.iterdir()) == [path]
-
-
-def test_a_killed_writer_leaves_the_old_file_or_the_new_one(tmp_path: Path) -> None:
-    path = tmp_path / "blimp.toml"
-    texts = [letter * 300_000 for letter in "ab"]
-    write_whole(path, texts[0])
-    program = (
-        "import sys, itertools; from pathlib import Path\n"
-        "from blimp.service.files import write_whole\n"
-        "for n in itertools.count():\n"
-        "    write_whole(Path(sys.argv[1]), 'ab'[n % 2] * 300_000)\n"
-        "    print(n, flush=True)\n"
-    )
-    for lines in range(1, 6):
-        with subprocess.Popen(
-            [sys.executable, "-c", program, str(path)], stdout=subprocess.PIPE
-        ) as writer:
-            assert writer.stdout is not None
-            for _ in range(lines):
-                writer.stdout.readline()
-            writer.kill()
-        assert path.read_text() in texts
-
-
-def test_a_link_in_the_way_is_replaced_and_never_followed(tmp_path: Path) -> None:
-    victim = tmp_path / "victim"
-    victim.write_text("precious")
-    path = tmp_path / "blimp.toml"
-    path.symlink_to(victim)
-    write_whole(path, "new\n", mode=0o600)
-    assert victim.read_text() == "precious"
-    assert not path.is_symlink()
-
-
-def test_a_directory_that_cannot_be_written_is_named() -> None:
-    with pytest.raises(ConfigError, match=r"/proc/blimp\.toml cannot be written: "):
-        write_whole(Path("/proc/blimp.toml"), "")
-
-
 def test_a_person_is_asked_again_after_a_bad_answer() -> None:
     answers = iter(["zeppelin", " twin "])
     said: list[str] = []

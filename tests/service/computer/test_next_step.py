@@ -5,38 +5,9 @@ from pathlib import Path
 import pytest
 
 from blimp.config import registry_dir
-from blimp.link.registry import Registration, register
+from blimp.link.registry import register
 from blimp.service.airframes import weighing
-from blimp.service.computer.next_step import next_step
 from tests.forked import forked
-
-
-def stack(vehicle: str) -> Registration:
-    return Registration(vehicle=vehicle, broker="redis://localhost/0", pid=1)
-
-
-@pytest.mark.parametrize(
-    ("stacks", "units", "computer", "words"),
-    [
-        ([], [], "", ("No ship runs on this machine.", "  blimp demo      fly")),
-        ([stack("twin")], [], "", ("simulated ship runs on this machine: twin.", "  ground arm")),
-        (
-            [stack("twin-1"), stack("twin-2")],
-            [],
-            "",
-            ("2 simulated ships run on this machine: twin-1, twin-2.", "--vehicle twin-1 arm"),
-        ),
-        ([], [Path("/u")], "Raspberry Pi 5", ("The units of a ship are inst", "sudo blimp doctor")),
-        ([], [], "Raspberry Pi 5", ("This is a Raspberry Pi 5, and no", "sudo blimp init")),
-    ],
-)
-def test_where_it_is_and_what_is_next(
-    stacks: list[Registration], units: list[Path], computer: str, words: tuple[str, str]
-) -> None:
-    said = next_step(stacks=stacks, units=units, computer=computer)
-    assert words[0] in said.splitlines()[0]
-    assert words[1] in said
-    assert said.splitlines()[-1].split() == ["blimp", "--help", "all", "commands"]
 
 
 def test_blimp_without_words_says_it(tmp_path: Path) -> None:

@@ -12,7 +12,6 @@ from blimp.clock import SystemClock
 from blimp.errors import BlimpError
 from blimp.link.mailbox import MailboxServer
 from blimp.link.paths import RuntimePaths
-from blimp.service.airframes.check import check as judge
 from blimp.service.doctor import CHECKS, Check, devices, examine, system
 from blimp.service.doctor.computer import Computer
 from blimp.ship import Lockstep
@@ -36,13 +35,6 @@ def world() -> Iterator[RemoteWorld]:
 @pytest.fixture
 def pi(tmp_path: Path) -> Pi:
     return Pi(tmp_path)
-
-
-def with_chip(name: str, chip: str) -> Airframe:
-    rows = [
-        msgspec.structs.replace(row, chip=chip) if row.name == name else row for row in TWIN.device
-    ]
-    return msgspec.structs.replace(TWIN, device=tuple(rows))
 
 
 def without(name: str) -> Airframe:
@@ -78,31 +70,6 @@ def test_a_chip_in_no_row(world: RemoteWorld, pi: Pi) -> None:
     assert [(f.state, f.found) for f in findings if f.state != "ok"] == [
         ("warning", "i2c-1 0x41 answers, and is in no row of the airframe's table")
     ]
-
-
-def test_another_chip_than_the_table_says(world: RemoteWorld, pi: Pi) -> None:
-    finding = worst(list(devices.identities(pi.computer(ship=with_chip("baro", "bmp388")))))
-    assert finding.state == "error"
-    assert finding.found.startswith("baro (bmp388): ")
-    assert "expected 0x50" in finding.found
-
-
-def test_two_devices_at_one_address(pi: Pi) -> None:
-    rows = [msgspec.structs.replace(r, address=0x40) if r.name == "power" else r
-            for r in TWIN.device]  # fmt: skip
-    ship = msgspec.structs.replace(TWIN, device=tuple(rows))
-    (finding,) = devices.clashes(pi.computer(ship=ship))
-    assert finding.state == "error"
-    assert "'servos' (pca9685) and device 'power' (ina219) both claim i2c-1" in finding.found
-
-
-def test_a_ship_that_cannot_fly_is_an_error_in_the_words_of_the_check(pi: Pi) -> None:
-    battery = msgspec.structs.replace(TWIN.battery, warn_v=6.0)
-    ship = msgspec.structs.replace(TWIN, battery=battery)
-    (finding,) = devices.airworthy(pi.computer(ship=ship))
-    assert finding.state == "error"
-    assert finding.found in judge(ship).errors
-    assert [f.found for f in devices.airworthy(pi.computer())] == ["twin can fly"]
 
 
 # --- beside a flight process -----------------------------------------------------------------
@@ -203,14 +170,6 @@ def test_devices_of_missing_buses_are_one_finding(pi: Pi) -> None:
     assert finding.state == "error"
     assert finding.found == "10 devices not asked: no /dev/i2c-1, GPIO, /dev/ttyAMA0, /dev/ttyAMA1"
     assert finding.cure == "mend the buses first: see i2c, gpio, serial"
-
-
-def test_no_simulated_ship_is_said_so(pi: Pi) -> None:
-    computer = pi.computer(simulated=True)
-    for check in (devices.bus_scan, devices.identities):
-        (finding,) = check(computer)
-        assert (finding.state, finding.found) == ("error", "no simulated ship runs")
-        assert finding.cure == "start one with: blimp up --sim"
 
 
 @needs_root("needs a second user")

@@ -61,15 +61,6 @@ def test_a_fault_that_was_not_there_is_a_difference_from_then_on(
         assert log.complete
 
 
-def test_a_flight_of_a_ship_that_was_held_at_first_is_the_same(tmp_path: Path) -> None:
-    log = tmp_path / "held.mcap"
-    with Lockstep("twin", wind_mps=0.5, log=log, held=True) as ship:
-        ship.step(1.0)
-        ship.hold(False)
-        ship.step(4.0)
-    assert refly(log, out=tmp_path / "again.mcap").same
-
-
 def test_a_ship_in_real_time_lies_as_still_at_first_as_it_did(tmp_path: Path) -> None:
     lockstep = tmp_path / "lockstep.mcap"
     with Lockstep("twin", wind_mps=0.5, log=lockstep, held=True) as ship:

@@ -9,9 +9,7 @@ from blimp.clock import ManualClock
 from blimp.errors import BlimpError, ConfigError
 from blimp.service.show.chaos import ChaosReport
 from blimp.service.show.story import MISSION, SCENES, Show, chosen
-from ground_station.legs import Hold
-from ground_station.mission import MissionEvent
-from ground_station.mission_file import load_mission
+from ground_station.flyer import MissionEvent
 
 
 def event(leg: int, stage: str, *, fraction: float | None = None, do: str = "goto") -> MissionEvent:
@@ -62,21 +60,6 @@ def test_scenes_are_chosen_by_their_names() -> None:
         chosen("kil-worker", mission=MISSION)
     with pytest.raises(ConfigError, match="belongs to the mission 'show', not to 'hop'"):
         chosen("kill-worker", mission="hop")
-    done: list[str] = []
-
-    def act() -> ChaosReport:
-        done.append("stop-broker")
-        return ChaosReport(action="stop-broker", down_s=5.0)
-
-    show = Show(
-        actions={"stop-broker": act}, tell=done.append, clock=ManualClock(),
-        scenes=chosen("stop-broker", mission=MISSION),
-    )  # fmt: skip
-    show.hear(event(3, "executing", fraction=0.9))
-    show.hear(event(6, "started"))
-    show.close()
-    assert done.count("stop-broker") == 1
-    assert not any("worker" in line for line in done)
 
 
 def test_a_scene_that_fails_is_said_and_counts_for_nothing() -> None:
@@ -93,10 +76,3 @@ def test_a_scene_that_fails_is_said_and_counts_for_nothing() -> None:
     assert refused.is_set()
     assert "no process" in said[-1]
     assert show.reports == []
-
-
-def test_the_scenes_fit_the_mission_that_they_are_written_for() -> None:
-    legs = load_mission(MISSION).legs
-    for scene in SCENES:
-        leg = legs[scene.leg - 1]
-        assert isinstance(leg, Hold) is (scene.fraction == 0.0), scene.action

@@ -67,16 +67,6 @@ def test_answers_as_soon_as_started_and_not_after_stop(directory: Path) -> None:
         _ = broker.pid
 
 
-def test_keeps_its_data_over_a_restart(directory: Path) -> None:
-    from blimp.queue.redis.client import open_redis
-
-    broker = EmbeddedBroker(directory=directory)
-    with broker, open_redis(broker.url, timeout_s=5.0) as client:
-        client.set("kept", "yes")
-    with broker, open_redis(broker.url, timeout_s=5.0) as client:
-        assert client.get("kept") == b"yes"
-
-
 def test_ends_with_its_parent_even_by_kill_9(directory: Path) -> None:
     parent = subprocess.Popen(
         [sys.executable, "-c", PARENT, str(directory)],
@@ -109,15 +99,29 @@ def test_a_server_that_does_not_come_up_is_named(directory: Path) -> None:
         EmbeddedBroker(directory=directory, binary=Path("/bin/true")).start()
 
 
-def test_prefers_a_server_on_the_path_that_is_new_enough(
+def test_takes_the_first_server_on_the_path_that_is_new_enough(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    for name, version in (("valkey-server", "6.2.1"), ("redis-server", "7.0.15")):
-        script = tmp_path / name
-        script.write_text(f"#!/bin/sh\necho 'Redis server v={version} sha=0'\n")
+    servers = {
+        "old/valkey-server": "Valkey server v=6.2.1",
+        "old/redis-server": "Redis server v=6.2.1",
+        "ubuntu/valkey-server": "Server v=7.2.14",  # as Ubuntu 24.04 has it
+        "debian/redis-server": "Redis server v=7.0.15",
+        "new/valkey-server": "Valkey server v=9.1.2",
+    }
+    for place, version in servers.items():
+        script = tmp_path / place
+        script.parent.mkdir(exist_ok=True)
+        script.write_text(f"#!/bin/sh\necho '{version} sha=0'\n")
         script.chmod(0o755)
-    monkeypatch.setenv("PATH", str(tmp_path))
-    assert find_server_binary() == tmp_path / "redis-server"
+
+    def found(*folders: str) -> str:
+        monkeypatch.setenv("PATH", ":".join(str(tmp_path / one) for one in folders))
+        return str(find_server_binary().relative_to(tmp_path))
+
+    assert found("old", "debian", "new") == "debian/redis-server"
+    assert found("ubuntu", "debian") == "ubuntu/valkey-server"
+    assert found("new", "debian") == "new/valkey-server"
 
 
 def test_without_any_server_the_error_names_the_command(

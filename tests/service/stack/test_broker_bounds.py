@@ -16,7 +16,6 @@ from blimp.tasks.client import VehicleClient
 from tests.broker import EmbeddedBroker
 from tests.directory import socket_directory
 from tests.queue.conftest import DEADLINE_S, wait_until, working
-from tests.redis_server import SERVERS, server_named
 from tests.repeating import repeating
 
 MEGABYTE = b"x" * 1_000_000
@@ -102,12 +101,10 @@ ATTACKS: tuple[Attack, ...] = (
 )
 
 
-@pytest.fixture(params=SERVERS)
-def broker(request: pytest.FixtureRequest) -> Iterator[EmbeddedBroker]:
-    with socket_directory() as home:
-        binary = server_named(request.param, home)
-        with EmbeddedBroker(directory=home / "b", binary=binary) as broker:
-            yield broker
+@pytest.fixture
+def broker() -> Iterator[EmbeddedBroker]:
+    with socket_directory() as home, EmbeddedBroker(directory=home / "b") as broker:
+        yield broker
 
 
 def resident_mib(pid: int) -> float:

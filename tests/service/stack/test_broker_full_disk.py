@@ -2,18 +2,16 @@
 
 import os
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
 import redis
 
-from blimp.service.stack.broker import answers, socket_path
+from blimp.service.stack.broker import answers, find_server_binary, socket_path
 from blimp.service.stack.broker_files import BrokerFiles
 from tests.broker import EmbeddedBroker
 from tests.disk import Disk, small_disk
 from tests.queue.conftest import wait_until
-from tests.redis_server import SERVERS, server_named
 
 PUBLISH, XADD = "redis.call('PUBLISH', 'c', 'x')", "redis.call('XADD', 's', '*', 'a', 'b')"
 # docs/faults.md has this table. PING is among them, and all that takes a message from a queue.
@@ -29,9 +27,9 @@ ANSWERED: tuple[tuple[str, ...], ...] = (
 
 
 class Server:
-    def __init__(self, disk: Disk, binary: Path) -> None:
+    def __init__(self, disk: Disk) -> None:
         self.disk = disk
-        self.broker = EmbeddedBroker(directory=disk.path / "b", binary=binary)
+        self.broker = EmbeddedBroker(directory=disk.path / "b")
         self.path = socket_path(disk.path / "b")
         self.client: Any = redis.Redis(unix_socket_path=str(self.path))
 
@@ -47,10 +45,10 @@ class Server:
         wait_until(lambda: self.is_refused("SET", "last", "x" * 10_000), "it refuses nothing")
 
 
-@pytest.fixture(params=SERVERS)
-def server(request: pytest.FixtureRequest) -> Iterator[Server]:
+@pytest.fixture
+def server() -> Iterator[Server]:
     with small_disk(mib=4) as disk:
-        server = Server(disk, server_named(request.param, disk.path))
+        server = Server(disk)
         with server.broker:
             server.client.xadd("s", {"a": "b"}, id="1-1")
             server.client.xgroup_create("s", "g", "0")
@@ -79,7 +77,7 @@ def test_a_broker_that_dies_on_a_full_disk_starts_on_it_and_has_what_was_written
     server.fill()
     os.kill(server.broker.pid, 9)
     wait_until(lambda: server.broker.poll() is not None, "it does not die")
-    BrokerFiles(server.disk.path / "b", binary=Path(server.broker._binary or "")).mend()
+    BrokerFiles(server.disk.path / "b", binary=find_server_binary()).mend()
     with server.broker:
         assert answers(server.path)
         assert server.client.xlen("s") == 1

@@ -6,12 +6,11 @@ import sys
 import tempfile
 from pathlib import Path
 
-import msgspec
 import pytest
 
 from blimp import airframe
 from blimp.clock import SystemClock
-from blimp.errors import AirframeError, ConfigError
+from blimp.errors import ConfigError
 from blimp.link.paths import RuntimePaths
 from blimp.service.stack.supervisor import Event, Role, Stack, StackShip, _tell
 from blimp.service.stack.up import StackOptions, build_stack, vehicle_names
@@ -178,16 +177,6 @@ def test_a_pad_to_the_east_is_another_place_for_gps_and_the_same_flight() -> Non
         assert abs(snapshot.position_ned_m[1]) < 1.0
 
 
-def test_there_is_no_east_at_a_pole_and_the_date_line_is_crossed() -> None:
-    twin = airframe.load("twin")
-    home = type(twin.home)
-    pole = home(latitude_deg=90.0, longitude_deg=0.0, altitude_msl_m=0.0)
-    with pytest.raises(AirframeError, match="is a pole"):
-        _at(twin, pole).with_pad_east(20.0)
-    line = home(latitude_deg=0.0, longitude_deg=179.9999, altitude_msl_m=0.0)
-    assert -180.0 <= _at(twin, line).with_pad_east(20.0).home.longitude_deg < -179.9
-
-
 def test_a_brokers_password_is_on_no_command_line(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -202,10 +191,6 @@ def test_a_brokers_password_is_on_no_command_line(
     for name in ("worker", "relay"):
         environments = [role.environment for role in roles if role.name == name]
         assert environments == [{"BLIMP_BROKER_URL": url}]
-
-
-def _at(ship: airframe.Airframe, home: airframe.Home) -> airframe.Airframe:
-    return msgspec.structs.replace(ship, home=home)
 
 
 @pytest.mark.parametrize("wind_mps", [0.85, 20.0])

@@ -136,27 +136,3 @@ def test_readings_hold_between_conversions() -> None:
     assert read(chip, 0xF7, 6) == first
     bench.run(0.05)
     assert read(chip, 0xF7, 6) != first
-
-
-def test_faults_act_on_the_quantity_and_on_the_identity() -> None:
-    bench = Bench()
-    chip = bench.fit("baro")
-    chip.write(bytes((0xF4, NORMAL_X1_X16)))
-
-    def pascal() -> float:
-        bench.run(0.05)
-        raw_p, raw_t = raw(read(chip, 0xF7, 6))
-        return pressure(raw_p, fine_temperature(raw_t))
-
-    chip.faults.set("stuck", {"value": 90000.0}, now_s=bench.timeline.now_s)
-    assert pascal() == pytest.approx(90000.0, abs=10.0)
-    chip.faults.set("clear", {}, now_s=bench.timeline.now_s)
-    assert pascal() == pytest.approx(101325.0, abs=120.0)
-    before = pascal()
-    chip.faults.set("drift", {"rate": 100.0}, now_s=bench.timeline.now_s)
-    bench.run(10.0)
-    assert pascal() - before == pytest.approx(1005.0, abs=20.0)
-    chip.faults.set("frozen", {}, now_s=bench.timeline.now_s)
-    assert pascal() == pascal()
-    chip.faults.set("wrong_identity", {}, now_s=bench.timeline.now_s)
-    assert read(chip, 0xD0) == b"\x61"

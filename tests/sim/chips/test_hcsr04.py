@@ -66,19 +66,3 @@ def test_nothing_comes_back(case: str) -> None:
     if case == "leaning":
         echoes.bench.truth.attitude = from_euler(0.7, 0.0, 0.0)
     assert echoes.ping() == pytest.approx(0.038)
-
-
-def test_faults() -> None:
-    echoes = Echoes(1.0)
-    faults = echoes.chip.faults
-    faults.set("no_answer", {}, now_s=0.0)
-    assert echoes.ping() is None
-    faults.set("clear", {}, now_s=0.0)
-    faults.set("stuck", {"value": 2.0}, now_s=0.0)
-    assert echoes.ping() == pytest.approx(4.0 / SOUND_MPS, rel=1e-3)
-    faults.set("clear", {}, now_s=0.0)
-    faults.set("frozen", {}, now_s=0.0)
-    assert echoes.ping() == pytest.approx(echoes.ping(), abs=1e-9)
-    faults.set("clear", {}, now_s=0.0)
-    faults.set("garbage", {}, now_s=0.0)
-    assert len({round(1e6 * (echoes.ping() or 0.0)) for _ in range(5)}) == 5

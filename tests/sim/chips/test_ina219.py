@@ -116,15 +116,3 @@ def test_power_down_holds_and_triggered_converts_once() -> None:
     bench.truth.battery_v = 7.0
     bench.run(1.0)
     assert (word(chip, 2) >> 3) * 0.004 == pytest.approx(6.0, abs=0.02)
-
-
-def test_faults() -> None:
-    bench = Bench()
-    chip = bench.fit("power", options=TENTH_OHM)
-    chip.faults.set("stuck", {"value": 5.0}, now_s=0.0)
-    bench.run(0.1)
-    assert (word(chip, 2) >> 3) * 0.004 == pytest.approx(5.0, abs=0.02)
-    chip.faults.set("clear", {}, now_s=0.1)
-    chip.faults.set("frozen", {}, now_s=0.1)
-    bench.run(0.1)
-    assert (word(chip, 2) >> 3) * 0.004 == pytest.approx(5.0, abs=0.02)

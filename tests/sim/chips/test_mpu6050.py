@@ -118,40 +118,6 @@ def test_the_identity_cannot_be_written_and_reads_wrap_nowhere() -> None:
     assert len(read(chip, 0x70, 32)) == 32
 
 
-def test_self_test_pushes_the_outputs() -> None:
-    bench = Bench()
-    chip = bench.fit("imu")
-    chip.write(b"\x6b\x01")
-    chip.write(b"\x1b\x00\x10")  # ±250 °/s, ±8 g
-    bench.run(0.1)
-    quiet = data(chip)
-    chip.write(b"\x1b\xe0\xf0")
-    bench.run(0.1)
-    pushed = data(chip)
-    codes = read(chip, 0x0D, 4)
-    assert (codes[0] >> 5 << 2 | codes[3] >> 4 & 3) == 16
-    trim = 4096 * 0.34 * (0.92 / 0.34) ** (15 / 30)
-    assert pushed[0] - quiet[0] == pytest.approx(trim, rel=0.05)
-    assert pushed[4] - quiet[4] == pytest.approx(25 * 131 * 1.046**15, rel=0.05)
-    assert pushed[5] - quiet[5] == pytest.approx(-25 * 131 * 1.046**15, rel=0.05)
-
-
-def test_faults() -> None:
-    bench = Bench()
-    chip = bench.fit("imu")
-    chip.write(b"\x6b\x01")
-    bench.run(0.1)
-    chip.faults.set("stuck", {"value": 0.5, "channel": "gyro_x"}, now_s=0.1)
-    bench.run(0.1)
-    assert data(chip)[4] / 131.072 == pytest.approx(math.degrees(0.5), abs=3.5)
-    chip.faults.set("frozen", {}, now_s=0.2)
-    held = data(chip)
-    bench.run(1.0)
-    assert data(chip) == held
-    chip.faults.set("wrong_identity", {}, now_s=0.2)
-    assert read(chip, 0x75) != b"\x68"
-
-
 def test_an_mpu_6500_comes_up_awake_at_its_widest_filter() -> None:
     bench = Bench()
     chip = bench.fit("imu", chip="mpu6500")

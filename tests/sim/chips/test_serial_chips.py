@@ -104,28 +104,3 @@ def test_the_gps_wanders_slowly() -> None:
     steps = [abs(b - a) for a, b in pairwise(latitudes)]
     assert statistics.fmean(steps) < 0.3
     assert max(latitudes) - min(latitudes) > 0.8
-
-
-@pytest.mark.parametrize("name", ["tag", "gps"])
-def test_faults(name: str) -> None:
-    bench = Bench()
-    chip = bench.fit(name)
-
-    def next_second() -> list[bytes]:
-        bench.run(1.0)  # what was on the line before the fault has arrived
-        bench.sent.clear()
-        bench.run(1.0)
-        return [line for _, line in bench.sent]
-
-    assert next_second()
-    chip.faults.set("no_answer", {}, now_s=0.0)
-    assert next_second() == []
-    chip.faults.set("clear", {}, now_s=0.0)
-    chip.faults.set("frozen", {}, now_s=0.0)
-    where = [line.rsplit(b",", 1)[0] for line in next_second()]
-    assert len(set(where)) == (1 if name == "tag" else 2)
-    chip.faults.set("clear", {}, now_s=0.0)
-    chip.faults.set("garbage", {}, now_s=0.0)
-    garbage = next_second()
-    assert len(set(garbage)) == len(garbage) > 3
-    assert not any(line.startswith((b"POS", b"$GP")) for line in garbage)

@@ -83,15 +83,3 @@ def test_reboot_restores_the_registers() -> None:
     assert read(chip, 0x3C, 4) == b"LUNA"
     chip.write(b"\x21\x02")
     assert read(chip, 0x26, 2) == b"\x64\x00"
-
-
-def test_faults() -> None:
-    bench, chip = at(2.0)
-    chip.faults.set("stuck", {"value": 5.0}, now_s=0.0)
-    assert measured(bench, chip)[0] == 5.0
-    chip.faults.set("clear", {}, now_s=0.0)
-    chip.faults.set("frozen", {}, now_s=0.0)
-    _, _, tick = measured(bench, chip)
-    assert measured(bench, chip)[2] == tick
-    chip.faults.set("wrong_identity", {}, now_s=0.0)
-    assert read(chip, 0x3C, 4) != b"LUNA"

@@ -13,6 +13,7 @@ from blimp.queue.redis.urls import public_parts
 
 if TYPE_CHECKING:
     from blimp.queue.brokers.base import Consumer, ConsumerOptions, Sender
+    from blimp.queue.redis.client import RedisServer
 
 
 class StreamsBroker:
@@ -22,8 +23,10 @@ class StreamsBroker:
         on_redis=True,
         atomic_completion=True,
         keeps_stamps=True,
+        keeps_steps=True,
         shares_fairly=True,
         has_dead_letters=True,
+        sets_aside=True,
         counts_deliveries=True,
         leases=True,
         schedules=True,
@@ -48,7 +51,14 @@ class StreamsBroker:
 
         return StreamsConsumer(options)
 
-    def open_sender(self, url: str, *, timeout_s: float, on_lost: Callable[[str], None]) -> Sender:
+    def open_sender(
+        self,
+        url: str,
+        *,
+        timeout_s: float,
+        on_lost: Callable[[str], None],
+        server: RedisServer | None = None,
+    ) -> Sender:
         from blimp.queue.brokers.streams.streams_sender import StreamsSender  # only to publish
 
-        return StreamsSender(url, timeout_s=timeout_s, on_lost=on_lost)
+        return StreamsSender(url, timeout_s=timeout_s, on_lost=on_lost, server=server)

@@ -16,6 +16,24 @@ for n, stream in ipairs(KEYS) do
 end
 return answers
 
+--- step
+-- Returns what the steps of a task returned, or stores one result, if the caller still holds its delivery.
+-- KEYS[1]  stream    KEYS[2]  hash of the results, by the names of the steps
+-- ARGV[1]  group    ARGV[2]  consumer    ARGV[3]  entry id    ARGV[4]  fence
+-- ARGV[5]  seconds to keep all results    then, to store one: its name, the result
+-- Returns names and results in turn, none if one was stored; nil if the caller does not hold it.
+if held(KEYS[1], ARGV[1], ARGV[2], ARGV[3], ARGV[4]) ~= 1 then
+  return false
+end
+local found = {}
+if ARGV[6] then
+  redis.call('HSET', KEYS[2], ARGV[6], ARGV[7])
+else
+  found = redis.call('HGETALL', KEYS[2])
+end
+redis.call('EXPIRE', KEYS[2], ARGV[5])
+return found
+
 --- dead_letter
 -- Moves one delivery to the dead letters, if the caller still holds it.
 -- KEYS[1]  stream    KEYS[2]  dead letters
@@ -38,7 +56,9 @@ return answer
 --   KEYS   its stream, its dead letters, celery-task-meta-<id> (key and channel)
 --   ARGV   number of messages that follow, entry id, fence, priority, the reason to make it a
 --          dead letter, the record (JSON), seconds to keep that; "" for what there is not
---   if that number has a "*" before it: KEYS a mark that expires then    ARGV in how many seconds
+--   if that number has a "!" before it: ARGV claims, those that end by time, the digest of the claim
+--   that is free then, id of its task. No KEYS: a message may name what this user may not touch
+--   for each "*" before that number: KEYS a key that expires then    ARGV in how many seconds, 0: now
 --   and for each message that follows
 --     KEYS   stream of its priority, schedule, bell
 --     ARGV   priority, server's ms when due, head, body, tenant ("" for none)
@@ -146,8 +166,11 @@ local function finish(one)
   elseif not is_none(one.stream) then
     redis.call('SET', one.stream, '1', 'EX', KEEP_S)
   end
-  if one.mark then
-    redis.call('EXPIRE', one.mark, one.mark_s)
+  if one.claim then
+    pcall(free_claim, unpack(one.claim))
+  end
+  for _, mark in ipairs(one.marks) do
+    redis.call('EXPIRE', unpack(mark))
   end
   return 1
 end
@@ -166,9 +189,14 @@ local function read_rest(one, count)
   one.dead, one.result = next_keys(2)
   one.level, one.reason, one.record, one.keep_s = next_args(4)
   one.following = {}
-  if string.byte(count) == 42 then -- "*"
+  if string.byte(count) == 33 then -- "!"
     count = string.sub(count, 2)
-    one.mark, one.mark_s = next_keys(1), next_args(1)
+    one.claim = { next_args(4) }
+  end
+  one.marks = {}
+  while string.byte(count) == 42 do -- "*"
+    count = string.sub(count, 2)
+    one.marks[#one.marks + 1] = { next_keys(1), next_args(1) }
   end
   for n = 1, tonumber(count) do
     local stream, later, bell = next_keys(3)

@@ -1,117 +1,38 @@
-"""A consumer of streams. Its leases outlive the connection that fetched the messages.
-
-With several brokers, a task may end when its own is unreachable and another is in use. The worker
-does not wait: its acknowledgement is deferred, and a thread repeats it until that broker answers.
-Until then the message stays there unacknowledged, and if the worker dies meanwhile it runs again.
-"""
+"""A consumer of streams. Its leases outlive the connection that fetched the messages."""
 
 from __future__ import annotations
 
-import itertools
+import contextlib
 import logging
-import random
-import threading
 import time
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Collection, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from blimp.errors import LinkError
-from blimp.queue.brokers.base import MOST_DELIVERIES, BrokerLeft
-from blimp.queue.brokers.streams.completion import CompletionArguments
-from blimp.queue.brokers.streams.envelope import HEAD, Claim, open_message
+from redis.exceptions import NoPermissionError
+
+from blimp.errors import LinkError, ResultError
+from blimp.queue.brokers.base import MARK_KEEP_S, MOST_DELIVERIES
+from blimp.queue.brokers.streams.envelope import HEAD, Claim, open_message, post
 from blimp.queue.brokers.streams.fetcher import Fetcher
-from blimp.queue.brokers.streams.store import LOST
-from blimp.queue.brokers.streams.visibility import StreamsSession
-from blimp.queue.redis.client import streams_options
-from blimp.queue.redis.urls import PASSING, hide_password, link_errors, redis_url
-from blimp.queue.retry import RetryPolicy
+from blimp.queue.brokers.streams.store import LOST, StreamsOptions
+from blimp.queue.brokers.streams.unique_claims import UniqueClaims
+from blimp.queue.brokers.streams.visibility import DeferredAcks, StreamsSession
+from blimp.queue.redis.keys import result_key
+from blimp.queue.redis.urls import PASSING, is_refusal, link_errors, redis_url
 
 if TYPE_CHECKING:
-    from blimp.queue.brokers.base import Completion, ConsumerOptions
-    from blimp.queue.redis.urls import Brokers
+    from collections.abc import Sequence
+
+    from blimp.queue.brokers.base import Aside, Completion, ConsumerOptions
+    from blimp.queue.brokers.streams.envelope import Claim, Envelope
+    from blimp.queue.protocol.message import TaskMessage
+    from blimp.queue.protocol.unique import UniqueClaim
+    from blimp.queue.redis.keys import Keys, QueueKeys
+
 
 T = TypeVar("T")
 
 logger = logging.getLogger(__name__)
-
-REPEATING = RetryPolicy(max_retries=None, interval_start=0.2, interval_step=0.4, interval_max=5.0)
-
-
-class DeferredAcks:
-    """The session at one broker of several, and what must still be sent to it. Thread-safe.
-
-    Close is idempotent.
-    """
-
-    def __init__(self, *, url: str, session: StreamsSession, brokers: Brokers) -> None:
-        self.url = url
-        self.session = session
-        self._brokers = brokers
-        self._deferred: dict[int, tuple[Collection[str], Callable[[], object]]] = {}
-        self._numbers = itertools.count()  # they are done in order: none replaces another
-        self._lock = threading.Lock()
-        self._closed = threading.Event()
-        self._thread: threading.Thread | None = None
-
-    def do(self, tags: Collection[str], step: Callable[[], T], *, otherwise: T) -> T:
-        """Do `step`, which ends the deliveries `tags`; later if another broker is in use.
-
-        Returns `otherwise` then. Raises LinkError if there is no other broker.
-        """
-        try:
-            return self.do_now(step)
-        except BrokerLeft:
-            pass
-        with self._lock:
-            self._deferred[next(self._numbers)] = (tags, step)
-            if self._thread is None:
-                self._thread = threading.Thread(target=self._repeat, name="deferred", daemon=True)
-                self._thread.start()
-        return otherwise
-
-    def do_now(self, step: Callable[[], T]) -> T:
-        """Do `step` now or not at all: raises BrokerLeft if another broker is in use."""
-        try:
-            with link_errors(self.url, self._brokers.failed):
-                return step()
-        except LinkError as error:
-            if self.url == self._brokers.current:
-                raise
-            raise BrokerLeft(str(error)) from None
-
-    def probe(self) -> None:
-        """Ask whether the broker is there. Raises LinkError."""
-        with link_errors(self.url, self._brokers.failed):
-            self.session.link.client.ping()
-
-    def tags(self) -> set[str]:
-        """Return the deliveries whose ends are deferred: they must not be put back."""
-        with self._lock:
-            return {tag for tags, _ in self._deferred.values() for tag in tags}
-
-    def _repeat(self) -> None:
-        waits = REPEATING.waits(chance=random.Random())
-        while not self._closed.wait(next(waits)):
-            with self._lock:
-                if not self._deferred:
-                    self._thread = None
-                    return
-                number, (_, step) = next(iter(self._deferred.items()))
-            try:
-                with link_errors(self.url):
-                    step()
-            except LinkError:
-                continue
-            except Exception:  # its message comes again; the other steps are done all the same
-                logger.exception("deferred acknowledgement to %s", hide_password(self.url))
-            waits = REPEATING.waits(chance=random.Random())
-            with self._lock:
-                self._deferred.pop(number)
-
-    def close(self) -> None:
-        self._closed.set()
-        self.session.close()
-
 
 HEAD_ROOM_BYTES = 16_384  # for what every message has in its headers
 
@@ -137,7 +58,7 @@ class StreamsDelivery:
 
     @property
     def over_delivery_limit(self) -> str:
-        before = self.claim.fence - 1
+        before = self.claim.counted - 1
         return (
             f"delivered {before} times without being completed" if before >= MOST_DELIVERIES else ""
         )
@@ -150,9 +71,48 @@ class StreamsDelivery:
         if answer == LOST and not was_held:  # lost before its job was known
             self.acks.session.on_lease_lost(self.tag)
 
-    def requeue(self, *, seen: bool = True) -> None:
+    def requeue(self, *, seen: bool = True, aside: Aside | None = None) -> None:
         leases = self.acks.session.leases
-        self.acks.do([self.tag], lambda: leases.release([self.tag], seen=seen), otherwise=0)
+
+        def put_back() -> int:
+            if aside is not None:
+                return leases.set_aside(self.claim, aside)
+            return leases.release([self.tag], seen=seen)
+
+        self.acks.do([self.tag], put_back, otherwise=0)
+
+    def free(self, claim: UniqueClaim, id: str) -> None:
+        """Raises BrokerLeft if the broker cannot be asked now.
+
+        A claim that this user may not touch is not its task's: a stranger wrote its name.
+        """
+
+        def free() -> None:
+            with contextlib.suppress(NoPermissionError):
+                UniqueClaims(self.acks.session.store).free(claim, id)
+
+        self.acks.do_now(free)
+
+    def step(
+        self, message: TaskMessage, keep_s: int, name: str = "", result: bytes = b""
+    ) -> dict[str, bytes] | None:
+        """Raises BrokerLeft if another broker is in use, ResultError if the server refuses it."""
+        session = self.acks.session
+        key = session.keys.steps(message.id, message.nesting)
+        one = (name, result) if name else ()
+
+        def ask() -> dict[str, bytes] | None:
+            try:
+                return session.store.step(self.claim, key, keep_s, *one)
+            except Exception as error:
+                if is_refusal(error):  # to ask again does not help
+                    what = (
+                        f"step {name!r} of {message.task}" if name else f"steps of {message.task}"
+                    )
+                    raise ResultError(f"{what}: the broker refuses {key}: {error}") from None
+                raise
+
+        return self.acks.do_now(ask)
 
     def reject(self, reason: str) -> None:
         leases = self.acks.session.leases
@@ -171,7 +131,7 @@ class StreamsConsumer:
         here = self._here = self._at(self._options.brokers.current)
         for one in self._held.values():  # a broker that was left may answer again
             one.session.leases.keep({*held, *one.tags()})
-        self._fetcher = Fetcher(session=here.session, queues=self._options.queues)
+        self._fetcher = self._fetcher_of(here)
         restored = self._fetcher.begin()
         for warning in self._fetcher.warnings:
             if warning not in self._warned:  # once, not at each reconnection
@@ -183,8 +143,12 @@ class StreamsConsumer:
         assert self._here is not None
         self._options.queues = tuple(queues)
         self.disconnect()
-        self._fetcher = Fetcher(session=self._here.session, queues=self._options.queues)
+        self._fetcher = self._fetcher_of(self._here)
         self._fetcher.begin()
+
+    def _fetcher_of(self, here: DeferredAcks) -> Fetcher:
+        options = self._options
+        return Fetcher(session=here.session, queues=options.queues, knows=options.knows)
 
     def _at(self, url: str) -> DeferredAcks:
         """Return what is held at the broker `url`; it lives as long as the worker."""
@@ -192,14 +156,12 @@ class StreamsConsumer:
             options = self._options
             session = StreamsSession(
                 url=redis_url(url),
-                options=streams_options(timeout_s=options.timeout_s)
-                | {
-                    "consumer": options.name,
-                    "on_lease_lost": options.on_lost,
-                    "max_deliveries": MOST_DELIVERIES + SPARE_DELIVERIES,
-                    "max_dead_letters": options.max_dead_letters,
-                    "max_dead_letter_bytes": options.max_dead_letter_bytes,
-                },
+                options=StreamsOptions(
+                    consumer=options.name,
+                    on_lease_lost=options.on_lost,
+                    max_deliveries=MOST_DELIVERIES + SPARE_DELIVERIES,
+                    broker=options.broker,
+                ),
             )
             self._held[url] = DeferredAcks(url=url, session=session, brokers=options.brokers)
         return self._held[url]
@@ -230,7 +192,7 @@ class StreamsConsumer:
 
     def _deliver(self, claim: Claim, fields: list[bytes]) -> None:
         try:
-            limit_bytes = self._options.limit_bytes + HEAD_ROOM_BYTES
+            limit_bytes = self._options.broker.limit_bytes + HEAD_ROOM_BYTES
             message = open_message(claim, fields, head_limit_bytes=limit_bytes)
         except ValueError as error:
             self._dead_letter(claim, fields, error)
@@ -354,3 +316,98 @@ def _held(completion: Completion) -> DeferredAcks:
     delivery = completion.delivery
     assert isinstance(delivery, StreamsDelivery)
     return delivery.acks
+
+
+class CompletionArguments:
+    """Gathers the keys and arguments of several completions."""
+
+    def __init__(self, *, options: ConsumerOptions, keys: Keys) -> None:
+        self._options = options
+        self._keys = keys
+        self.keys: list[str] = []
+        self.args: list[Any] = []
+
+    def add(self, completion: Completion, claim: Claim | None) -> None:
+        """Add one. claim: None if it was acknowledged before it ran.
+
+        Raises MessageError, ResultError if JSON cannot hold what follows.
+        """
+        options, follow_up = self._options, completion.follow_up
+        if claim is not None and not (
+            follow_up is not None
+            or completion.next
+            or completion.dead
+            or completion.mark
+            or completion.forgets_steps
+            or completion.frees
+            or (completion.record and options.completes_results)
+        ):
+            self.keys.append(claim.stream)
+            self.args += ("", claim.id, claim.fence)
+            return
+        following = () if follow_up is not None and follow_up.is_silent else completion.next
+        puts = [
+            (
+                self._keys.queue(one.queue),
+                post(one, signer=options.signer, limit_bytes=options.broker.limit_bytes),
+            )
+            for one in following
+        ]
+        update = None if follow_up is None else follow_up.arguments(options)
+        marks = [(completion.mark, MARK_KEEP_S)] if completion.mark else []
+        if completion.forgets_steps:
+            message = completion.message
+            marks.append((self._keys.steps(message.id, message.nesting), 0))
+        # Without a pending entry, a key of its own identifies a repetition.
+        needs_key = claim is None and (puts or update)
+        self.write(
+            claim=claim,
+            once=self._keys.once(completion.delivery.tag) if needs_key else "",
+            result=result_key(completion.message.id),
+            record=completion.record if options.completes_results else b"",
+            keep_s=options.result_keep_s,
+            puts=puts,
+            reason=completion.dead if claim is not None else "",
+            frees=completion.frees,
+            id=completion.message.id,
+            marks=marks,
+            update=update,
+        )
+
+    def write(
+        self,
+        *,
+        claim: Claim | None = None,
+        once: str = "",
+        result: str = "",
+        record: bytes = b"",
+        keep_s: int = 0,
+        puts: Sequence[tuple[QueueKeys, Envelope]] = (),
+        reason: str = "",
+        frees: UniqueClaim | None = None,
+        id: str = "",
+        marks: Sequence[tuple[str, int]] = (),
+        update: tuple[list[str], list[Any]] | None = None,
+    ) -> None:
+        """Add what complete.lua reads of one. id: of the task whose claim is freed."""
+        signs = "!" * (frees is not None) + "*" * len(marks) + "+" * (update is not None)
+        count = f"{signs}{len(puts)}"
+        if claim is None:
+            self.keys += (once, "", result)
+            self.args += (count, "", 0, 0)
+        else:
+            self.keys += (claim.stream, claim.queue.dead, result)
+            self.args += (count, claim.id, claim.fence, claim.level)
+        self.args += (reason, record, keep_s)
+        if frees is not None:
+            queue = self._keys.queue(frees.queue)
+            self.args += (queue.unique, queue.unique_ends, frees.digest, id)
+        for mark, keep in marks:
+            self.keys.append(mark)
+            self.args.append(keep)
+        for queue, put in puts:
+            self.keys += (queue.levels[put.level], queue.later, queue.bell)
+            self.args += (put.level, put.due_ms, put.head, put.body, put.tenant)
+        if update is not None:
+            self.keys += update[0]
+            self.args += update[1]

@@ -1,6 +1,18 @@
 -- Scripts that deliver messages and keep deliveries. "--- NAME" begins a script. A full server
 -- allows them: it would never become empty again otherwise.
 
+local FOREVER_MS = '1000000000' -- the idle time of what nobody holds; as `text` has it
+
+-- Returns the fields of an entry as they are `ms` later: its time to live is shorter.
+local function aged(fields, ms)
+  for n = 5, #fields, 2 do
+    if fields[n] == 'x' and tonumber(fields[n + 1]) then
+      fields[n + 1] = text(math.max(0, fields[n + 1] - ms))
+    end
+  end
+  return fields
+end
+
 -- Forgets consumers that hold nothing: the one named `leaving` ("" for none) and those silent for
 -- `silent_ms`.
 -- Removing a consumer drops what it has pending, so only those with nothing are removed.
@@ -24,7 +36,8 @@ end
 --- take
 #!lua flags=allow-oom
 -- Delivers up to `room` messages and records them as held, in one step:
--- 1. what is due moves from the schedule into its stream, or waits for its tenant's turn;
+-- 1. what is due moves from the schedule into its stream, or waits for its tenant's turn; what was
+--    set aside moves there if this consumer knows its task, or its time is over;
 -- 2. priority by priority, what was put back or whose holder is dead, then what is new, then what
 --    is next of tenants: it moves into its stream now, so nothing there waits before another's turn;
 -- 3. what was delivered too often goes to the dead letters instead, and so does what is older
@@ -36,8 +49,9 @@ end
 -- ARGV[7]  number of priorities
 -- ARGV[8]  ms before it is due that a message may leave the schedule
 -- ARGV[9]  the name of no consumer    ARGV[10] the caller's monotonic clock; see redis/clock.py
--- Returns {server's ms, ms when the next one is due or -1, deliveries, how many had expired}; a
--- delivery is {number of its queue, priority, entry id, fence, fields}. Of a queue that is paused,
+--          then the tasks that the consumer knows, each as name, version
+-- Returns {server's ms, ms when the next one is due or -1, deliveries, how many had expired, 1 if
+-- something is set aside}; a delivery is {number of its queue, priority, entry id, fence, fields}. Of a queue that is paused,
 -- see the script `pause`, nothing is taken but what is in its first priority, emergencies.
 -- What was delivered more than half as often as it may be is delivered alone: it may be what
 -- kills its holders, and whatever they hold beside it is counted too.
@@ -58,6 +72,11 @@ local taken, expired = {}, 0
 local ttl_ms = {} -- of each queue, false for ever
 local may_claim, ahead, paused = {}, {}, {} -- of each queue: see look_at_clock
 local has_turns = {} -- of each queue
+local has_aside = 0
+local versions = {} -- of each task that is known
+for n = 11, #ARGV, 2 do
+  versions[ARGV[n]] = ARGV[n + 1]
+end
 
 local function pending(stream, ...)
   local found = redis.pcall('XPENDING', stream, group, ...)
@@ -88,18 +107,18 @@ local function look_at_clock(queue, key, bell)
   local is_free = not silent or clock.before >= silent + lease_us
   if clock.elapsed < 0 or clock.excess > lease_us or clock.elapsed > silence_us and is_free then
     held = clock.steady
-    redis.call('HSET', key, 'held', string.format('%.0f', held))
+    redis.call('HSET', key, 'held', text(held))
     if clock.steady - clock.before > silence_us then
-      redis.call('HSET', key, 'silent', string.format('%.0f', held))
+      redis.call('HSET', key, 'silent', text(held))
     end
   end
   local until_us = math.max(tonumber(kept[2]) or 0, clock.wall - clock.elapsed)
   if clock.elapsed < 0 then
-    redis.call('HSET', key, 'ahead', string.format('%.0f', until_us))
+    redis.call('HSET', key, 'ahead', text(until_us))
   end
   local left_ms = redis.call('PTTL', bell)
   if left_ms > 0 then
-    redis.call('PEXPIRE', key, left_ms) -- it goes with its queue
+    redis.call('PEXPIRE', key, text(left_ms)) -- it goes with its queue
   end
   paused[queue] = kept[4]
   may_claim[queue] = not held or clock.steady >= held + lease_us
@@ -133,20 +152,21 @@ end
 local function expire(queue, level, entry, deliveries)
   local own_ms, fields = nil, entry[2]
   for n = 5, #fields, 2 do
-    if fields[n] == 'x' then
-      own_ms = tonumber(fields[n + 1])
+    if fields[n] == 'x' then -- one of its own, and one of its queue's if it was set aside
+      own_ms = math.min(own_ms or math.huge, tonumber(fields[n + 1]) or math.huge)
     end
   end
   local limit_ms = ttl_ms[queue]
   if not own_ms and not limit_ms then
     return false
   end
-  local age_ms = now_ms - tonumber(string.match(entry[1], '^%d+'))
+  local age_ms = math.max(0, now_ms - tonumber(string.match(entry[1], '^%d+')))
   local stream, dead = KEYS[queue * stride + level + 1], KEYS[queue * stride + levels + 3]
   if own_ms and age_ms >= own_ms and redis.call('PTTL', stream) < 0 then
     dead_letter(stream, group, entry[1], dead, limit, level, deliveries,
       'expired: waited ' .. age_ms .. ' ms of ' .. own_ms)
   elseif own_ms and age_ms >= own_ms or limit_ms and age_ms >= limit_ms then
+    free_claim_of(stream, fields)
     redis.call('XACK', stream, group, entry[1]) -- its queue expires too: no consumer looks there
     redis.call('XDEL', stream, entry[1])
   else
@@ -175,7 +195,8 @@ local function take_turns(queue, level)
   local found = redis.call('ZRANGE', turns, least, below, 'BYSCORE', 'LIMIT', 0, room)
   for _, member in ipairs(found) do
     local packed = remove_turn(later, member)
-    if ttl_ms[queue] and now_ms - came_ms(member) >= ttl_ms[queue] then
+    if packed and ttl_ms[queue] and now_ms - came_ms(member) >= ttl_ms[queue] then
+      free_claim_of(later, cmsgpack.unpack(packed)[2])
       expired = expired + 1
     elseif packed then
       local message = cmsgpack.unpack(packed)[2]
@@ -186,12 +207,44 @@ local function take_turns(queue, level)
   return found[1] ~= nil
 end
 
+-- Moves what was set aside to the end of its stream: up to `room` messages of a task that is known
+-- in another version than those which could not run it, and those whose time is over.
+local function take_back(queue, aside)
+  local later, group_start = KEYS[queue * stride + levels + 2], '-'
+  for _ = 1, SWEEP do
+    local first = redis.call('ZRANGE', aside, group_start, '+', 'BYLEX', 'LIMIT', 0, 1)[1]
+    if not first then
+      return
+    end
+    local group, task, tried = string.match(first, '^((.-)\n(.-)\n)')
+    local version = versions[task]
+    local is_known = version and not string.find(tried, version, 1, true)
+    group_start = '(' .. group .. '\255'
+    local most = is_known and room or SWEEP
+    local found = redis.call('ZRANGE', aside, '[' .. group, group_start, 'BYLEX', 'LIMIT', 0, most)
+    for _, member in ipairs(found) do
+      if is_known or came_ms(member) <= now_ms then
+        local packed = remove_turn(later, member)
+        if packed then
+          local message = cmsgpack.unpack(packed)
+          local fields = aged(message[3], now_ms - message[2])
+          redis.call('XADD', KEYS[queue * stride + message[1] + 1], '*', unpack(fields))
+        end
+      end
+    end
+  end
+end
+
 for queue = 0, queues - 1 do
   local base = queue * stride
   local bell, later = KEYS[base + levels + 1], KEYS[base + levels + 2]
   local steady_ms = look_at_clock(queue, KEYS[base + stride], bell)
   local due_ms = steady_ms + tonumber(ARGV[8])
-  for _, ring in ipairs(pending(bell, '-', '+', SWEEP)) do
+  local rings = pending(bell, '-', '+', SWEEP)
+  -- Notes that this consumer looks, for those who count the bell's consumers: before 7.2 a server
+  -- does so only if it has an answer, as it always has to what was read before.
+  redis.call('XREADGROUP', 'GROUP', group, consumer, 'COUNT', 1, 'STREAMS', bell, '0')
+  for _, ring in ipairs(rings) do
     if ring[2] == consumer or ring[3] > lease_ms then
       redis.call('XACK', bell, group, ring[1])
       redis.call('XDEL', bell, ring[1])
@@ -202,7 +255,12 @@ for queue = 0, queues - 1 do
     place(KEYS[base + message[1] + 1], later, bell, message[1], message[2])
     redis.call('ZREM', later, member)
   end
-  has_turns[queue] = redis.call('EXISTS', (turn_keys(later))) > 0
+  local turns, _, _, aside = turn_keys(later)
+  has_turns[queue] = redis.call('EXISTS', turns, aside) > 0
+  if has_turns[queue] and redis.call('EXISTS', aside) == 1 then
+    take_back(queue, aside) -- of a paused queue, too: emergencies are taken there
+    has_aside = 1
+  end
   ttl_ms[queue] = tonumber(redis.call('GET', KEYS[base + stride - 1]))
   local first = redis.call('ZRANGE', later, 0, 0, 'WITHSCORES')
   if first[2] then
@@ -252,7 +310,7 @@ for queue = 0, queues - 1 do
     end
   end
 end
-return { now_ms, next_due_ms, taken, expired }
+return { now_ms, next_due_ms, taken, expired, has_aside }
 
 --- begin
 #!lua flags=allow-oom
@@ -265,7 +323,6 @@ return { now_ms, next_due_ms, taken, expired }
 -- ARGV[4]  number of priorities    ARGV[5]  silent for, ms
 --          then the entries that are known, each as stream, space, id
 -- Returns how many were put back.
-local FOREVER_MS = 1000000000
 local levels, back = tonumber(ARGV[4]), 0
 local known = {}
 for n = 6, #ARGV do
@@ -277,7 +334,7 @@ for n, stream in ipairs(KEYS) do
     redis.pcall('XGROUP', 'CREATE', stream, ARGV[1], '0', 'MKSTREAM') -- BUSYGROUP if it is there
     local left_ms = redis.call('PTTL', KEYS[n + levels + 1 - level])
     if left_ms > 0 then
-      redis.call('PEXPIRE', stream, left_ms)
+      redis.call('PEXPIRE', stream, text(left_ms))
     end
   end
   if level < levels then
@@ -340,7 +397,6 @@ return answers
 --          then for each delivery: entry id, fence, deliveries to count (the fence, or one
 --          less if no task saw it)
 -- Returns for each 1 put back, 0 settled before, -1 held by another consumer.
-local FOREVER_MS = 1000000000
 local answers = {}
 for n = 1, #KEYS / 2 do
   local stream, bell = KEYS[2 * n - 1], KEYS[2 * n]
@@ -353,6 +409,49 @@ for n = 1, #KEYS / 2 do
   end
 end
 return answers
+
+--- set_aside
+#!lua flags=allow-oom
+-- Has a delivery wait until a consumer takes that knows its task, or its time is over; see `take`.
+-- If nothing was set aside before, all that wait are woken: one of them may know it.
+-- KEYS[1]  stream    KEYS[2]  schedule    KEYS[3]  bell
+-- ARGV[1]  group    ARGV[2]  consumer    ARGV[3]  entry id    ARGV[4]  fence    ARGV[5]  priority
+-- ARGV[6]  task    ARGV[7]  versions of it that could not run it    ARGV[8]  ms to wait
+-- ARGV[9]  deliveries that count
+-- Returns 1 set aside, 0 settled before, -1 held by another consumer.
+local stream, later, id = KEYS[1], KEYS[2], ARGV[3]
+local answer = held(stream, ARGV[1], ARGV[2], id, ARGV[4])
+local found = answer == 1 and redis.call('XRANGE', stream, id, id)[1]
+if not found then
+  return answer
+end
+local now_ms, fields = server_ms(), {}
+for n = 1, #found[2], 2 do
+  if found[2][n] ~= 'u' then
+    fields[#fields + 1], fields[#fields + 2] = found[2][n], found[2][n + 1]
+  end
+end
+local limit_ms = redis.call('GET', (string.gsub(later, 'later$', 'ttl')))
+if limit_ms then -- the entry that is made of it is new, and its queue's time to live goes on
+  fields[#fields + 1], fields[#fields + 2] = 'x', limit_ms
+end
+aged(fields, now_ms - tonumber(string.match(id, '^%d+')))
+local until_ms = text(now_ms + ARGV[8])
+fields[#fields + 1] = 'u'
+fields[#fields + 1] = ARGV[9] .. ':' .. until_ms .. ':' .. ARGV[7]
+local turns, _, messages, aside = turn_keys(later)
+local clock = string.gsub(later, 'later$', 'clock')
+local number = redis.call('HINCRBY', clock, 'turn', 1)
+local place = string.format('%s\n%s\n%016.0f:%s', ARGV[6], ARGV[7], number, until_ms)
+redis.call('HSET', messages, place, cmsgpack.pack({ tonumber(ARGV[5]), now_ms, fields }))
+if redis.call('EXISTS', aside) == 0 then
+  ring_for_all(KEYS[3])
+end
+redis.call('ZADD', aside, 0, place)
+expire_with_queue(later, { messages, aside, clock })
+redis.call('XACK', stream, ARGV[1], id)
+redis.call('XDEL', stream, id)
+return 1
 
 --- leave
 #!lua flags=allow-oom

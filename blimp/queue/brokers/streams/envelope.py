@@ -83,7 +83,7 @@ class Stamps:
         return Stamp(self._keys.published(found), 1, self._remember_ms)
 
 
-HEAD, BODY, REVOKED = b"h", b"b", b"r"
+HEAD, BODY, REVOKED, ASIDE = b"h", b"b", b"r", b"u"
 SEPARATOR = b"\n"  # of head and body in what is published: no JSON of one line has it
 TEXT, BYTES = "text", "bytes"
 NORMAL_LEVEL = 2
@@ -104,14 +104,31 @@ def _encoder() -> Any:
     return _kombu_json().JSONEncoder()  # kombu's `dumps` makes one for each message
 
 
+class WasAside(msgspec.Struct, frozen=True):
+    """Until when a message waited, on the broker's clock, for another version of its task."""
+
+    until_s: float
+    versions: tuple[str, ...]
+
+
 class Claim(msgspec.Struct, frozen=True, kw_only=True):
-    """One delivery: an entry of a level, held by a consumer for the `fence`-th time."""
+    """One delivery: an entry of a level, held by a consumer for the `fence`-th time.
+
+    aside: of one that was set aside in another entry. before: how often that was delivered.
+    """
 
     tag: str  # kombu's delivery tag: no two deliveries share one
     queue: QueueKeys
     level: int
     id: str
     fence: int
+    before: int = 0
+    aside: WasAside | None = None
+
+    @property
+    def counted(self) -> int:
+        """How often the message was delivered, this time included."""
+        return self.before + self.fence
 
     @property
     def stream(self) -> str:
@@ -123,7 +140,7 @@ class Claim(msgspec.Struct, frozen=True, kw_only=True):
         return int(self.id.partition("-")[0])
 
 
-class Envelope(msgspec.Struct, frozen=True, kw_only=True):
+class Envelope(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """One message to be put. due_ms: 0 for now. ttl_ms: None if it may wait for ever.
 
     tenant: whose turn it waits for, "" for none; such a message has no ttl_ms.
@@ -247,23 +264,23 @@ def pack_task(body: bytes, *, headers: dict[str, Any], queue: str, priority: int
 
     The headers are known to be JSON, so kombu's own writer, which is slower, is not needed.
     """
-    properties = {
-        "correlation_id": headers["id"],
-        "delivery_mode": 2,
-        "delivery_info": {"exchange": "", "routing_key": queue},
-        "priority": max(priority, 1),  # 0 is what kombu sends for none; 1 is the first level too
-        "delivery_tag": headers["id"],  # the consumer gives it its own
-    }
+    priority = max(priority, 1)  # 0 is what kombu sends for none; 1 is the first level too
     head = {
         "content-encoding": CONTENT_ENCODING,
         "content-type": CONTENT_TYPE,
         "headers": headers,
-        "properties": properties,
+        "properties": {
+            "correlation_id": headers["id"],
+            "delivery_mode": 2,
+            "delivery_info": {"exchange": "", "routing_key": queue},
+            "priority": priority,
+            "delivery_tag": headers["id"],  # the consumer gives it its own
+        },
         "kind": BYTES,
     }
     return Envelope(
-        level=level_of(properties),
-        due_ms=due_ms(headers),
+        level=LEVEL_OF[priority] if priority < len(LEVEL_OF) else NORMAL_LEVEL,
+        due_ms=due_ms(headers) if headers["eta"] else 0,
         head=_encode(head),
         body=body,
         tenant=tenant if isinstance(tenant := headers.get(FAIR), str) else "",
@@ -333,8 +350,12 @@ def open_message(claim: Claim, fields: list[bytes], *, head_limit_bytes: int) ->
         )
     if len(fields) >= 6 and fields[4] == REVOKED:
         message.revoked = fields[5]
-    if claim.fence > 1:
-        before = message.headers.get("blimp_delivery")
-        again = (before if isinstance(before, int) else 0) + claim.fence - 1
+    if len(fields) >= 6 and fields[-2] == ASIDE:
+        before, until_ms, tried = fields[-1].decode().split(":")
+        was = WasAside(float(until_ms) / 1e3, tuple(filter(None, tried.split(","))))
+        claim = message.claim = msgspec.structs.replace(claim, before=int(before), aside=was)
+    if claim.counted > 1:
+        said = message.headers.get("blimp_delivery")
+        again = (said if isinstance(said, int) else 0) + claim.counted - 1
         message.headers["blimp_delivery"] = again
     return message

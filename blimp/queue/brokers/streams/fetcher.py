@@ -210,16 +210,31 @@ class Fetcher:
     """Fetches in batches, and blocks only if there is nothing. One thread's, except `wake`.
 
     Everything it returns is held, and its lease renewed. Raises redis-py's errors and
-    OSError; close and make another then.
+    OSError; close and make another then. A consumer calls `take`; an event loop that waits for
+    more than one thing calls `look`, `ask` and, once the reader has an answer, `read`.
+
+    early_ms: how long before it is due a scheduled message may be taken.
+    expired: how many the last look found too old. idle_until_s: when it is time for another.
+    knows: see `Store.take`; called if something is set aside.
     """
 
-    def __init__(self, *, session: StreamsSession, queues: Sequence[str]) -> None:
+    def __init__(
+        self,
+        *,
+        session: StreamsSession,
+        queues: Sequence[str] = (),
+        knows: Callable[[], Mapping[str, str]] = dict,
+    ) -> None:
         self._session = session
+        self._knows = knows
+        self._has_aside = False
         self._queues = [session.keys.queue(name) for name in queues]
         self._about = streams_of(self._queues)
-        self._reader = Reader(session.link)
+        self.reader = Reader(session.link)
+        self._question = self.reader.messages
         self._asked = Asked(lease_s=session.lease_s)
-        self._look_s = 0.0  # when it is time to look for what no answer shows
+        self.early_ms = self.expired = 0
+        self.idle_until_s = 0.0
         self._interrupted = False
         self.warnings: tuple[str, ...] = ()  # about the server's settings
 
@@ -239,70 +254,80 @@ class Fetcher:
         In a level the queues take turns to be first.
         If it had to wait, it returns at most one message of a level: call it again.
         """
-        question = self._reader.messages
         if not self._queues:
-            self._reader.wait(timeout_s)
+            self.reader.wait(timeout_s)
             self._interrupted = False
             return []
-        if not question.asked:
-            if time.monotonic() >= self._look_s:
-                found = self._look(room)
+        if not self._question.asked:
+            if time.monotonic() >= self.idle_until_s:
+                found = self.look(self._queues, room=room)
                 if found:
                     return found
             if timeout_s <= 0.0:
                 return []
-            self._ask()
+            self.ask(self._about, until_s=self.idle_until_s)
         if self._interrupted:
             self._interrupted = False
             return []
-        return self._read() if question in self._reader.wait(timeout_s) else []
+        return self.read() if self._question in self.reader.wait(timeout_s) else []
 
-    def _look(self, room: int) -> list[Delivered]:
+    def look(self, queues: list[QueueKeys], *, room: int) -> list[Delivered]:
         """Take what is there: new, due, put back or left by the dead."""
         self._asked.now()
-        taken = take_good(self._session.store, self._queues, room=room)
+        options: dict[str, Any] = {"room": room, "early_ms": self.early_ms}
+        while True:
+            had_aside, knows = self._has_aside, self._knows() if self._has_aside else {}
+            taken = take_good(self._session.store, queues, knows=knows, **options)
+            self._has_aside = taken.has_aside
+            if taken.deliveries or had_aside or not taken.has_aside:
+                break
+        self.expired = taken.expired
         until_s = self._asked.at_s + idle_s(taken, lease_s=self._session.lease_s)
         # Less than was asked for is all there is: what comes next is waited for.
-        self._look_s = until_s if len(taken.deliveries) < room else 0.0
+        self.idle_until_s = until_s if len(taken.deliveries) < room else 0.0
         if len(taken.deliveries) >= room:
-            self._queues.append(self._queues.pop(0))  # or the first could have all of each
+            queues.append(queues.pop(0))  # or the first could have all of each
         return self._hold(taken.deliveries)
 
-    def _ask(self) -> None:
+    def ask(self, about: Streams, *, until_s: float) -> None:
         """Have the server say when something comes, up to when it is time to look again."""
-        block_s = max(0.001, self._look_s - time.monotonic())
+        block_s = max(0.001, until_s - time.monotonic())
         self._asked.now(block_s=block_s)
         block_ms = math.ceil(block_s * 1000)
-        consumer = self._session.consumer
-        self._reader.ask_messages(self._about, consumer=consumer, block_ms=block_ms)
+        self.reader.ask_messages(about, consumer=self._session.consumer, block_ms=block_ms)
+
+    def read(self) -> list[Delivered]:
+        """Return what the server answered; none if it had lost the queues, which are made."""
+        about: Any = self._question.about
+        try:
+            entries = self._question.answer()
+        except redis.ResponseError as error:
+            make_groups(self._session.store, {queue for queue, _ in about.values()}, error)
+            self.idle_until_s = 0.0
+            return []
+        found = claimed(self._session.store, entries, about)
+        if len(found) < len(entries) or time.monotonic() - self._asked.at_s < AT_ONCE_S:
+            self.idle_until_s = 0.0  # the bell rang, or there was something before it was asked for
+        return self._hold(found)
+
+    def withdraw(self) -> list[Delivered]:
+        """End an open question; return what it brought."""
+        if not self._question.asked:
+            return []
+        about: Any = self._question.about
+        return self._hold(claimed(self._session.store, self._question.withdraw(), about))
 
     def interrupt(self) -> None:
         """Have a `take` that waits return now. Any thread."""
         self._interrupted = True
-        self._reader.wake()
+        self.reader.wake()
 
     def close(self) -> None:
         """Put back what an open question brings, and let the connection go. Idempotent."""
-        question = self._reader.messages
         with contextlib.suppress(*ERRORS, ValueError):
-            if question.asked:
-                unseen = claimed(self._session.store, question.withdraw(), self._about)
-                self._session.leases.hold([claim for claim, _ in unseen])
-                self._session.leases.release([claim.tag for claim, _ in unseen], seen=False)
-        self._reader.close()
-
-    def _read(self) -> list[Delivered]:
-        question = self._reader.messages
-        try:
-            entries = question.answer()
-        except redis.ResponseError as error:
-            make_groups(self._session.store, self._queues, error)
-            self._look_s = 0.0
-            return []
-        found = claimed(self._session.store, entries, self._about)
-        if len(found) < len(entries) or time.monotonic() - self._asked.at_s < AT_ONCE_S:
-            self._look_s = 0.0  # the bell rang, or there was something before it was asked for
-        return self._hold(found)
+            unseen = self.withdraw()
+            self._session.leases.release([claim.tag for claim, _ in unseen], seen=False)
+        self.reader.close()
 
     def _hold(self, deliveries: list[Delivered]) -> list[Delivered]:
         """Renew from now on; return those that are still ours."""
@@ -337,12 +362,12 @@ class Asked:
         return time.monotonic() - self.at_s - self._block_s > self._patience_s
 
 
-def take_good(store: Store, queues: Sequence[QueueKeys], *, room: int, early_ms: int = 0) -> Taken:
-    """Take what there is room for; `expired` counts all that were found too old on the way."""
-    taken = store.take(queues, room=room, early_ms=early_ms)
+def take_good(store: Store, queues: Sequence[QueueKeys], **options: Any) -> Taken:
+    """Do what `Store.take` does; `expired` counts all that were found too old on the way."""
+    taken = store.take(queues, **options)
     expired = taken.expired
     while taken.expired and not taken.deliveries:  # more of them may hide what is good
-        taken = store.take(queues, room=room, early_ms=early_ms)
+        taken = store.take(queues, **options)
         expired += taken.expired
     return taken if expired == taken.expired else msgspec.structs.replace(taken, expired=expired)
 

@@ -13,22 +13,51 @@ local function is_repeated(key, number, remember_ms)
 end
 
 --- put
--- Puts one message into a priority stream, once: what most publishes need, at half the price of
--- `publish`. A sender has one publish under way for each key, and numbers them upwards, so the
--- latest number is all that is remembered.
+-- Puts messages into one priority stream, all or none, and only once: what most publishes need, at
+-- half the price of `publish`. A sender has one publish under way for each key, and numbers them
+-- upwards, so the latest number is all that is remembered.
 -- KEYS[1]  the number of its sender's latest publish    KEYS[2]  priority stream
--- ARGV[1]  number of this publish    ARGV[2]  ms to remember it    ARGV[3]  head    ARGV[4]  body
+-- ARGV[1]  number of this publish    ARGV[2]  ms to remember it
+-- ARGV     then head and body of each message
 -- Returns 1, or 0 for a repetition.
 local repeated, last = is_repeated(KEYS[1], ARGV[1], ARGV[2])
 if repeated then
   return 0
 end
-local put = redis.pcall('XADD', KEYS[2], '*', 'h', ARGV[3], 'b', ARGV[4])
-if put.err then
-  redis.call('SET', KEYS[1], last or 0, 'PX', ARGV[2]) -- this one may be sent again
-  return put
+local entries = {}
+for n = 3, #ARGV, 2 do
+  local put = redis.pcall('XADD', KEYS[2], '*', 'h', ARGV[n], 'b', ARGV[n + 1])
+  if put.err then -- the stream has given its last id, or is none
+    if entries[1] then
+      redis.call('XDEL', KEYS[2], unpack(entries))
+    end
+    redis.call('SET', KEYS[1], last or 0, 'PX', ARGV[2]) -- this one may be sent again
+    return put
+  end
+  entries[#entries + 1] = put
 end
 return 1
+
+--- put_unique
+-- Puts one message and gives it its claim, unless another task has that.
+-- KEYS[1]  the number of its sender's latest publish    KEYS[2]  priority stream
+-- KEYS[3]  schedule    KEYS[4]  bell    KEYS[5]  claims    KEYS[6]  those that end by time
+-- ARGV[1]  number of this publish    ARGV[2]  ms to remember it    ARGV[3]  priority
+-- ARGV[4]  server's ms when it is due, 0 for now    ARGV[5]  head    ARGV[6]  body
+-- ARGV[7]  tenant, "" for none    ARGV[8]  digest of the claim    ARGV[9]  how long it lasts
+-- ARGV[10] id    ARGV[11] task
+-- Returns the id of the task that has the claim now: its own for a repetition, too.
+if tonumber(redis.call('GET', KEYS[1]) or 0) >= tonumber(ARGV[1]) then
+  return ARGV[10]
+end
+local other = claimed_by(KEYS[5], ARGV[8])
+if other then
+  return other
+end
+enqueue(KEYS[2], KEYS[3], KEYS[4], ARGV[3], tonumber(ARGV[4]), ARGV[5], ARGV[6], ARGV[7])
+claim(KEYS[5], KEYS[6], ARGV[8], ARGV[9], ARGV[10], ARGV[11])
+is_repeated(KEYS[1], ARGV[1], ARGV[2])
+return ARGV[10]
 
 --- put_many
 -- Puts several messages, all or none, and only once; see `put`.
@@ -115,6 +144,15 @@ if not is_none(before) and redis.call('HEXISTS', before, number) == 1 then
   return { 1, {} }
 end
 
+-- Frees the claims of entries that are dropped, if the queue has any.
+local function free_claims(level, first, last)
+  if redis.call('EXISTS', (string.gsub(level, 'level:%d$', 'unique'))) == 1 then
+    for _, entry in ipairs(redis.call('XRANGE', level, first, last)) do
+      free_claim_of(level, entry[2])
+    end
+  end
+end
+
 -- Drops from a stream what waited for longer than its queue allows: its consumer may be gone, and
 -- it would grow for ever. What a consumer holds stays, and so does all that is younger.
 local function trim(level, limit_ms)
@@ -122,7 +160,7 @@ local function trim(level, limit_ms)
   if oldest_ms <= 0 then
     return
   end
-  local bound = string.format('%.0f', oldest_ms)
+  local bound = text(oldest_ms)
   local held = redis.pcall('XPENDING', level, ARGV[9], '-', '(' .. bound, SWEEP)
   for n, entry in ipairs(held.err and {} or held) do
     if entry[3] <= tonumber(ARGV[10]) then
@@ -130,9 +168,11 @@ local function trim(level, limit_ms)
       break
     end
     redis.call('XACK', level, ARGV[9], entry[1]) -- its holder is dead, or it was put back
+    free_claims(level, entry[1], entry[1])
     redis.call('XDEL', level, entry[1])
     bound = n == SWEEP and entry[1] or bound
   end
+  free_claims(level, '-', '(' .. bound)
   redis.call('XTRIM', level, 'MINID', '~', bound)
 end
 
@@ -150,14 +190,14 @@ for n = 0, (#KEYS - 2) / 5 - 1 do
     end
     if left_ms > 0 then -- what is new expires with its queue
       for _, key in ipairs({ level, later, bell }) do
-        redis.call('PEXPIRE', key, left_ms)
+        redis.call('PEXPIRE', key, text(left_ms))
       end
     end
   end
 end
 if not is_none(before) then -- last: what could not be put may be sent again
   redis.call('HSET', before, number, '')
-  redis.call('HDEL', before, number - REMEMBERED)
+  redis.call('HDEL', before, text(number - REMEMBERED))
   redis.call('PEXPIRE', before, ARGV[8])
 end
 return { 1, gone }
@@ -190,7 +230,7 @@ return 1
 -- ARGV[1]  messages to keep    ARGV[2]  ms to keep each    ARGV[3]  head    ARGV[4]  body
 redis.call('XADD', KEYS[1], 'MAXLEN', '~', ARGV[1], '*', 'h', ARGV[3], 'b', ARGV[4])
 local oldest_ms = server_ms() - ARGV[2]
-redis.call('XTRIM', KEYS[1], 'MINID', '~', string.format('%.0f', oldest_ms))
+redis.call('XTRIM', KEYS[1], 'MINID', '~', text(oldest_ms))
 redis.call('PEXPIRE', KEYS[1], ARGV[2])
 return 1
 

@@ -105,7 +105,10 @@ for first = 1, #KEYS, levels + 3 do
       queue[#queue + 1] = figure
     end
   end
-  queue[#queue + 1] = number(redis.pcall('ZCARD', KEYS[first + levels]))
+  local later = KEYS[first + levels]
+  local _, _, _, aside = turn_keys(later)
+  local waiting = { number(redis.pcall('ZCARD', later)), number(redis.pcall('ZCARD', aside)) }
+  queue[#queue + 1] = math.min(unpack(waiting)) < 0 and -1 or waiting[1] + waiting[2]
   queue[#queue + 1] = number(redis.pcall('XLEN', KEYS[first + levels + 1]))
   queue[#queue + 1] = number(redis.pcall('HEXISTS', KEYS[first + levels + 2], 'paused'))
   found[#found + 1] = queue
@@ -118,23 +121,47 @@ return found
 -- ARGV[1]  group    ARGV[2]  the name of no consumer    ARGV[3]  most to drop at once
 -- Returns how many were dropped; call again while it is that most or more.
 local most, dropped = tonumber(ARGV[3]), 0
+local function drop(stream, entry)
+  free_claim_of(stream, entry[2])
+  redis.call('XACK', stream, ARGV[1], entry[1])
+  dropped = dropped + redis.call('XDEL', stream, entry[1])
+end
+
+local function drop_packed(packed)
+  if packed then
+    local message = cmsgpack.unpack(packed)
+    free_claim_of(KEYS[1], message[3] or message[2]) -- what was set aside has its time before
+    dropped = dropped + 1
+  end
+end
+
 for level = 1, #KEYS - 2 do
   local stream, after = KEYS[level], '-'
   local last = delivered(stream, KEYS[#KEYS], level - 1)
   if last then
     after = '(' .. last
     for _, back in ipairs(redis.call('XPENDING', stream, ARGV[1], '-', '+', most, ARGV[2])) do
-      redis.call('XACK', stream, ARGV[1], back[1])
-      dropped = dropped + redis.call('XDEL', stream, back[1])
+      drop(stream, redis.call('XRANGE', stream, back[1], back[1])[1] or { back[1], { 'h', '' } })
     end
   end
   for _, entry in ipairs(redis.call('XRANGE', stream, after, '+', 'COUNT', most)) do
-    dropped = dropped + redis.call('XDEL', stream, entry[1])
+    drop(stream, entry)
   end
 end
 local scheduled = KEYS[#KEYS - 1]
-dropped = dropped + redis.call('ZCARD', scheduled) + redis.call('ZCARD', (turn_keys(scheduled)))
-redis.call('DEL', scheduled, turn_keys(scheduled))
+local turns, tenants, messages, aside = turn_keys(scheduled)
+local packed = redis.call('ZPOPMIN', scheduled, most)
+for n = 1, #packed, 2 do
+  drop_packed(packed[n])
+end
+for _, places in ipairs({ turns, aside }) do
+  for _, place in ipairs(redis.call('ZRANGE', places, 0, most - 1)) do
+    drop_packed(remove_turn(scheduled, place))
+  end
+end
+if redis.call('EXISTS', turns, aside) == 0 then
+  redis.call('DEL', tenants, messages)
+end
 return dropped
 
 --- pause
@@ -160,7 +187,7 @@ for level = 1, #KEYS - 3 do
     redis.call('XGROUP', 'SETID', stream, ARGV[1], '18446744073709551615-18446744073709551615')
     local left_ms = redis.call('PTTL', bell)
     if left_ms > 0 then
-      redis.call('PEXPIRE', stream, left_ms) -- it goes with its queue
+      redis.call('PEXPIRE', stream, text(left_ms)) -- it goes with its queue
     end
   end
 end
@@ -169,10 +196,7 @@ if not resumes then
   return 1
 end
 redis.call('HDEL', clock, 'paused')
-local consumers = redis.pcall('XINFO', 'CONSUMERS', bell, ARGV[1])
-for _ = 1, consumers.err and 0 or math.min(64, #consumers) do
-  ring(bell)
-end
+ring_for_all(bell)
 return 1
 
 --- delete
@@ -234,10 +258,10 @@ if ARGV[1] == 'add' then
     redis.call('PERSIST', KEYS[1])
   elseif not sweep() then
     local left_ms = redis.call('PTTL', alive)
-    redis.call('PEXPIRE', KEYS[1], math.max(left_ms, redis.call('PTTL', KEYS[1])))
+    redis.call('PEXPIRE', KEYS[1], text(math.max(left_ms, redis.call('PTTL', KEYS[1]))))
   end
   if alive ~= '' then
-    redis.call('PEXPIRE', KEYS[2], math.max(1, redis.call('PTTL', alive)))
+    redis.call('PEXPIRE', KEYS[2], text(math.max(1, redis.call('PTTL', alive))))
   end
 elseif ARGV[1] == 'remove' then
   changed = redis.call('HDEL', KEYS[1], 'b' .. ARGV[2])
@@ -268,7 +292,7 @@ return 1
 
 --- requeue_dead
 -- Moves one dead letter back to the end of its stream, or of what waits of its tenant, its
--- deliveries and its end forgotten.
+-- deliveries and its end forgotten. It has its claim again, unless another has that now.
 -- KEYS[1]  dead letters    KEYS[2]  schedule    KEYS[3]  bell
 -- KEYS     then one stream per priority, then the keys to forget
 -- ARGV[1]  id of the dead letter    ARGV[2]  number of priorities
@@ -286,6 +310,13 @@ for n = 4 + tonumber(ARGV[2]), #KEYS do
   redis.call('DEL', KEYS[n])
 end
 local head = ARGV[3] ~= '' and ARGV[3] or fields.h
+local headers, lasts, digest, queue = claim_in(head)
+if lasts then
+  local unique, ends = claim_keys(KEYS[2], queue)
+  if not claimed_by(unique, digest) then
+    claim(unique, ends, digest, lasts, headers.id, headers.task)
+  end
+end
 local message = { 'h', head, 'b', fields.b, fields.f and 'f', fields.f }
 place(KEYS[4 + fields.level], KEYS[2], KEYS[3], fields.level, message)
 redis.call('XDEL', KEYS[1], ARGV[1])
@@ -298,29 +329,30 @@ return 1
 -- KEYS[1]  priority stream
 -- ARGV[1]  group    ARGV[2]  the consumer of what was put back    ARGV[3]  where to start
 -- ARGV[4]  most entries to look at    ARGV[5]  id    ARGV[6]  mark    then spellings of the id
--- Returns {'', 1 if it is in flight, 0 if it is marked, -1 if it is not there}, or {the last entry
--- looked at, -1} if there are more.
+-- Returns {'', 1 if it is in flight, 0 if it is marked, how many are before it, holder, its fields},
+-- {'', -1, how many there are}, or the same with the last entry looked at if there are more.
 -- An entry cannot be changed: the marked one takes its place at the end, without a time to live.
 -- With an empty mark it is only found, and nothing is changed.
 local stream, group, nobody = KEYS[1], ARGV[1], ARGV[2]
 local entries = redis.call('XRANGE', stream, ARGV[3], '+', 'COUNT', ARGV[4])
-for _, entry in ipairs(entries) do
+for n, entry in ipairs(entries) do
   local id, fields = entry[1], entry[2]
   if is_of_task(fields, ARGV[5], 7) then
     local pending = redis.pcall('XPENDING', stream, group, id, id, 1)
     local holder = not pending.err and pending[1] and pending[1][2]
     if holder and holder ~= nobody then
-      return { '', 1 }
+      return { '', 1, n - 1, holder, fields }
     end
     if fields[5] ~= 'r' and ARGV[6] ~= '' then
+      free_claim_of(stream, fields)
       redis.call('XACK', stream, group, id)
       redis.call('XDEL', stream, id)
       redis.call('XADD', stream, '*', 'h', fields[2], 'b', fields[4], 'r', ARGV[6])
     end
-    return { '', 0 }
+    return { '', 0, n - 1, '', fields }
   end
 end
-return { #entries == tonumber(ARGV[4]) and entries[#entries][1] or '', -1 }
+return { #entries == tonumber(ARGV[4]) and entries[#entries][1] or '', -1, #entries }
 
 --- revoke_scheduled
 #!lua flags=allow-oom
@@ -348,5 +380,13 @@ else -- its tenant's next message has the turn that this one does not use
   redis.call('ZADD', tenants, 'XX', 'INCR', -1, message[1] .. ':' .. fields[6])
   virtual_time(turns, tenants, message[1])
 end
+free_claim_of(KEYS[1], fields)
 redis.call('XADD', KEYS[2 + message[1]], '*', 'h', fields[2], 'b', fields[4], 'r', ARGV[3])
+return 1
+
+--- free_claim
+#!lua flags=allow-oom
+-- Frees the claim of a task that begins, or that a person frees.
+-- KEYS[1]  claims    KEYS[2]  those that end by time    ARGV[1]  digest    ARGV[2]  id
+free_claim(KEYS[1], KEYS[2], ARGV[1], ARGV[2])
 return 1

@@ -5,6 +5,11 @@ local function is_none(key)
   return key == '' or string.match(key, '^{[^}]*}$') ~= nil
 end
 
+-- Returns a whole number as a command takes it: Redis 7.2 itself makes 1e+9 of one with eight zeros.
+local function text(number)
+  return string.format('%.0f', number)
+end
+
 -- Wakes a waiting reader: it looks at more than its priority streams then.
 local function ring(bell)
   local done = redis.pcall('XADD', bell, 'MAXLEN', '~', 64, '*', 'r', '')
@@ -16,9 +21,89 @@ local function ring(bell)
   end
 end
 
+-- Wakes all that wait, 64 at most.
+local function ring_for_all(bell)
+  local consumers = redis.pcall('XINFO', 'CONSUMERS', bell, GROUP)
+  for _ = 1, consumers.err and 0 or math.min(64, #consumers) do
+    ring(bell)
+  end
+end
+
 local function server_ms()
   local time = redis.call('TIME')
   return time[1] * 1000 + math.floor(time[2] / 1000)
+end
+
+-- Has keys of a queue expire when the queue does. key: any of the queue.
+local function expire_with_queue(key, keys)
+  local left_ms = redis.call('PTTL', (string.gsub(key, '[^:]+$', 'alive')))
+  for _, one in ipairs(left_ms > 0 and keys or {}) do
+    redis.call('PEXPIRE', one, text(left_ms))
+  end
+end
+
+-- The claims of unique tasks, of one queue: `unique` is a hash, of each claim's digest "<ends, ms> <id>
+-- <task>", 0 for no end by time; `unique_ends` is a sorted set of the claims that end by time.
+local function claim_keys(key, queue)
+  local unique = string.match(key, '^.-:queue:') .. queue .. ':unique'
+  return unique, unique .. '_ends'
+end
+
+-- Returns the id of the task that has a claim, nil if none has.
+local function claimed_by(unique, digest)
+  local found = redis.call('HGET', unique, digest)
+  local ends_ms, id = string.match(found or '', '^(%d+) ([^\n]+)')
+  if id and (ends_ms == '0' or tonumber(ends_ms) > server_ms()) then
+    return id
+  end
+end
+
+-- Gives a claim to a task. lasts: ms, or no number if it ends with the task. Forgets some that have ended.
+local FORGOTTEN = 16
+local function claim(unique, ends, digest, lasts, id, task)
+  local now_ms, ends_ms = server_ms(), 0
+  for _, old in ipairs(redis.call('ZRANGEBYSCORE', ends, '-inf', now_ms, 'LIMIT', 0, FORGOTTEN)) do
+    redis.call('HDEL', unique, old)
+    redis.call('ZREM', ends, old)
+  end
+  if tonumber(lasts) then
+    ends_ms = now_ms + lasts
+    redis.call('ZADD', ends, text(ends_ms), digest)
+  else
+    redis.call('ZREM', ends, digest)
+  end
+  redis.call('HSET', unique, digest, text(ends_ms) .. ' ' .. id .. '\n' .. task)
+  expire_with_queue(unique, { unique, ends })
+end
+
+-- Frees a claim, if it is this task's.
+local function free_claim(unique, ends, digest, id)
+  if claimed_by(unique, digest) == id then
+    redis.call('HDEL', unique, digest)
+    redis.call('ZREM', ends, digest)
+  end
+end
+
+-- Returns the headers of a message with a claim, and what the claim is: how long it lasts, its digest,
+-- its queue; nil for most. head: its field `h`.
+local function claim_in(head)
+  if string.find(head, '"blimp_unique":', 1, true) then
+    local readable, document = pcall(cjson.decode, head)
+    local headers = readable and type(document) == 'table' and document.headers
+    if type(headers) == 'table' and type(headers.blimp_unique) == 'string' then
+      return headers, string.match(headers.blimp_unique, '^(%w+):(%x+):(.+)$')
+    end
+  end
+end
+
+-- Frees the claim of a message that never runs again. key: any of its queue. Its head names the
+-- claim's queue, and who wrote it may have named one that this user may not touch.
+local function free_claim_of(key, fields)
+  local headers, lasts, digest, queue = claim_in(fields[2])
+  if lasts then
+    local unique, ends = claim_keys(key, queue)
+    pcall(free_claim, unique, ends, digest, headers.id)
+  end
 end
 
 -- Puts one message, the fields of an entry, into the schedule. due_ms: on the server's clock.
@@ -42,15 +127,15 @@ end
 -- queueing (Goyal, Vin and Cheng, 1996).
 local LEVEL_STEP = 2 ^ 50 -- between the scores of two priorities; all of them are exact
 
--- Returns the keys of the places, of each tenant's next start, and of the messages, from that of
--- the schedule.
+-- Returns the keys of the places, of each tenant's next start, of the messages, and of the places
+-- of those that are set aside, from that of the schedule.
 local function turn_keys(later)
   local queue = string.gsub(later, 'later$', '')
-  return queue .. 'turns', queue .. 'tenants', queue .. 'messages'
+  return queue .. 'turns', queue .. 'tenants', queue .. 'messages', queue .. 'aside'
 end
 
 local function turns_of(level)
-  return string.format('%.0f', level * LEVEL_STEP), string.format('(%.0f', (level + 1) * LEVEL_STEP)
+  return text(level * LEVEL_STEP), string.format('(%.0f', (level + 1) * LEVEL_STEP)
 end
 
 -- Returns the start of the next message of a priority. Forgets each tenant whose next message
@@ -64,10 +149,11 @@ end
 
 -- Removes a place and its message. Returns the message, packed, or false if it is not there.
 local function remove_turn(later, member)
-  local turns, _, messages = turn_keys(later)
+  local turns, _, messages, aside = turn_keys(later)
   local packed = redis.call('HGET', messages, member)
   redis.call('HDEL', messages, member)
-  return redis.call('ZREM', turns, member) == 1 and packed
+  local removed = redis.call('ZREM', turns, member) + redis.call('ZREM', aside, member)
+  return removed == 1 and packed
 end
 
 -- When a message with this place came, ms on the server's clock.
@@ -106,12 +192,7 @@ local function place(level_stream, later, bell, level, message)
   redis.call('HSET', messages, member, cmsgpack.pack({ tonumber(level), message }))
   redis.call('ZADD', turns, start, member)
   redis.call('ZADD', tenants, start + 1, tenant)
-  local left_ms = redis.call('PTTL', (string.gsub(later, 'later$', 'alive')))
-  if left_ms > 0 then -- they go with their queue
-    for _, key in ipairs({ turns, tenants, messages, clock }) do
-      redis.call('PEXPIRE', key, left_ms)
-    end
-  end
+  expire_with_queue(later, { turns, tenants, messages, clock })
   ring_once(bell)
 end
 
@@ -150,12 +231,13 @@ end
 local function dead_letter(stream, group, id, dead, limit, level, deliveries, reason)
   local found = redis.call('XRANGE', stream, id, id)
   if found[1] then
+    free_claim_of(stream, found[1][2])
     local letters, bytes = string.match(limit, '(%d+):(%d+)')
     redis.call('XADD', dead, 'MAXLEN', '~', letters, '*', 'reason', reason, 'level', level,
       'deliveries', deliveries, 'entry', id, unpack(found[1][2]))
     local left_ms = redis.call('PTTL', stream)
     if left_ms > 0 then
-      redis.call('PEXPIRE', dead, left_ms) -- its queue expires: so does all that it has
+      redis.call('PEXPIRE', dead, text(left_ms)) -- its queue expires: so does all that it has
     end
     local count = redis.call('XLEN', dead)
     while count > 1 and redis.call('MEMORY', 'USAGE', dead, 'SAMPLES', 64) > tonumber(bytes) do

@@ -3,35 +3,30 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Sequence
-from functools import partial
-from itertools import chain
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from itertools import chain, islice
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import msgspec
 import redis
 
-from blimp.errors import NotGenuine
-from blimp.nesting import shallow
-from blimp.queue.brokers.base import MOST_SEARCHED, Found
-from blimp.queue.brokers.streams import envelope as wire
-from blimp.queue.brokers.streams.envelope import NONE, Claim, Stamp
-from blimp.queue.protocol.message import LIFE
+from blimp.queue.brokers.base import MOST_DELIVERIES, MOST_SEARCHED, BrokerOptions, Found
+from blimp.queue.brokers.streams.envelope import NONE, Claim, Stamp, unpack
+from blimp.queue.options import Options
+from blimp.queue.redis.client import ClientOptions, Link
 from blimp.queue.redis.clock import READ_CLOCK, monotonic_words
 from blimp.queue.redis.keys import GROUP, LEVELS, NOBODY, Keys, QueueKeys
 from blimp.queue.redis.scripts import Script, read_functions, read_scripts
 
 if TYPE_CHECKING:
+    from blimp.queue.brokers.base import Aside
     from blimp.queue.brokers.streams.envelope import Envelope
-    from blimp.queue.protocol.signing import Signer
-    from blimp.queue.redis.client import Link
 
 DONE, SETTLED, LOST = 1, 0, -1  # how a delivery's end was answered
 UNKNOWN = 2  # how a renewal may be: the server was emptied
 FORGET_AFTER_MS = 3_600_000  # a silent consumer that holds nothing
 PURGE_AT_ONCE = SEARCH_AT_ONCE = 1000
-MOST_LIVES = 2**31 - 1  # of a message; a reader accepts no more
 
 
 def _load() -> dict[str, Script]:
@@ -63,12 +58,41 @@ class Counts(msgspec.Struct, frozen=True, kw_only=True):
 
 class Taken(msgspec.Struct, frozen=True, kw_only=True):
     """What one take brought. next_due_ms: when the schedule's next is due, in ms from now.
-    expired: how many were found too old, and are gone.
+    expired: how many were found too old, and are gone. has_aside: whether messages wait for a
+    consumer that knows their task.
     """
 
     deliveries: list[tuple[Claim, list[bytes]]]
     next_due_ms: int | None
     expired: int
+    has_aside: bool = False
+
+
+class Whereabouts(msgspec.Struct, frozen=True):
+    """Where a message is. before: how many are in front of it in the streams of its queue.
+
+    place: in what waits for turns or is set aside. holder: the consumer that has it. packed: of
+    one that is not in a stream, what it is there. fields: of its entry.
+    """
+
+    found: Found
+    before: int = 0
+    place: bytes = b""
+    holder: bytes = b""
+    packed: bytes = b""
+    fields: Sequence[bytes] = ()
+
+    @property
+    def is_aside(self) -> bool:
+        return b"\n" in self.place
+
+    def payload(self) -> dict[str, Any]:
+        """Return the message as kombu has it. Raises ValueError if it cannot be read."""
+        fields = list(self.fields)
+        if self.packed:
+            packed: Any = msgspec.msgpack.decode(self.packed)
+            fields = [one.encode() for one in packed[-1]]
+        return unpack(fields)
 
 
 class StaleBindings(Exception):
@@ -79,31 +103,40 @@ class StaleBindings(Exception):
         self.fields = fields
 
 
-class Store:
-    """The scripts with their keys and arguments. Thread-safe. Raises redis-py's errors.
+def _nothing(*_: object) -> None:
+    return None
 
-    lease_ms: a delivery that was not renewed for so long may be taken by others.
-    max_deliveries: one that was delivered so often is a dead letter.
-    max_dead, max_dead_bytes: dead letters kept per queue; the oldest go.
+
+class StreamsOptions(Options, frozen=True, kw_only=True):
+    """consumer: its name; a unique one by default. A consumer that starts requeues what its name
+        held. Of two consumers with one name the later one wins, and the earlier loses its leases.
+    lease_s: how long after its holder's last renewal a message may be taken by others.
+    max_deliveries: after so many it is a dead letter.
+    prefix: of every key on the server.
+    on_lease_lost: called with the delivery tag, from any thread.
+    broker: as an app uses it. client: how it connects.
     """
 
-    def __init__(
-        self,
-        *,
-        link: Link,
-        keys: Keys,
-        consumer: str,
-        lease_ms: int,
-        max_deliveries: int,
-        max_dead: int,
-        max_dead_bytes: int,
-    ) -> None:
+    consumer: str | None = None
+    lease_s: Annotated[float, msgspec.Meta(gt=0.0)] = 2.0
+    max_deliveries: Annotated[int, msgspec.Meta(ge=1)] = MOST_DELIVERIES
+    prefix: str = "blimp"
+    on_lease_lost: Callable[[str], None] = _nothing
+    broker: BrokerOptions = BrokerOptions()
+    client: ClientOptions = ClientOptions()
+
+
+class Store:
+    """The scripts with their keys and arguments. Thread-safe. Raises redis-py's errors."""
+
+    def __init__(self, *, link: Link, keys: Keys, consumer: str, options: StreamsOptions) -> None:
         self.keys = keys
         self.consumer = consumer
         self.link = link
-        self._lease_ms = lease_ms
-        self._max_deliveries = max_deliveries
-        self._dead_limit = f"{max_dead}:{max_dead_bytes}"
+        self._lease_ms = int(options.lease_s * 1000)
+        self._max_deliveries = options.max_deliveries
+        limits = options.broker
+        self._dead_limit = f"{limits.max_dead_letters}:{limits.max_dead_letter_bytes}"
 
     def run(self, name: str, keys: list[str], args: list[Any]) -> Any:
         return SCRIPTS[name].run(self.link.client, keys, args)
@@ -121,7 +154,7 @@ class Store:
         args: list[Any] = [stamp.number, stamp.remember_ms]
         for queue, put in zip(queues, envelopes, strict=True):
             args += (numbers[queue], put.level, put.due_ms, put.head, put.body, put.tenant)
-        self.run("put_many", keys, args)
+        self.link.run(SCRIPTS["put_many"], keys, args)
 
     def publish(
         self,
@@ -162,10 +195,18 @@ class Store:
                 if not str(error).startswith("BUSYGROUP"):
                     raise
 
-    def take(self, queues: Sequence[QueueKeys], *, room: int, early_ms: int = 0) -> Taken:
+    def take(
+        self,
+        queues: Sequence[QueueKeys],
+        *,
+        room: int,
+        early_ms: int = 0,
+        knows: Mapping[str, str] = {},
+    ) -> Taken:
         """Deliver up to `room` messages: level by level, in a level the put back and dead first.
 
-        early_ms: how long before it is due a scheduled one may be taken.
+        early_ms: how long before it is due a scheduled one may be taken. knows: the version of
+        each task of which messages that were set aside are delivered, too.
         If the answer is lost with its connection, `begin` finds the deliveries: no other
         consumer takes what this one holds.
         """
@@ -175,9 +216,9 @@ class Store:
             for key in (*queue.levels, queue.bell, queue.later, queue.dead, queue.ttl, queue.clock)
         ]
         args = [GROUP, self.consumer, room, self._lease_ms, self._max_deliveries, self._dead_limit]
-        now_ms, due_ms, taken, expired = SCRIPTS["take"].run_once(
-            self.link.client, keys, [*args, LEVELS, early_ms, NOBODY, monotonic_words()]
-        )
+        args += (LEVELS, early_ms, NOBODY, monotonic_words(), *chain(*knows.items()))
+        answer = SCRIPTS["take"].run_once(self.link.client, keys, args)
+        now_ms, due_ms, taken, expired, has_aside = answer
         return Taken(
             deliveries=[
                 (self.claim(queues[number], level, id.decode(), fence), fields)
@@ -185,6 +226,7 @@ class Store:
             ],
             next_due_ms=None if due_ms < 0 else max(0, due_ms - now_ms),
             expired=expired,
+            has_aside=has_aside > 0,
         )
 
     def claim(self, queue: QueueKeys, level: int, id: str, fence: int) -> Claim:
@@ -202,9 +244,13 @@ class Store:
 
     def is_shared(self, queue: QueueKeys) -> bool:
         """Return whether another consumer has looked for messages within a lease."""
-        others = self.link.client.xinfo_consumers(queue.levels[0], GROUP)
-        nobody = {self.consumer.encode(), NOBODY.encode()}
-        return any(one["name"] not in nobody and one["idle"] <= self._lease_ms for one in others)
+        return bool(self.consumers(queue) - {self.consumer})
+
+    def consumers(self, queue: QueueKeys) -> set[str]:
+        """Return who has looked for messages within a lease."""
+        found: Any = self.link.client.xinfo_consumers(queue.bell, GROUP)  # see `take`
+        names = {one["name"].decode() for one in found if one["idle"] <= self._lease_ms}
+        return names - {NOBODY}
 
     # --- the end of deliveries ---------------------------------------------------------------
 
@@ -238,6 +284,22 @@ class Store:
         answers: list[int] = self.run("release", keys, args)
         return answers
 
+    def set_aside(self, claim: Claim, aside: Aside) -> int:
+        """Have a delivery wait for a consumer that knows its task; see `take`."""
+        args = [GROUP, self.consumer, claim.id, claim.fence, claim.level, aside.task]
+        args += [",".join(aside.versions), round(1e3 * aside.wait_s), claim.counted - 1]
+        return int(self.run("set_aside", [claim.stream, claim.queue.later, claim.queue.bell], args))
+
+    def step(
+        self, claim: Claim, key: str, keep_s: int, *one: str | bytes
+    ) -> dict[str, bytes] | None:
+        """Return what is in the hash of steps `key`, or store `one`; None if it is not held."""
+        args = [GROUP, self.consumer, claim.id, claim.fence, keep_s, *one]
+        found = self.run("step", [claim.stream, key], args)
+        if found is None:
+            return None
+        return {n.decode(): data for n, data in zip(found[::2], found[1::2], strict=True)}
+
     def dead_letter(self, claim: Claim, reason: str) -> int:
         """Make a delivery a dead letter."""
         args = [GROUP, self.consumer, claim.id, claim.fence, self._dead_limit, claim.level, reason]
@@ -268,10 +330,15 @@ class Store:
         )
 
     def revoke(self, queue: QueueKeys, id: str, mark: bytes) -> Found:
-        """Mark the message of task `id` as revoked if it waits; `mark` goes with it.
+        """Mark the message of task `id` as revoked if it waits; `mark` goes with it."""
+        return self.find(queue, id, mark=mark).found
 
-        An empty mark changes nothing: then MARKED says that the message waits. Looks at the
-        messages in parts, MOST_SEARCHED at most: for a person's question, not for each task.
+    def find(
+        self, queue: QueueKeys, id: str, *, mark: bytes = b"", most: int | None = None
+    ) -> Whereabouts:
+        """Say where the message of task `id` is; with a mark, revoke it if it waits.
+
+        Looks at `most` messages, by default MOST_SEARCHED, in parts: for a person's question.
         """
         spellings = [
             f'"id":{space}{text}'
@@ -279,31 +346,53 @@ class Store:
             for space in ("", " ")
         ]
         texts = [one.encode() for one in spellings]
-        left = MOST_SEARCHED
+        left = MOST_SEARCHED if most is None else most
         # In the order in which a message moves: one that does meanwhile is found where it is then.
         client = self.link.client
         scheduled = client.zscan_iter(queue.later, count=SEARCH_AT_ONCE)
         turns = client.hscan_iter(queue.messages, count=SEARCH_AT_ONCE)
-        for place, message in chain((("", packed) for packed, _ in scheduled), turns):
+        for place, message in chain(((b"", packed) for packed, _ in scheduled), turns):
             left -= 1
             if any(text in message for text in texts):
                 args = [message, id, mark, place, *spellings]
                 if self.run("revoke_scheduled", [queue.later, *queue.levels], args):
-                    return Found.MARKED
+                    return Whereabouts(Found.MARKED, place=place, packed=message)
             if left <= 0:
-                return Found.NOT_SEARCHED
+                return Whereabouts(Found.NOT_SEARCHED)
+        before = 0
         for stream in queue.levels:
             start = "-"
             while start:
                 if left <= 0:
-                    return Found.NOT_SEARCHED
+                    return Whereabouts(Found.NOT_SEARCHED, before=before)
                 args = [GROUP, NOBODY, start, SEARCH_AT_ONCE, id, mark, *spellings]
-                last, answer = self.run("revoke", [stream], args)
-                if answer >= 0:
-                    return Found.IN_FLIGHT if answer else Found.MARKED
+                last, answer, count, *of = self.run("revoke", [stream], args)
+                before += count
+                if of:
+                    found = Found.IN_FLIGHT if answer else Found.MARKED
+                    return Whereabouts(found, before=before, holder=of[0], fields=of[1])
                 start = f"({last.decode()}" if last else ""
                 left -= SEARCH_AT_ONCE if last else 0
-        return Found.ABSENT
+        return Whereabouts(Found.ABSENT, before=before)
+
+    def messages(self, queue: QueueKeys) -> Iterator[Whereabouts]:
+        """Yield what is in `queue`, in flight or not; of each kind the first MOST_SEARCHED."""
+        client = self.link.client
+        scheduled = (member for member, _ in client.zscan_iter(queue.later, count=SEARCH_AT_ONCE))
+        others = client.hscan_iter(queue.messages, count=SEARCH_AT_ONCE)
+        for packed in (scheduled, (packed for _, packed in others)):
+            for one in islice(packed, MOST_SEARCHED):
+                yield Whereabouts(Found.MARKED, packed=one)
+        for stream in queue.levels:
+            start = "-"
+            for _ in range(MOST_SEARCHED // SEARCH_AT_ONCE):
+                entries: Any = client.xrange(stream, min=start, count=SEARCH_AT_ONCE)
+                for id, fields in entries:
+                    flat = [*chain(*fields.items())]
+                    yield Whereabouts(Found.MARKED, fields=flat)
+                    start = f"({id.decode()}"
+                if len(entries) < SEARCH_AT_ONCE:
+                    break
 
     def pause(self, queue: QueueKeys, *, resume: bool = False) -> bool:
         """Deliver nothing of `queue` but emergencies, or all again; return whether that is new.
@@ -354,105 +443,3 @@ class Store:
         """Forget this consumer and those long silent, if they hold nothing."""
         streams = [stream for queue in queues for stream in (*queue.levels, queue.bell)]
         self.run("leave", streams, [GROUP, self.consumer, FORGET_AFTER_MS])
-
-
-class DeadLetter(msgspec.Struct, frozen=True, kw_only=True):
-    """id: of the letter, its time of death in ms on the server's clock before the dash.
-    entry: the message's own id, the time it came. headers and body: None if unreadable.
-    """
-
-    id: str
-    queue: str
-    reason: str
-    deliveries: int
-    entry: str
-    headers: dict[str, Any] | None = None
-    body: str | bytes | None = None
-
-
-class DeadLetters:
-    """The dead letters of one queue. Raises redis-py's errors."""
-
-    def __init__(self, *, store: Store, queue: str) -> None:
-        self._store = store
-        self._keys: QueueKeys = store.keys.queue(queue)
-
-    def __len__(self) -> int:
-        return int(self._store.link.client.xlen(self._keys.dead))
-
-    def list(self, *, limit: int = 100, after: str | None = None) -> list[DeadLetter]:
-        """Return up to `limit`, oldest first, those after the letter id `after`."""
-        first = "-" if after is None else f"({after}"
-        found: Any = self._store.link.client.xrange(self._keys.dead, min=first, count=limit)
-        return [self._read(id, fields) for id, fields in found]
-
-    def show(self, id: str) -> DeadLetter | None:
-        found: Any = self._store.link.client.xrange(self._keys.dead, min=id, max=id)
-        return self._read(*found[0]) if found else None
-
-    def requeue(
-        self, id: str, *, forgetting: Sequence[str] = (), signer: Signer | None = None
-    ) -> bool:
-        """Put it at the end of its level, as if it had never been delivered; False if gone.
-
-        forgetting: the keys of what its first life left behind. A worker would take its old
-        result for its end. signer: signs it again, if it is genuine: else a worker that had it
-        before may take it for a copy.
-        """
-        found: Any = self._store.link.client.xrange(self._keys.dead, min=id, max=id)
-        head = b""
-        if found:
-            fields = found[0][1]
-            again = partial(_sign_again, signer, fields.get(wire.BODY, b""), self._keys.name)
-            head = _sent_again(fields.get(wire.HEAD, b""), again)
-        return self._store.requeue_dead(self._keys, id, head=head, forgetting=forgetting)
-
-    def drop(self, id: str) -> bool:
-        """Forget it; False if it was gone."""
-        return bool(self._store.link.client.xdel(self._keys.dead, id))
-
-    def _read(self, id: bytes, fields: dict[bytes, bytes]) -> DeadLetter:
-        try:
-            payload = wire.unpack([part for pair in fields.items() for part in pair])
-        except ValueError:
-            payload = {}
-        return DeadLetter(
-            id=id.decode(),
-            queue=self._keys.name,
-            reason=fields[b"reason"].decode(errors="replace"),
-            deliveries=int(fields[b"deliveries"]),
-            entry=fields[b"entry"].decode(),
-            headers=payload.get("headers"),
-            body=payload.get("body"),
-        )
-
-
-def _sent_again(head: bytes, sign: Callable[[dict[str, Any]], bool]) -> bytes:
-    """Return `head` without its count of earlier deliveries; nothing if it stays as it is.
-
-    That of a task counts its lives.
-    """
-    try:
-        document = json.loads(shallow(head))
-        headers = document["headers"]
-        is_counted = headers.pop("blimp_delivery", None) is not None
-        is_task = "task" in headers
-        if is_task:
-            life = headers.get(LIFE)
-            headers[LIFE] = life + 1 if type(life) is int and 0 < life < MOST_LIVES else 1
-        if not sign(headers) and not is_counted and not is_task:
-            return b""
-    except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
-        return b""
-    return json.dumps(document).encode()
-
-
-def _sign_again(signer: Signer | None, body: bytes, queue: str, headers: dict[str, Any]) -> bool:
-    try:
-        if signer is None:
-            return False
-        signer.check(headers, body, queue=queue)
-    except NotGenuine:
-        return False
-    signer.sign_again(headers, body, queue=queue)
-    return True

@@ -7,16 +7,19 @@ import threading
 import uuid
 from collections import deque
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 import redis
 
 from blimp.queue.brokers.streams.envelope import Stamp, pack_broadcast, pack_task
 from blimp.queue.brokers.streams.exchanges import Exchanges
 from blimp.queue.brokers.streams.store import SCRIPTS
+from blimp.queue.brokers.streams.unique_claims import UniqueClaims
 from blimp.queue.brokers.streams.visibility import StreamsSession
-from blimp.queue.redis.client import DirectCalls, reset_after_fork, streams_options
-from blimp.queue.redis.urls import is_lost, link_error, redis_url
+from blimp.queue.protocol.unique import claim_of
+from blimp.queue.redis.client import RedisServer
+from blimp.queue.redis.forks import reset_after_fork
+from blimp.queue.redis.urls import is_lost, link_error
 
 if TYPE_CHECKING:
     from blimp.queue.brokers.base import Exchange, Found, Written
@@ -29,22 +32,22 @@ REMEMBER_MS = 600_000
 
 
 class StreamsSender:
-    """A Sender with connections of its own: redis-py's pool costs as much as the command.
-
-    Raises ConfigError for a server that is too old.
-    """
+    """A Sender over `server`'s connections, or its own. Raises ConfigError if it is too old."""
 
     def __init__(
-        self, url: str, *, timeout_s: float, on_lost: Callable[[str], None] = lambda _: None
+        self,
+        url: str,
+        *,
+        timeout_s: float,
+        on_lost: Callable[[str], None] = lambda _: None,
+        server: RedisServer | None = None,
     ) -> None:
         self._url = url
         self._on_lost = on_lost
-        self._session = StreamsSession(
-            url=redis_url(url), options=streams_options(timeout_s=timeout_s)
-        )
+        self._own_server = None if server else RedisServer(url, timeout_s=timeout_s)
+        link = (self._own_server or cast("RedisServer", server)).link_to(url)
+        self._session = StreamsSession(url=url, link=link)
         self._exchanges = Exchanges(self._session.store)
-        link = self._session.link
-        self._calls = DirectCalls(link.client, is_plain=not link.tag and not link.waits)
         self.after_fork()
         reset_after_fork(self)
 
@@ -86,27 +89,36 @@ class StreamsSender:
         try:
             if not self._is_checked:
                 self._check()
-            envelopes = [
-                pack_task(body, headers=headers, queue=message.queue, priority=message.priority)
-                for message, headers, body in messages
-            ]
-            if len(envelopes) == 1 and not (envelopes[0].due_ms or envelopes[0].tenant):
-                self._put(messages[0].message.queue, envelopes[0], stamp)
-            else:
-                queues = [message.queue for message, _, _ in messages]
+            envelopes = list(map(_packed, messages))
+            queues = [message.queue for message, _, _ in messages]
+            if not self._put(queues, envelopes, stamp):
                 self._session.store.put_many(queues, envelopes, stamp=stamp)
         except (redis.RedisError, OSError) as error:
             raise self._link_error(error) from None
 
-    def _put(self, queue: str, one: Envelope, stamp: Stamp) -> None:
-        stream = self._session.keys.queue(queue).levels[one.level]
-        words = (stamp.key, stream, stamp.number, stamp.remember_ms, one.head, one.body)
-        try:
-            self._calls.call("EVALSHA", SCRIPTS["put"].digest, 2, *words)
-            return
-        except (redis.ConnectionError, ConnectionError, redis.exceptions.NoScriptError):
-            pass  # the idle connection had died, or the server is new
-        self._session.store.run("put", list(words[:2]), list(words[2:]))  # once more, with all care
+    def _put(self, queues: Sequence[str], envelopes: Sequence[Envelope], stamp: Stamp) -> bool:
+        """Put messages into the one stream that they all go to now; False if there is none."""
+        queue, level = queues[0], envelopes[0].level
+        args: list[Any] = [stamp.number, stamp.remember_ms]
+        for name, one in zip(queues, envelopes, strict=True):
+            if one.due_ms or one.tenant or one.level != level or name != queue:
+                return False
+            args += (one.head, one.body)
+        stream = self._session.keys.queue(queue).levels[level]
+        self._session.link.run(SCRIPTS["put"], (stamp.key, stream), args)
+        return True
+
+    def send_unique(self, message: Written, stamp: Stamp) -> str:
+        store = self._session.store
+
+        def put() -> str:
+            self._check()
+            claim = claim_of(message.headers)
+            assert claim is not None
+            packed = _packed(message)
+            return UniqueClaims(store).put(message.message, packed, claim, stamp=stamp)
+
+        return self._run(put)
 
     def broadcast(self, exchange: str, body: bytes) -> None:
         one = pack_broadcast(body, exchange=exchange)
@@ -149,5 +161,11 @@ class StreamsSender:
         return link_error(self._url, error)
 
     def close(self) -> None:
-        self._calls.close()
         self._session.close()
+        if self._own_server is not None:
+            self._own_server.close()
+
+
+def _packed(written: Written) -> Envelope:
+    message, headers, body = written
+    return pack_task(body, headers=headers, queue=message.queue, priority=message.priority)

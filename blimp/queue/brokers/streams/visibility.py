@@ -1,25 +1,41 @@
-"""Leases: what one consumer holds. A thread of their own renews them, whatever the tasks do."""
+"""Leases: what one consumer holds, and what it must still end. Threads of their own keep both."""
 
 from __future__ import annotations
 
-import contextlib
+import itertools
 import logging
 import os
+import random
 import socket
 import threading
 import uuid
-from collections import deque
 from collections.abc import Callable, Collection, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import redis
 
-from blimp.queue.brokers.streams.store import DONE, LOST, SETTLED, UNKNOWN, Store
-from blimp.queue.redis.client import Link, reset_after_fork
+from blimp.errors import LinkError
+from blimp.queue.brokers.base import BrokerLeft
+from blimp.queue.brokers.streams.store import (
+    DONE,
+    LOST,
+    SETTLED,
+    UNKNOWN,
+    Store,
+    StreamsOptions,
+)
+from blimp.queue.redis.client import Link
+from blimp.queue.redis.forks import reset_after_fork
 from blimp.queue.redis.keys import Keys
+from blimp.queue.redis.urls import hide_password, link_errors
+from blimp.queue.retry import RetryPolicy
 
 if TYPE_CHECKING:
+    from blimp.queue.brokers.base import Aside
     from blimp.queue.brokers.streams.envelope import Claim
+    from blimp.queue.redis.urls import Brokers
+
+T = TypeVar("T")
 
 RENEWALS_PER_LEASE = 4
 PERIODS_TO_IDLE = 4
@@ -51,7 +67,6 @@ class Leases:
         self._changed = threading.Condition(self._lock)
         self._idle = True
         self._thread: threading.Thread | None = None
-        self._later: deque[str] = deque()
         self._sent: set[str] = set()  # tags whose end was sent, and not answered yet
 
     # --- what is held ------------------------------------------------------------------------
@@ -97,27 +112,7 @@ class Leases:
                 was_sent = tag in self._sent
                 self._sent.discard(tag)
             return SETTLED if was_sent else LOST
-        return self._settled(tag, self._complete([claim])[0])
-
-    def ack_later(self, tag: str) -> None:
-        """Complete a delivery with the next `flush`, or when leases are next renewed."""
-        self._later.append(tag)
-
-    def flush(self) -> None:
-        """Complete in one step what `ack_later` gathered; call `on_lost` for what is lost."""
-        tags: list[str] = []
-        with contextlib.suppress(IndexError):  # the consuming thread and ours may flush at once
-            while True:
-                tags.append(self._later.popleft())
-        claims = [claim for tag in tags if (claim := self._held.get(tag)) is not None]
-        if claims:
-            try:
-                answers = self._complete(claims)
-            except BaseException:
-                self._later.extend(tags)
-                raise
-            for claim, answer in zip(claims, answers, strict=True):
-                self._settled(claim.tag, answer)
+        return self._settled(tag, self._complete(claim))
 
     def release(self, tags: Sequence[str], *, seen: bool = True) -> int:
         """Put deliveries back in their place; return how many were still held."""
@@ -156,23 +151,27 @@ class Leases:
 
     def dead_letter(self, tag: str, reason: str) -> int:
         """Make a delivery a dead letter; return DONE, SETTLED or LOST."""
+        return self._move(tag, lambda claim: self._store.dead_letter(claim, reason))
+
+    def set_aside(self, claim: Claim, aside: Aside) -> int:
+        """Have a delivery wait for a consumer that knows its task; return as `dead_letter` does."""
+        return self._move(claim.tag, lambda _: self._store.set_aside(claim, aside))
+
+    def _move(self, tag: str, move: Callable[[Claim], int]) -> int:
         claim = self._held.get(tag)
         if claim is None:
             return SETTLED
         self._send([claim])
-        return self._settled(tag, self._store.dead_letter(claim, reason))
+        return self._settled(tag, move(claim))
 
-    def _complete(self, claims: Sequence[Claim]) -> list[int]:
+    def _complete(self, claim: Claim) -> int:
         """Acknowledge; SETTLED is only what an attempt of ours may have settled."""
-        repeated = self._send(claims)
+        was_sent = bool(self._send([claim]))
         try:
-            answers = self._store.ack(claims)
+            (answer,) = self._store.ack([claim])
         except redis.ConnectionError:  # idle, it had died; or its answer was lost
-            return self._store.ack(claims)
-        return [
-            LOST if answer == SETTLED and claim.tag not in repeated else answer
-            for claim, answer in zip(claims, answers, strict=True)
-        ]
+            return self._store.ack([claim])[0]
+        return LOST if answer == SETTLED and not was_sent else answer
 
     def _send(self, claims: Sequence[Claim]) -> set[str]:
         """Note that these are about to end; return the tags that were noted before."""
@@ -229,10 +228,9 @@ class Leases:
                 if self._closed:
                     return
                 empty = empty + 1 if not self._held and not self._idle else 0
-                if self._idle or not (self._held or self._later):
+                if self._idle or not self._held:
                     continue  # a new claim needs no renewal yet
             try:
-                self.flush()
                 self.renew()
             except ERRORS:
                 continue  # the reading thread reconnects; the claims stay
@@ -248,46 +246,28 @@ class Leases:
             self._thread.join(timeout=self._period_s)
 
 
-DEFAULT_LEASE_S = 2.0
-DEFAULT_MAX_DELIVERIES = 20
-DEFAULT_MAX_DEAD = 10_000
-DEFAULT_MAX_DEAD_BYTES = 64_000_000
+DEFAULTS = StreamsOptions()
 
 
 class StreamsSession:
     """Close is idempotent. Connects on first use.
 
-    Transport options:
-    consumer: its name; a unique one by default. A consumer that starts requeues what its name
-        held. Of two consumers with one name the later one wins, and the earlier loses its leases.
-    lease_s: how long after its holder's last renewal a message may be taken by others.
-    max_deliveries: after so many it is a dead letter. max_dead_letters, max_dead_letter_bytes: kept
-        per queue; the oldest go.
-    key_prefix: of every key on the server. global_keyprefix: kombu's, stands before it.
-    on_lease_lost: called with the delivery tag, from any thread.
-    on_undecodable: called with the head of an entry that cannot be read, its queue, and why.
+    link: one that others use too, instead of one of its own: it is not closed with this.
     """
 
-    def __init__(self, *, url: str, options: dict[str, Any], ssl: Any = None) -> None:
+    def __init__(
+        self, *, url: str, options: StreamsOptions = DEFAULTS, link: Link | None = None
+    ) -> None:
         unique = f"{socket.gethostname()}:{os.getpid()}:{uuid.uuid4().hex[:8]}"
-        self.consumer = str(options.get("consumer") or unique)
-        self.lease_s = float(options.get("lease_s", DEFAULT_LEASE_S))
-        self.link = Link(url=url, options=options, ssl=ssl)
-        before, own = options.get("global_keyprefix") or "", options.get("key_prefix", "blimp")
-        self.keys = Keys(prefix=f"{self.link.tag}{before}{own}")
-        self.store = Store(
-            link=self.link,
-            keys=self.keys,
-            consumer=self.consumer,
-            lease_ms=int(self.lease_s * 1000),
-            max_deliveries=int(options.get("max_deliveries", DEFAULT_MAX_DELIVERIES)),
-            max_dead=int(options.get("max_dead_letters", DEFAULT_MAX_DEAD)),
-            max_dead_bytes=int(options.get("max_dead_letter_bytes", DEFAULT_MAX_DEAD_BYTES)),
+        self.consumer = options.consumer or unique
+        self.lease_s = options.lease_s
+        self.link = link or Link(
+            url=url, timeout_s=options.broker.timeout_s, options=options.client
         )
-        self.on_lease_lost: Callable[[str], None] = options.get("on_lease_lost") or _nothing
-        self.on_undecodable: Callable[[bytes, str, Exception], None] = (
-            options.get("on_undecodable") or _nothing
-        )
+        self._own_link = None if link else self.link
+        self.keys = Keys(prefix=f"{self.link.tag}{options.prefix}")
+        self.store = Store(link=self.link, keys=self.keys, consumer=self.consumer, options=options)
+        self.on_lease_lost = options.on_lease_lost
         self.leases = Leases(
             store=self.store, lease_s=self.lease_s, on_lost=lambda tag: self.on_lease_lost(tag)
         )
@@ -295,15 +275,94 @@ class StreamsSession:
 
     def after_fork(self) -> None:
         """Make a forked child another consumer: its parent keeps what it holds."""
-        self.link.after_fork()
         self.leases.forget()
         self.consumer = self.store.consumer = f"{self.consumer}.{os.getpid()}"
 
     def close(self) -> None:
         """Stop renewing; what is still held goes to others when its lease ends."""
         self.leases.close()
-        self.link.close()
+        if self._own_link is not None:
+            self._own_link.close()
 
 
-def _nothing(*_: object) -> None:
-    return None
+# With several brokers, a task may end when its own is unreachable and another is in use. The worker
+# does not wait: its acknowledgement is deferred, and a thread repeats it until that broker answers.
+# Until then the message stays there unacknowledged, and if the worker dies meanwhile it runs again.
+
+REPEATING = RetryPolicy(max_retries=None, interval_start=0.2, interval_step=0.4, interval_max=5.0)
+
+
+class DeferredAcks:
+    """The session at one broker of several, and what must still be sent to it. Thread-safe.
+
+    Close is idempotent.
+    """
+
+    def __init__(self, *, url: str, session: StreamsSession, brokers: Brokers) -> None:
+        self.url = url
+        self.session = session
+        self._brokers = brokers
+        self._deferred: dict[int, tuple[Collection[str], Callable[[], object]]] = {}
+        self._numbers = itertools.count()  # they are done in order: none replaces another
+        self._lock = threading.Lock()
+        self._closed = threading.Event()
+        self._thread: threading.Thread | None = None
+
+    def do(self, tags: Collection[str], step: Callable[[], T], *, otherwise: T) -> T:
+        """Do `step`, which ends the deliveries `tags`; later if another broker is in use.
+
+        Returns `otherwise` then. Raises LinkError if there is no other broker.
+        """
+        try:
+            return self.do_now(step)
+        except BrokerLeft:
+            pass
+        with self._lock:
+            self._deferred[next(self._numbers)] = (tags, step)
+            if self._thread is None:
+                self._thread = threading.Thread(target=self._repeat, name="deferred", daemon=True)
+                self._thread.start()
+        return otherwise
+
+    def do_now(self, step: Callable[[], T]) -> T:
+        """Do `step` now or not at all: raises BrokerLeft if another broker is in use."""
+        try:
+            with link_errors(self.url, self._brokers.failed):
+                return step()
+        except LinkError as error:
+            if self.url == self._brokers.current:
+                raise
+            raise BrokerLeft(str(error)) from None
+
+    def probe(self) -> None:
+        """Ask whether the broker is there. Raises LinkError."""
+        with link_errors(self.url, self._brokers.failed):
+            self.session.link.client.ping()
+
+    def tags(self) -> set[str]:
+        """Return the deliveries whose ends are deferred: they must not be put back."""
+        with self._lock:
+            return {tag for tags, _ in self._deferred.values() for tag in tags}
+
+    def _repeat(self) -> None:
+        waits = REPEATING.waits(chance=random.Random())
+        while not self._closed.wait(next(waits)):
+            with self._lock:
+                if not self._deferred:
+                    self._thread = None
+                    return
+                number, (_, step) = next(iter(self._deferred.items()))
+            try:
+                with link_errors(self.url):
+                    step()
+            except LinkError:
+                continue
+            except Exception:  # its message comes again; the other steps are done all the same
+                logger.exception("deferred acknowledgement to %s", hide_password(self.url))
+            waits = REPEATING.waits(chance=random.Random())
+            with self._lock:
+                self._deferred.pop(number)
+
+    def close(self) -> None:
+        self._closed.set()
+        self.session.close()

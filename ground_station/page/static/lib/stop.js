@@ -119,11 +119,11 @@ export function prepareStop({ vehicle }) {
 }
 
 function words(outcome, wanted) {
+  if (outcome.state !== "SUCCESS") return outcome.reason || outcome.state;
   if (outcome.ships) {
     return Object.entries(outcome.ships)
       .map(([name, one]) => `${name}: ${words(one, name)}`)
       .join("; ");
   }
-  if (outcome.state !== "SUCCESS") return outcome.reason || outcome.state;
   return `${wanted || "the ship"} confirms: all outputs stopped, in ${milliseconds(outcome.latency_ms)}`;
 }

@@ -160,15 +160,16 @@ class Chaos {
 
 function words({ state, reason, result }) {
   if (state !== "SUCCESS") return [element("span", { class: "back bad" }, `${state}: ${reason}`)];
-  const { back_ms, off_m, seen } = result;
+  const { back_ms, off_m, seen, lost } = result;
   if (HELD.includes(result.action)) return [element("span", { class: "back" }, "done"), element("span", {}, result.words)];
   const isCopy = result.action === "replay-command";
   const back = isCopy ? "answered" : back_ms === null ? "not back in 30 s" : "back";
   const time = back_ms === null ? "" : ` in ${milliseconds(back_ms)}`;
+  const end = lost || `${back}${time}`; // a process that runs again is not a ship that flies again
   const off = off_m === null ? "" : `, at most ${number(off_m, 2)} m off its place`;
   const did = seen.map(({ after_ms, text }) => element("li", {}, element("span", { class: "after" }, age(after_ms / 1000)), ` ${text}`));
   return [
-    element("span", { class: back_ms === null ? "back bad" : "back" }, `${back}${time}`),
+    element("span", { class: back_ms === null || lost ? "back bad" : "back" }, end),
     element("span", {}, `${result.words}${off}`),
     element("ul", { "aria-label": "what the ship did" }, ...(did.length ? did : [element("li", {}, "the ship flew on as before")])),
   ];

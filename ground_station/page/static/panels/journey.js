@@ -153,7 +153,7 @@ function ending(command) {
   const time = stages.flight === undefined ? "" : `on board after ${milliseconds(stages.flight)}`;
   if (state === "SUCCESS") return ["done", time].filter(Boolean).join(", ");
   if (state === "PROGRESS" && stages.flight !== undefined) {
-    return `${number(100 * (fraction ?? 0), 0)} %, ${time}`;
+    return [`${number(100 * (fraction ?? 0), 0)} %`, reason(command.reason ?? ""), time].filter(Boolean).join(", ");
   }
   if (["QUEUED", "STARTED", "PROGRESS"].includes(state)) return "on its way";
   if (isSuperseded(command.reason)) return reason(command.reason);

@@ -62,7 +62,8 @@ export const panel = {
         if (content.wind_ned_mps === null) wind.setUnknown(when, ages.wind_ned_mps);
         else wind.set(windWords(content.wind_ned_mps), ages.wind_ned_mps);
         failsafe.hidden = !content.failsafe;
-        say(failsafe, content.failsafe ? `FAILSAFE: ${content.failsafe}` : NO_WORDS);
+        failsafe.classList.toggle("unpowered", !content.armed);
+        say(failsafe, content.failsafe ? `${content.armed ? "FAILSAFE" : "UNPOWERED"}: ${content.failsafe}` : NO_WORDS);
         deaf.hidden = !content.deaf; // a recording of an older version has none
         say(deaf, content.deaf ? `A STOP MAY NOT ARRIVE: ${content.deaf}` : NO_WORDS);
       },

@@ -6,8 +6,8 @@ import pytest
 from blimp.errors import LinkError
 from blimp.queue import TaskApp
 from blimp.queue.brokers.base import Exchange
+from tests.queue.celery.events.listener import Listener
 from tests.queue.conftest import working
-from tests.queue.events.listener import Listener
 from tests.rabbitmq import RabbitMQ, find_rabbitmq
 
 find_rabbitmq()

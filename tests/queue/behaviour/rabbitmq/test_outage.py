@@ -1,9 +1,7 @@
 """RabbitMQ lost and back: what runs is not run beside itself, and all goes on."""
 
 import threading
-import time
 from collections.abc import Callable, Iterator
-from pathlib import Path
 
 import pytest
 
@@ -107,35 +105,6 @@ def test_another_worker_that_ran_it_meanwhile_keeps_the_first_result(
     assert depths.ready(far_app.queue) == 0
 
 
-def test_the_link_is_reported_as_it_is(far_app: TaskApp, link: TcpLink) -> None:
-    heard: list[bool] = []
-    far_app.on_link(heard.append)
-    with working(far_app):
-        wait_until(lambda: heard and heard[-1], "no first word")
-        link.freeze()
-        wait_until(lambda: not heard[-1], "the loss was not reported")
-        link.mend()
-        wait_until(lambda: heard[-1], "the return was not reported")
-
-
-def test_an_idle_connection_is_kept(
-    far_app: TaskApp, depths: Depths, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Also while every thread is busy and nothing is taken."""
-    monkeypatch.setattr("blimp.queue.brokers.rabbitmq.HEARTBEAT_S", 2)
-    go = threading.Event()
-    far_app.task(name="long")(lambda: go.wait(DEADLINE_S))
-    with working(far_app, prefetch=1, sync_workers=1) as worker:
-        handle = far_app.send_task("long")
-        began_s = time.monotonic()
-        wait_until(lambda: time.monotonic() - began_s > 6.0, "time stands still")
-        assert depths.ready(far_app.queue) == 0
-        go.set()
-        assert handle.get(DEADLINE_S) is True
-        assert far_app.send_task("long").get(DEADLINE_S) is True
-        assert worker.counts["reconnects"] == 0
-
-
 # --- kill -9 ----------------------------------------------------------------------------------
 
 
@@ -172,22 +141,6 @@ def test_a_killed_workers_tasks_run_again(
     assert len(marks(second.directory, "t2")) == 1
     assert [handle.get(DEADLINE_S) for handle in queued + more] == list(range(40))
     assert second.terminate() == 0
-
-
-def test_a_killed_workers_task_goes_to_another(
-    killed: TaskApp,
-    rabbit: RabbitMQ,
-    broker_server: EmbeddedBroker,
-    start_worker: Start,
-    tmp_path: Path,
-) -> None:
-    first = start_worker(rabbit.url, results=broker_server.url, name="a")
-    begin(killed, first, "again", "t3")
-    second = start_worker(rabbit.url, results=broker_server.url, name="b")
-    first.kill()
-    wait_until(lambda: len(marks(tmp_path, "t3")) == 2, "it did not run again")
-    (tmp_path / "t3.go").touch()
-    assert killed.result("t3").get(DEADLINE_S) == {"pid": second.process.pid, "fence": 2}
 
 
 def test_of_two_brokers_the_other_is_taken_when_one_is_lost(

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from blimp.queue.brokers.streams.completion import CompletionArguments
+from blimp.queue.brokers.streams.consumer import CompletionArguments
 from blimp.queue.brokers.streams.store import Store
 
 

@@ -6,8 +6,8 @@ from collections.abc import Callable, Iterator
 import pytest
 
 from blimp.errors import LinkError
-from blimp.queue.brokers.streams.consumer import DeferredAcks
-from blimp.queue.brokers.streams.visibility import StreamsSession
+from blimp.queue.brokers.streams.store import StreamsOptions
+from blimp.queue.brokers.streams.visibility import DeferredAcks, StreamsSession
 from blimp.queue.redis.urls import Brokers, redis_url
 from tests.broker import EmbeddedBroker
 from tests.queue.conftest import wait_until
@@ -17,7 +17,7 @@ from tests.queue.conftest import wait_until
 def held(broker_server: EmbeddedBroker) -> Iterator[DeferredAcks]:
     """The session at the first of two brokers; the second need not be there."""
     url = broker_server.url
-    holder = StreamsSession(url=redis_url(url), options={"consumer": "w"})
+    holder = StreamsSession(url=redis_url(url), options=StreamsOptions(consumer="w"))
     held = DeferredAcks(url=url, session=holder, brokers=Brokers([url, "redis://127.0.0.1:1/0"]))
     yield held
     held.close()

@@ -9,20 +9,26 @@ from itertools import chain
 import pytest
 
 from blimp.queue.brokers.streams.envelope import Envelope
-from blimp.queue.brokers.streams.fetcher import Delivered, Fetcher
-from blimp.queue.brokers.streams.store import DONE
+from blimp.queue.brokers.streams.fetcher import (
+    Delivered,
+    Fetcher,
+    claimed,
+    idle_s,
+    streams_of,
+)
+from blimp.queue.brokers.streams.store import DONE, StreamsOptions, Taken
 from blimp.queue.brokers.streams.visibility import StreamsSession
 from blimp.queue.redis.keys import GROUP
 from tests.queue.brokers.streams.completions import complete
+from tests.queue.celery.kombu_transport.conftest import put_raw
 from tests.queue.conftest import DEADLINE_S
-from tests.queue.kombu_transport.conftest import put_raw
 from tests.queue.server_view import Look
 
 
 @pytest.fixture
 def fetcher(streams: str) -> Iterator[Fetcher]:
     # Too long a lease for a sweep to hide what it missed.
-    session = StreamsSession(url=streams, options={"consumer": "taker", "lease_s": 60.0})
+    session = StreamsSession(url=streams, options=StreamsOptions(consumer="taker", lease_s=60.0))
     fetcher = Fetcher(session=session, queues=["q"])
     fetcher.begin()
     yield fetcher
@@ -53,18 +59,24 @@ def wait(fetcher: Fetcher) -> list[Delivered]:
     return []
 
 
-def test_a_batch_is_in_order_of_priorities_and_no_larger_than_the_room(
-    fetcher: Fetcher, session: StreamsSession
+def test_an_answer_is_in_order_of_priorities_and_the_next_due_ends_a_wait(
+    session: StreamsSession,
 ) -> None:
-    put(session, b"1", b"2", b"3", level=3)
-    put(session, b"first", level=0)
-    assert bodies(fetcher.take(room=3, timeout_s=0.0)) == [b"first", b"1", b"2"]
-    assert bodies(fetcher.take(room=3, timeout_s=0.0)) == [b"3"]
-    assert fetcher.take(room=3, timeout_s=0.0) == []
+    queue = session.keys.queue("q")
+    about = streams_of([queue])
+    streams = [*reversed(queue.levels), queue.bell]
+    entries = [(one, f"{n}-1", [b"h", b"{}", b"b", b""]) for n, one in enumerate(streams)]
+    found = [claim for claim, _ in claimed(session.store, entries, about)]
+    assert [(one.level, one.id) for one in found] == [(n, f"{3 - n}-1") for n in range(4)]
+    waits = [
+        idle_s(Taken(deliveries=[], next_due_ms=due_ms, expired=0), lease_s=6.0)
+        for due_ms in (None, 60_000, 499, 0)
+    ]
+    assert waits == [2.0, 2.0, 0.5, 0.001]
 
 
 def test_a_queue_that_is_never_empty_starves_no_other(streams: str) -> None:
-    far = StreamsSession(url=streams, options={"consumer": "taker", "lease_s": 60.0})
+    far = StreamsSession(url=streams, options=StreamsOptions(consumer="taker", lease_s=60.0))
     fetcher = Fetcher(session=far, queues=["busy", "other", "third"])
     try:
         fetcher.begin()
@@ -135,7 +147,7 @@ def test_of_a_paused_queue_only_emergencies_come_until_it_is_resumed(
     with ExitStack() as using:
         fetchers = []
         for name in ("a", "b", "c"):
-            own = StreamsSession(url=streams, options={"consumer": name, "lease_s": 60.0})
+            own = StreamsSession(url=streams, options=StreamsOptions(consumer=name, lease_s=60.0))
             using.callback(own.close)
             fetchers.append(Fetcher(session=own, queues=["q", "other"]))
             using.callback(fetchers[-1].close)
@@ -193,3 +205,18 @@ def test_an_interrupt_ends_the_wait(fetcher: Fetcher) -> None:
         waiting = threads.submit(fetcher.take, room=8, timeout_s=DEADLINE_S)
         fetcher.interrupt()
         assert waiting.result(DEADLINE_S / 2) == []
+
+
+def test_an_answer_that_lay_unread_for_long_brings_nothing_that_is_anothers_by_now(
+    fetcher: Fetcher, session: StreamsSession
+) -> None:
+    """As after a stop of the process: no task of it may begin."""
+    put(session, b"1", b"2")
+    taken = fetcher._session.store.take([session.keys.queue("q")], room=2).deliveries
+    client = session.link.client
+    (lost, _), _ = taken
+    client.xclaim(lost.stream, GROUP, "thief", 0, [lost.id])
+    fetcher._asked.now()
+    assert len(fetcher._hold(taken)) == 2
+    fetcher._asked.at_s -= 1000.0
+    assert bodies(fetcher._hold(taken)) == [b"2"]

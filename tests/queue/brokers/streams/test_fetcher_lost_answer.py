@@ -6,27 +6,22 @@ import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-import kombu
 import pytest
 import redis
 
 from blimp.queue.brokers.streams.fetcher import Fetcher
-from blimp.queue.brokers.streams.store import SCRIPTS
+from blimp.queue.brokers.streams.store import SCRIPTS, StreamsOptions
 from blimp.queue.brokers.streams.visibility import StreamsSession
 from tests.broker import EmbeddedBroker
 from tests.faults.proxy import Command, Proxy
-from tests.queue.conftest import DEADLINE_S
-from tests.queue.kombu_transport.conftest import (
-    TRANSPORT,
-    Basket,
+from tests.queue.celery.kombu_transport.conftest import (
     put_raw,
-    queue,
-    send,
     streams_url,
 )
+from tests.queue.conftest import DEADLINE_S
 
 LEASE_S = 0.4
-CONSUMER = {"consumer": "w", "lease_s": LEASE_S}
+CONSUMER = StreamsOptions(consumer="w", lease_s=LEASE_S)
 
 
 class CutAfter:
@@ -104,40 +99,6 @@ def test_one_that_came_while_it_waited_is_put_back_too(
     second = Fetcher(session=far, queues=["q"])
     assert second.begin() == 1
     second.close()
-
-
-def connect(url: str) -> kombu.Connection:
-    return kombu.Connection(url, transport=TRANSPORT, transport_options={"lease_s": LEASE_S})
-
-
-def test_a_kombu_program_hears_of_it_and_another_connection_has_the_batch(
-    proxied: str, streams: str, proxy: Proxy
-) -> None:
-    with connect(streams) as near:
-        queue("q")(near.channel()).declare()
-        send(near, *range(5))
-    with connect(proxied) as connection:
-        basket = Basket(connection, queue("q"))
-        proxy.fault = cut = CutAfter("take")
-        with pytest.raises(redis.ConnectionError):
-            connection.drain_events(timeout=1.0)
-        assert cut.fired.is_set()
-        assert basket.messages == []
-    with connect(streams) as near:
-        assert sorted(Basket(near, queue("q")).take_bodies(5)) == [0, 1, 2, 3, 4]
-
-
-def test_a_get_whose_answer_was_lost_is_an_error(proxied: str, streams: str, proxy: Proxy) -> None:
-    with connect(streams) as near:
-        queue("q")(near.channel()).declare()
-        send(near, 1)
-    with connect(proxied) as connection:
-        channel = connection.channel()
-        proxy.fault = CutAfter("take")
-        with pytest.raises(redis.ConnectionError):
-            channel.basic_get("q")
-    with connect(streams) as near:
-        assert Basket(near, queue("q")).take_bodies(1) == [1]
 
 
 def wait(step: Callable[[], object]) -> None:

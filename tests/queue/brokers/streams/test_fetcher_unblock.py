@@ -12,7 +12,7 @@ def test_a_question_is_taken_back_that_the_server_has_not_come_to_yet(
     streams: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The other connection's UNBLOCK overtakes it: there is nobody to unblock."""
-    link = Link(url=streams, options={"socket_timeout": 1.0})
+    link = Link(url=streams, timeout_s=1.0)
     question = Question(link, lambda _: None)
     unblock, unblocked = link.client.client_unblock, []
     late: list[Any] = []
@@ -39,7 +39,7 @@ def test_a_question_is_taken_back_that_the_server_has_not_come_to_yet(
 
 
 def test_one_that_is_answered_already_brings_its_answer(streams: str) -> None:
-    link = Link(url=streams, options={"socket_timeout": 1.0})
+    link = Link(url=streams, timeout_s=1.0)
     question = Question(link, lambda _: None)
     try:
         link.client.xadd("there", {"a": "b"})

@@ -27,13 +27,13 @@ from hypothesis.stateful import (
 )
 
 from blimp.queue.brokers.streams.envelope import Claim, Envelope, Stamp
-from blimp.queue.brokers.streams.store import DONE
+from blimp.queue.brokers.streams.store import DONE, StreamsOptions
 from blimp.queue.brokers.streams.visibility import StreamsSession
 from blimp.queue.redis.keys import GROUP, LEVELS, NOBODY
 from tests.broker import EmbeddedBroker
 from tests.queue.brokers.streams.completions import complete
 from tests.queue.brokers.streams.queue_model import MOST, Message, QueueModel
-from tests.queue.kombu_transport.conftest import envelope, streams_url
+from tests.queue.celery.kombu_transport.conftest import envelope, streams_url
 
 HOLDERS = {"a": "a", "b": "b", "a's namesake": "a"}  # and the consumer name of each
 LEASE_S = 1_000.0  # nothing expires by itself
@@ -57,7 +57,7 @@ class Queue(RuleBasedStateMachine):
         self.holders = {
             label: StreamsSession(
                 url=self.url,
-                options={"consumer": name, "lease_s": LEASE_S, "max_deliveries": MOST},
+                options=StreamsOptions(consumer=name, lease_s=LEASE_S, max_deliveries=MOST),
             )
             for label, name in HOLDERS.items()
         }

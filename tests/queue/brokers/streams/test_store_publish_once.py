@@ -9,7 +9,7 @@ import redis
 
 from blimp.queue.brokers.streams.envelope import Stamps
 from blimp.queue.brokers.streams.visibility import StreamsSession
-from tests.queue.kombu_transport.conftest import Basket, Connect, counts, queue, send
+from tests.queue.celery.kombu_transport.conftest import Basket, Connect, counts, queue, send
 
 ANSWER_LOST = (redis.ConnectionError("answer lost"), redis.TimeoutError("answer late"))
 RETRY = {"max_retries": 2, "interval_start": 0.0, "interval_step": 0.0, "interval_max": 0.0}
@@ -40,24 +40,6 @@ def lose_next_answer(
     monkeypatch.setattr(link, "read_response", read_response)
     monkeypatch.setattr(link, "send_packed_command", send_packed_command)
     return lost
-
-
-@pytest.mark.parametrize("error", ANSWER_LOST, ids=lambda error: type(error).__name__)
-@pytest.mark.parametrize("eta", [None, "2100-01-01T00:00:00+00:00"], ids=["now", "later"])
-def test_a_lost_answer_makes_no_second_message(
-    connect: Connect,
-    session: StreamsSession,
-    monkeypatch: pytest.MonkeyPatch,
-    error: Exception,
-    eta: str | None,
-) -> None:
-    connection = connect()
-    send(connection, "first")
-    lost = lose_next_answer(connection, error, monkeypatch)
-    send(connection, "second", retry=True, retry_policy=RETRY, headers={"eta": eta} if eta else {})
-    assert lost == [error]
-    found = counts(session)
-    assert found.ready + found.scheduled == 2
 
 
 def test_a_lost_answer_makes_no_second_message_on_an_exchange(

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import contextlib
 import itertools
-import os
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
@@ -22,7 +20,7 @@ from blimp.queue.protocol.message import TaskMessage, write_message
 from blimp.queue.publish.publisher import Publisher
 from blimp.queue.redis.keys import LEVELS
 from blimp.queue.retry import RetryPolicy
-from tests.queue.kombu_transport.conftest import Connect
+from tests.queue.celery.kombu_transport.conftest import Connect
 
 MESSAGE = TaskMessage(id="a", task="t", queue="q")
 
@@ -71,16 +69,6 @@ def test_entries_are_those_of_a_producer(
     assert first == second
 
 
-def test_the_same_stamp_puts_nothing_more(streams: str, session: StreamsSession) -> None:
-    headers, body = write_message(MESSAGE, signer=None)
-    sender = StreamsSender(streams, timeout_s=2.0)
-    for number in (1, 1, 2):
-        stamp = Stamp("blimp.test-sender", number, 10_000)
-        sender.send([Written(MESSAGE, headers, body)], stamp)
-    sender.close()
-    assert len(all_put(session)) == 2
-
-
 @pytest.mark.parametrize("eta_s", [None, 4_102_444_800.0], ids=["now", "later"])
 def test_an_attempt_that_arrives_after_later_publishes_puts_nothing(
     streams: str, session: StreamsSession, eta_s: float | None
@@ -94,22 +82,6 @@ def test_an_attempt_that_arrives_after_later_publishes_puts_nothing(
         sender.send([Written(message, headers, body)], Stamp("blimp.test-sender", number, 10_000))
     sender.close()
     assert sorted(payload["headers"]["attempt"] for _, payload in all_put(session)) == [1, 2, 3]
-
-
-def test_after_a_refused_publish_the_earlier_ones_are_still_known(
-    streams: str, session: StreamsSession
-) -> None:
-    headers, body = write_message(MESSAGE, signer=None)
-    sender, client = StreamsSender(streams, timeout_s=2.0), session.link.client
-    other = msgspec.structs.replace(MESSAGE, queue="other")
-    client.set(session.keys.queue("other").levels[2], "no stream")
-    first, second = (Stamp("blimp.test-sender", number, 10_000) for number in (1, 2))
-    sender.send([Written(MESSAGE, headers, body)], first)
-    with pytest.raises(LinkError, match="WRONGTYPE"):
-        sender.send([Written(other, headers, body)], second)
-    sender.send([Written(MESSAGE, headers, body)], first)
-    sender.close()
-    assert len(all_put(session)) == 1
 
 
 def test_publishes_under_way_share_no_key(streams: str) -> None:
@@ -187,6 +159,27 @@ def test_what_could_not_be_put_is_not_taken_for_put(streams: str, session: Strea
     assert len(all_put(session)) == 1
 
 
+def test_many_for_one_stream_are_put_all_or_none_and_once(
+    streams: str, session: StreamsSession
+) -> None:
+    sender, client = StreamsSender(streams, timeout_s=2.0), session.link.client
+    ids, stamp = ["m0", "m1", "m2"], Stamp("blimp.test-sender", 7, 10_000)
+    messages = [
+        Written(message, *write_message(message, signer=None))
+        for message in (msgspec.structs.replace(MESSAGE, id=id) for id in ids)
+    ]
+    stream = session.keys.queue("q").levels[2]
+    client.xadd(stream, {"h": "", "b": ""}, id=f"{2**64 - 1}-{2**64 - 2}")
+    with pytest.raises(LinkError, match="exhausted"):  # after the first of them
+        sender.send(messages, stamp)
+    assert client.xlen(stream) == 1
+    client.delete(stream)
+    for _ in range(2):
+        sender.send(messages, stamp)
+    sender.close()
+    assert [one["headers"]["id"] for _, one in all_put(session)] == ids
+
+
 def test_many_are_put_all_or_none_and_once(streams: str, session: StreamsSession) -> None:
     """Neither a key of a wrong type nor a stream that has given its last id gets them in part.
 
@@ -230,27 +223,3 @@ def test_many_are_put_all_or_none_and_once(streams: str, session: StreamsSession
     ]
     assert client.xlen(other.levels[3]) == 1
     assert client.zcard(own.later) == client.xlen(own.bell) == 1
-
-
-def test_a_forked_child_sends_on_a_connection_of_its_own(
-    streams: str, session: StreamsSession
-) -> None:
-    headers, body = write_message(MESSAGE, signer=None)
-    sender = StreamsSender(streams, timeout_s=2.0)
-
-    def send(number: int) -> None:
-        stamp = Stamp("blimp.test-sender", number, 10_000)
-        sender.send([Written(MESSAGE, headers, body)], stamp)
-
-    send(1)
-    number = os.fork()
-    if number == 0:
-        status = 1
-        with contextlib.suppress(BaseException):
-            send(2)
-            status = 0
-        os._exit(status)
-    assert os.waitstatus_to_exitcode(os.waitpid(number, 0)[1]) == 0
-    send(3)
-    sender.close()
-    assert len(all_put(session)) == 3

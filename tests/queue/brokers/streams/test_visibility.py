@@ -2,7 +2,6 @@
 
 import contextlib
 import threading
-from collections import deque
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -10,12 +9,12 @@ import pytest
 import redis
 
 from blimp.queue.brokers.streams.envelope import Claim
-from blimp.queue.brokers.streams.store import DONE, LOST, SETTLED
+from blimp.queue.brokers.streams.store import DONE, LOST, SETTLED, StreamsOptions
 from blimp.queue.brokers.streams.visibility import PERIODS_TO_IDLE, Leases, StreamsSession
 from tests.faults.proxy import Command, Proxy
 from tests.queue.brokers.streams.test_fetcher_lost_answer import CutAfter, proxied, proxy, put
-from tests.queue.conftest import DEADLINE_S, wait_until
-from tests.queue.kombu_transport.conftest import counts
+from tests.queue.celery.kombu_transport.conftest import counts
+from tests.queue.conftest import wait_until
 
 __all__ = ["proxied", "proxy"]
 
@@ -39,7 +38,7 @@ def far(proxied: str, lost: list[str]) -> Iterator[StreamsSession]:
     """A holder whose link goes through the proxy; it renews by itself too late to matter."""
     session = StreamsSession(
         url=proxied,
-        options={"consumer": "w", "lease_s": 600.0, "on_lease_lost": lost.append},
+        options=StreamsOptions(consumer="w", lease_s=600.0, on_lease_lost=lost.append),
     )
     yield session
     session.close()
@@ -78,16 +77,6 @@ def test_the_acknowledgement_of_what_another_has_ended_is_refused(
     (claim,) = take(far)
     end_elsewhere(session, claim)
     assert far.leases.ack(claim.tag) == LOST
-    assert lost == [claim.tag]
-
-
-def test_a_later_acknowledgement_of_what_another_has_ended_tells(
-    far: StreamsSession, session: StreamsSession, lost: list[str]
-) -> None:
-    (claim,) = take(far)
-    end_elsewhere(session, claim)
-    far.leases.ack_later(claim.tag)
-    far.leases.flush()
     assert lost == [claim.tag]
 
 
@@ -151,7 +140,7 @@ class Between:
 
 
 def test_what_is_taken_just_as_the_thread_goes_idle_is_renewed(url: str) -> None:
-    options = {"consumer": "w", "lease_s": 0.4}
+    options = StreamsOptions(consumer="w", lease_s=0.4)
     with contextlib.closing(StreamsSession(url=url, options=options)) as session:
         leases = session.leases
         claims: list[Claim] = []
@@ -178,7 +167,7 @@ def test_a_callback_that_raises_ends_no_renewals(
         raise ValueError("callback")
 
     ours = StreamsSession(
-        url=streams, options={"consumer": "w", "lease_s": 0.2, "on_lease_lost": refuse}
+        url=streams, options=StreamsOptions(consumer="w", lease_s=0.2, on_lease_lost=refuse)
     )
     try:
         first, second = take(ours, count=2)
@@ -189,45 +178,3 @@ def test_a_callback_that_raises_ends_no_renewals(
         ours.close()
     assert reported == [first.tag, second.tag]
     assert caplog.text.count("ValueError: callback") == 2
-
-
-def test_a_close_before_its_thread_ran_waits_for_no_period(
-    streams: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    serve, may_run = Leases._serve, threading.Event()
-
-    def serve_late(leases: Leases) -> None:
-        may_run.wait(DEADLINE_S)
-        serve(leases)
-
-    monkeypatch.setattr(Leases, "_serve", serve_late)
-    session = StreamsSession(url=streams, options={"consumer": "w", "lease_s": 600.0})
-    take(session)
-    closing = threading.Thread(target=session.close)
-    closing.start()
-    wait_until(lambda: session.leases._closed, "closing has begun")
-    may_run.set()
-    closing.join(DEADLINE_S)
-    assert not closing.is_alive()
-
-
-def test_two_threads_that_flush_at_once_lose_no_acknowledgement(far: StreamsSession) -> None:
-    """The thread of the leases flushes while the one that consumes does."""
-    leases, claims = far.leases, take(far, count=2)
-
-    class Interrupted(deque[str]):
-        """Another thread flushes between the first and the second."""
-
-        def popleft(self) -> str:
-            first = super().popleft()
-            if len(self) == 1:
-                other = threading.Thread(target=leases.flush)
-                other.start()
-                other.join(DEADLINE_S)
-            return first
-
-    leases._later = Interrupted()
-    for claim in claims:
-        leases.ack_later(claim.tag)
-    leases.flush()
-    assert [claim.tag for claim in claims if claim.tag in leases] == []

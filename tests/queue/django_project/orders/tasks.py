@@ -1,5 +1,7 @@
 import os
 
+from django.db.models import F
+
 from tests.queue.django_project.orders.models import Order
 from tests.queue.django_project.queue import app
 
@@ -22,3 +24,10 @@ async def confirm_in_loop(order_id: int) -> str:
     order.confirmed_by = os.getpid()
     await order.asave()
     return str(order.item)
+
+
+@app.task(name="orders.count")
+def count(order_id: int) -> None:
+    """Count how often it runs for an order."""
+    if not Order.objects.filter(pk=order_id).update(counted=F("counted") + 1):
+        raise LookupError(f"order {order_id} is not committed")

@@ -1,6 +1,3 @@
-import threading
-from pathlib import Path
-
 from asgiref.sync import sync_to_async
 from django.db import connections, transaction
 
@@ -29,15 +26,3 @@ def leave_open() -> int:
     """Leave a transaction as an interruption in `__enter__` does."""
     transaction.atomic(using="server").__enter__()
     return backend()
-
-
-def hold(directory: str) -> None:
-    """Keep a thread, as a slow query does, until there is a file `go`."""
-    (Path(directory) / "began").touch()
-    while not (Path(directory) / "go").exists():
-        threading.Event().wait(0.005)
-
-
-@app.task(name="probes.hold")
-async def hold_in_loop(directory: str) -> None:
-    await sync_to_async(hold)(directory)

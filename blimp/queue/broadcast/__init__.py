@@ -1,0 +1,1 @@
+"""Broadcasts: emergency stops and revocations, past every queue."""

@@ -1,0 +1,1 @@
+"""What exists for the sake of Celery and kombu: transport, brokers, events, remote control."""

@@ -1,0 +1,1 @@
+"""Child processes for cpu_bound tasks."""

@@ -1,0 +1,74 @@
+"""Waiting for the end of a command that was sent, as long as there may be one."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from blimp.actions import START_TTL_S
+from blimp.errors import LinkError, LinkLost
+from blimp.tasks.client import TASK_PREFIX
+from ground_station.session import SILENT_S
+
+if TYPE_CHECKING:
+    from blimp.clock import Clock
+    from blimp.tasks.client import VehicleClient
+    from blimp.tasks.reply import OnProgress, Pending, Reply
+
+OUTAGE_S = 20.0  # how long the broker may be unreachable while a command is under way
+SLICE_S = 0.25  # in which a thread notices that nobody waits any more
+RETRY_S = 0.25
+QUIET_S = 30.0  # chosen: a command under way reports every second
+
+
+def follow(
+    sent: Pending,
+    *,
+    client: VehicleClient,
+    clock: Clock,
+    within_s: float,
+    outage_s: float = OUTAGE_S,
+    is_wanted: Callable[[], bool] = lambda: True,
+    on_progress: OnProgress | None = None,
+    on_outage: Callable[[str], object] = lambda _: None,
+) -> Reply:
+    """Return how a command ended, TIMEOUT if that is not known; wait through an outage, too.
+
+    The state is TIMEOUT before `within_s`, if no end is to be expected: nobody has begun the
+    command in its time to live, or it has begun, and nothing was heard of it for QUIET_S.
+    is_wanted: asked every SLICE_S. on_outage: gets the reason of each outage when it begins.
+    Raises LinkLost if the broker is unreachable for `outage_s`.
+    """
+    began_s = now_s = clock.now_s()
+    lost_s: float | None = None
+    was_lost = False  # and a report with it
+    while now_s - began_s < within_s and is_wanted():
+        try:
+            reply = sent.wait(min(SLICE_S, within_s - (now_s - began_s)), on_progress)
+            if reply.state != "TIMEOUT":
+                return reply
+            lost_s, now_s = None, clock.now_s()
+            if not (sent.is_heard or was_lost):
+                if now_s - began_s > START_TTL_S + SILENT_S:
+                    return sent.timed_out(round(now_s - began_s, 1))
+            elif now_s - max(began_s, sent.heard_s) > QUIET_S:
+                known = client.result(sent.id)  # its end was perhaps not heard
+                if known.state != "TIMEOUT":
+                    return known
+                reply = sent.timed_out(QUIET_S)
+                reason = f"{reply.reason}; no report of it for {QUIET_S:g} s"
+                return msgspec.structs.replace(reply, reason=reason)
+        except LinkError as error:
+            now_s = clock.now_s()
+            if lost_s is None:
+                was_lost, lost_s = True, now_s
+                on_outage(str(error))
+            if now_s - lost_s >= outage_s:
+                name = sent.task.removeprefix(TASK_PREFIX)
+                reason = f"{name}: the link is lost for {outage_s:g} s: {error}"
+                raise LinkLost(f"{reason}: its outcome is unknown", id=sent.id) from error
+            clock.sleep_until(now_s + RETRY_S)
+            now_s = clock.now_s()
+    return sent.timed_out(within_s)
