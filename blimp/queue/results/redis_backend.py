@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import threading
+from collections import deque
 from collections.abc import Callable, Container, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -31,6 +32,8 @@ STORE = Script(read_functions("results.lua") + "return store_result(KEYS[1], ARG
 LOOK_AGAIN_S = 5.0
 FIRST_LOOK_S = 1.0  # without any report the broker may hang, which only a question shows
 AT_ONCE = 1000  # keys in one command
+BARRIER = "all of it"  # a ping's word; redis-py has another one in its own
+BARRIER_S = 5.0  # until an answer to it; the read before it has had one
 
 
 class RedisResults(ResultBackend):
@@ -241,6 +244,7 @@ class PublishedWatch(GrowingWatch):
         self._pubsub: Any = None
         self._looked_s: float | None = None
         self._stored: dict[str, bytes] = {}  # what was read, and not returned yet, by key
+        self._received: deque[Any] = deque()  # what had been published before that was read
         self._unconfirmed: set[str] = set()  # keys that the server has not confirmed since `add`
         self._confirmed: set[str] = set()  # what was stored of them before is to be read
         self._closed = False
@@ -258,9 +262,8 @@ class PublishedWatch(GrowingWatch):
                 self._looked_s = now_s
             left_s = min(deadline_s, self._looked_s + self._look_s) - now_s
             record = None
-            # What was published before something was read is here already: reports stay in order.
             busy = self._stored or self._confirmed
-            received = self._receive(0.0 if busy else max(0.0, left_s))
+            received = self._next_received(0.0 if busy else max(0.0, left_s))
             if received is None and self._confirmed:
                 keys, self._confirmed = self._confirmed, set()
                 self._look(list(keys))
@@ -286,7 +289,7 @@ class PublishedWatch(GrowingWatch):
         can be missed, and `next` looks after FIRST_LOOK_S only. Raises LinkError.
         """
         self._looked_s = None
-        while self._unconfirmed and (received := self._receive(0.0)) is not None:
+        while self._unconfirmed and (received := self._next_received(0.0)) is not None:
             self._message_key(received)
         self._confirmed.clear()
         if not self._unconfirmed:
@@ -315,6 +318,30 @@ class PublishedWatch(GrowingWatch):
             # It was closed.
             raise LinkError(f"closed while waiting for results: {error}") from None
 
+    def _next_received(self, timeout_s: float) -> Any:
+        return self._received.popleft() if self._received else self._receive(timeout_s)
+
+    def _receive_all(self) -> None:
+        """Receive what was published until now. Raises LinkError.
+
+        A server may answer the connection that reads a record before it sends, to the connection
+        that is subscribed, what was published earlier.
+        """
+        with self._subscribing, self._server.link(self._url):
+            if not self._ids:
+                return  # and no channel: the server would answer in another form
+            pubsub = self._pubsub
+            pubsub.ping(BARRIER)
+        deadline_s = self._clock.now_s() + BARRIER_S
+        while (left_s := deadline_s - self._clock.now_s()) > 0.0 and self._pubsub is pubsub:
+            if (received := self._receive(left_s)) is None:
+                continue
+            if received["type"] == "pong":
+                return
+            self._received.append(received)
+        if self._pubsub is pubsub:
+            raise LinkError(f"no answer to a ping in {BARRIER_S:g} s while waiting for results")
+
     def _look(self, wanted: list[str]) -> None:
         for keys in self._parts(wanted):
             found = self._read([self._id_of(key) for key in keys])
@@ -323,6 +350,7 @@ class PublishedWatch(GrowingWatch):
                 for key, data in zip(keys, found, strict=True)
                 if data is not None and data != self._newest.get(key)
             }
+        self._receive_all()  # older reports come before what was read
 
     def _id_of(self, key: str) -> str:
         """Return the task's id, also of one that another thread has just discarded."""
@@ -368,6 +396,7 @@ class PublishedWatch(GrowingWatch):
             if self._closed:
                 raise LinkError("closed while waiting for results")
             old, self._pubsub = self._pubsub, self._server.client_of(self._url).pubsub()
+            self._received.clear()
             if old is not None:
                 old.close()  # the thread that reads it goes on with the new one
             self._unconfirmed = set(self._ids)

@@ -227,6 +227,28 @@ def test_what_was_read_before_it_was_published_comes_once(
     assert [record and record.state for record in (first, second)] == [State.STARTED, State.SUCCESS]
 
 
+def test_what_was_published_first_comes_before_what_was_read(
+    results: RedisResults, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The server sends it to the subscribed connection after it has answered the read."""
+    with results.watch("a") as watch:
+        receive = watch._pubsub.get_message
+        monkeypatch.setattr(
+            watch._pubsub, "get_message", lambda timeout: receive(timeout=timeout or 0.001)
+        )
+        assert watch.next(timeout_s=0.0) is None
+        monkeypatch.setattr(
+            watch._pubsub,
+            "get_message",
+            lambda timeout: receive(timeout=timeout) if timeout else None,
+        )
+        for at in range(3):
+            results.store(Record(id="a", state=State.PROGRESS, result={"at": at}))
+        watch._looked_s = None  # it reads again
+        found = [watch.next(timeout_s=DEADLINE_S) for _ in range(3)]
+    assert [one and one.result for one in found] == [{"at": 0}, {"at": 1}, {"at": 2}]
+
+
 def test_with_a_key_only_records_of_that_key_and_task_are_results(
     url: str, results: RedisResults
 ) -> None:
