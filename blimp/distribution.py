@@ -52,9 +52,9 @@ def build() -> Build:
     """Return what runs. The first call in a checkout waits for git, 20 ms on a laptop."""
     # Not by the import alone: the finder of an editable install would find another copy's.
     if Path(__file__).with_name("_build.py").exists():
-        from blimp import _build  # type: ignore[attr-defined, unused-ignore]
+        from blimp._build import COMMIT, VERSION  # type: ignore[import-not-found, unused-ignore]
 
-        return Build(_build.VERSION, _build.COMMIT)
+        return Build(VERSION, COMMIT)
     directory = source_directory()
     return Build(WITHOUT_TAG) if directory is None else _of_checkout(directory)
 

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from blimp.queue.resources import ResourcePool
 
 HEADER = "blimp_authority"
+STOP_ID = "blimp_stop_id"  # header of a task that repeats an emergency stop: the id of that
 CONTROL_TTL_S = 120.0
 AHEAD_US = 86_400 * 1_000_000  # tokens run ahead of a server whose clock was set back
 

@@ -1,26 +1,30 @@
-"""One broker on the way of an emergency stop: its connection, and the thread that has it."""
+"""An emergency stop, and one broker on its way: the connection, and the thread that has it."""
 
 from __future__ import annotations
 
 import contextlib
 import os
+import queue
 import select
 import threading
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 import hiredis
 
 from blimp.closing import Closing
 from blimp.errors import LinkError, NotAuthorised
+from blimp.queue.protocol.record import Record, State
 from blimp.queue.redis.eager import FIRST_ANSWER_S, ROUND_TRIPS, EagerConnection
 from blimp.queue.redis.keys import Keys, result_key
 from blimp.queue.redis.urls import hide_password, link_error
+from blimp.queue.results.backend import ResultWatch
 
 if TYPE_CHECKING:
     from blimp.clock import Clock
     from blimp.queue.redis.eager import Command
-    from blimp.tasks.stop import Stop, StopSender
+    from blimp.types import Outcome
 
+BROADCAST, QUEUE, SOCKET = "broadcast", "queue", "socket"
 REPEAT_S = 0.2  # until a stop is confirmed; a slower link's round trip instead
 RETRY_S = 0.1  # after a broker that refused, or was lost, while a stop waits
 MOST_RETRY_S = 5.0  # doubled up to it while none does
@@ -29,15 +33,79 @@ SILENCE_S = 0.5  # of a broker that has answered, until another connection is tr
 GUESS_S = 1.0  # this machine's clock may be wrong by so much before a stop is dated again
 
 
+class Stop(ResultWatch):
+    """One press: the records of what became of it, and how fast each road was.
+
+    roads_ms: from the press to the confirmation by each road that has confirmed it.
+    """
+
+    def __init__(self, *, id: str, clock: Clock) -> None:
+        self.id = id
+        self.task_id = f"{id}.queue"
+        self.clock = clock
+        self.pressed_s = clock.now_s()
+        self.roads_ms: dict[str, float] = {}
+        self.changed = threading.Condition()
+        self._records: queue.SimpleQueue[Record | None] = queue.SimpleQueue()
+        self.ended = False
+
+    def confirmed(self, road: str, record: Record) -> None:
+        """Note what a road says. Any thread."""
+        if record.final and (road != QUEUE or record.state is State.SUCCESS):
+            with self.changed:
+                took_ms = (self.clock.now_s() - self.pressed_s) * 1000.0
+                self.roads_ms.setdefault(road, round(took_ms, 3))
+                self.changed.notify_all()
+        elif road == QUEUE:
+            return  # the other roads go on
+        self._records.put(record)
+
+    def outcome(self, outcome: Outcome) -> None:
+        """Note the flight process's own answer."""
+        result = {**outcome.result, "fraction": outcome.fraction, "accepted_s": outcome.accepted_s}
+        record = Record(id=self.id, name="estop", state=State.SUCCESS, result=result)
+        self.confirmed(SOCKET, record)
+
+    def next(self, *, timeout_s: float) -> Record | None:
+        with contextlib.suppress(queue.Empty):
+            return self._records.get(timeout=max(0.0, timeout_s))
+        return None
+
+    def wait_roads(self, count: int, *, within_s: float) -> None:
+        """Wait until `count` roads have confirmed it, for `within_s` at most."""
+        with self.changed:
+            self.changed.wait_for(lambda: len(self.roads_ms) >= count, timeout=within_s)
+
+    def end(self) -> None:
+        """Nobody waits for a road any more."""
+        self.ended = True
+
+    def close(self) -> None:
+        """Nothing: the other roads may still confirm it, until `end`."""
+
+
+class StopWriter(Protocol):
+    """How a stop stands on the wire; see `blimp.tasks.stop.StopSender`."""
+
+    @property
+    def exchange(self) -> str: ...
+
+    def broadcast(self, stop: Stop, *, now_s: float, database: int) -> list[Command]: ...
+
+    def task(self, stop: Stop, *, now_s: float) -> Command: ...
+
+    def read(self, stop: Stop, road: str, data: bytes) -> None: ...
+
+
 class BrokerRoad(Closing):
     """Sends the stops of one sender by one broker, until they are closed. Close is idempotent.
 
     trouble: why there is no connection; None while there is one, or the first is being made.
     """
 
-    def __init__(self, url: str, *, sender: StopSender, clock: Clock) -> None:
+    def __init__(self, url: str, *, writer: StopWriter, clock: Clock) -> None:
         self._url = url
-        self._sender = sender
+        self._writer = writer
         self._clock = clock
         self._link = EagerConnection(url)
         self._lock = threading.Lock()
@@ -146,7 +214,7 @@ class BrokerRoad(Closing):
                     self._watched[channel] = (stop, road)
                     found.append(("watched", ("SUBSCRIBE", channel)))
         for stop in self._unconfirmed():
-            found += self._sender.broadcast(
+            found += self._writer.broadcast(
                 stop, now_s=self._broker_s(now_s), database=self._link.database
             )
             found.append((result_key(stop.id), ("GET", result_key(stop.id))))
@@ -159,7 +227,7 @@ class BrokerRoad(Closing):
             return []
         new = [stop for stop in self._stops.values() if stop.id not in self._queued]
         self._queued.update(stop.id for stop in new)
-        return [self._sender.task(stop, now_s=self._broker_s(now_s)) for stop in new]
+        return [self._writer.task(stop, now_s=self._broker_s(now_s)) for stop in new]
 
     def _broker_s(self, now_s: float) -> float:
         return self._clock.wall_s() if self._ahead_s is None else now_s + self._ahead_s
@@ -167,7 +235,7 @@ class BrokerRoad(Closing):
     def _answered(self, tag: str, answer: Any) -> None:
         if tag in self._watched and isinstance(answer, bytes):
             stop, road = self._watched[tag]
-            self._sender.read(stop, road, answer)
+            self._writer.read(stop, road, answer)
         elif tag == "time" and not isinstance(answer, hiredis.ReplyError):
             self._learn_time(int(answer[0]) + int(answer[1]) / 1e6)
         elif isinstance(answer, hiredis.ReplyError):
@@ -206,7 +274,7 @@ class BrokerRoad(Closing):
         if self._has_made_room or not ("WRONGTYPE" in reason or "exhausted" in reason):
             return
         self._has_made_room = True
-        self._link.send(("room", ("DEL", Keys().fanout(self._sender.exchange))), *self._salvo())
+        self._link.send(("room", ("DEL", Keys().fanout(self._writer.exchange))), *self._salvo())
 
     def _take_new(self) -> None:
         with self._lock:

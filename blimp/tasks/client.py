@@ -39,7 +39,6 @@ __all__ = ["Pending", "Progress", "Reply", "VehicleClient", "vehicle_queue"]
 TASK_PREFIX = "blimp."
 DEFAULT_TTL_S = 5.0
 BOOT = "blimp_boot_id"  # header: the flight process that a command is for
-STOP_ID = "blimp_stop_id"  # header of a task that repeats an emergency stop: the id of that
 MAX_BOOT_LETTERS = 64
 HEARD_S = 2.0  # a ship whose last snapshot is older may have another boot by now
 STOP_S = 5.0  # in which a stop is confirmed, if it can be

@@ -23,8 +23,8 @@ from blimp.errors import (
 from blimp.queue.protocol.message import PARENT, trace_headers
 from blimp.queue.protocol.signing import FRESH_S
 from blimp.queue.redis.clock import Moment
-from blimp.tasks.authority import HEADER
-from blimp.tasks.client import BOOT, STOP_ID
+from blimp.tasks.authority import HEADER, STOP_ID
+from blimp.tasks.client import BOOT
 from blimp.types import Command, Heartbeat, Outcome, OutcomeState, Snapshot
 
 if TYPE_CHECKING:

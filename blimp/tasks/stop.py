@@ -14,7 +14,6 @@ and waits the longer, the slower the link is.
 from __future__ import annotations
 
 import contextlib
-import queue
 import threading
 import uuid
 from collections.abc import Callable
@@ -26,13 +25,12 @@ from blimp.closing import Closing
 from blimp.errors import LinkError, NotAuthorised, NotGenuine, ResultError
 from blimp.queue.brokers.streams.envelope import SEPARATOR, pack_broadcast, pack_task
 from blimp.queue.protocol.message import EMERGENCY, TaskMessage, to_json, write_message
-from blimp.queue.protocol.record import Record, State, open_record
+from blimp.queue.protocol.record import open_record
 from blimp.queue.protocol.signing import sealed
 from blimp.queue.redis.forks import reset_after_fork
 from blimp.queue.redis.keys import Keys
-from blimp.queue.results.backend import ResultWatch
-from blimp.tasks.broker_road import BrokerRoad
-from blimp.tasks.client import STOP_ID
+from blimp.tasks.authority import STOP_ID
+from blimp.tasks.broker_road import QUEUE, BrokerRoad, Stop
 
 if TYPE_CHECKING:
     from blimp.clock import Clock
@@ -41,7 +39,6 @@ if TYPE_CHECKING:
     from blimp.queue.redis.urls import Brokers
     from blimp.types import Outcome
 
-BROADCAST, QUEUE, SOCKET = "broadcast", "queue", "socket"
 KEPT_S = (
     10.0  # how long a stop may wait in a queue: an older one would reach a ship that flies again
 )
@@ -55,57 +52,6 @@ class LocalRoad(Protocol):
     def fire(self, *, id: str, source: str, on_outcome: Callable[[Outcome], None]) -> None: ...
 
     def close(self) -> None: ...
-
-
-class Stop(ResultWatch):
-    """One press: the records of what became of it, and how fast each road was.
-
-    roads_ms: from the press to the confirmation by each road that has confirmed it.
-    """
-
-    def __init__(self, *, id: str, clock: Clock) -> None:
-        self.id = id
-        self.task_id = f"{id}.queue"
-        self.clock = clock
-        self.pressed_s = clock.now_s()
-        self.roads_ms: dict[str, float] = {}
-        self.changed = threading.Condition()
-        self._records: queue.SimpleQueue[Record | None] = queue.SimpleQueue()
-        self.ended = False
-
-    def confirmed(self, road: str, record: Record) -> None:
-        """Note what a road says. Any thread."""
-        if record.final and (road != QUEUE or record.state is State.SUCCESS):
-            with self.changed:
-                took_ms = (self.clock.now_s() - self.pressed_s) * 1000.0
-                self.roads_ms.setdefault(road, round(took_ms, 3))
-                self.changed.notify_all()
-        elif road == QUEUE:
-            return  # the other roads go on
-        self._records.put(record)
-
-    def outcome(self, outcome: Outcome) -> None:
-        """Note the flight process's own answer."""
-        result = {**outcome.result, "fraction": outcome.fraction, "accepted_s": outcome.accepted_s}
-        record = Record(id=self.id, name="estop", state=State.SUCCESS, result=result)
-        self.confirmed(SOCKET, record)
-
-    def next(self, *, timeout_s: float) -> Record | None:
-        with contextlib.suppress(queue.Empty):
-            return self._records.get(timeout=max(0.0, timeout_s))
-        return None
-
-    def wait_roads(self, count: int, *, within_s: float) -> None:
-        """Wait until `count` roads have confirmed it, for `within_s` at most."""
-        with self.changed:
-            self.changed.wait_for(lambda: len(self.roads_ms) >= count, timeout=within_s)
-
-    def end(self) -> None:
-        """Nobody waits for a road any more."""
-        self.ended = True
-
-    def close(self) -> None:
-        """Nothing: the other roads may still confirm it, until `end`."""
 
 
 class StopSender(Closing):
@@ -179,7 +125,7 @@ class StopSender(Closing):
                 raise LinkError("the connections for emergency stops are closed")
             if not self._roads:
                 self._roads = [
-                    BrokerRoad(url, sender=self, clock=self._clock) for url in self._brokers.urls
+                    BrokerRoad(url, writer=self, clock=self._clock) for url in self._brokers.urls
                 ]
             return self._roads
 

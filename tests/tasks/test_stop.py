@@ -23,8 +23,10 @@ from blimp.queue.protocol.signing import FRESH_S, Signer
 from blimp.queue.redis.keys import Keys
 from blimp.queue.redis.urls import Brokers
 from blimp.tasks.app import build_ship_app
-from blimp.tasks.client import STOP_ID, VehicleClient
-from blimp.tasks.stop import KEPT_S, QUEUE, Stop, StopSender
+from blimp.tasks.authority import STOP_ID
+from blimp.tasks.broker_road import QUEUE, Stop
+from blimp.tasks.client import VehicleClient
+from blimp.tasks.stop import KEPT_S, StopSender
 from tests.broker import EmbeddedBroker
 from tests.queue.conftest import DEADLINE_S, Silence, wait_until, working
 from tests.tasks.ship import FlightSide
