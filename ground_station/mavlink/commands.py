@@ -12,7 +12,7 @@ import math
 from collections import Counter
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any
+from typing import Any, NamedTuple
 
 import msgspec
 
@@ -22,42 +22,53 @@ from blimp.tasks.reply import Reply
 from blimp.types import Mode
 from ground_station.mavlink import telemetry
 from ground_station.mavlink.frames import FORCE, means_stop
+from ground_station.mavlink.missions import Missions
 from ground_station.mavlink.modes import asked_mode, standard_mode
+from ground_station.mavlink.parameters import Parameters
+from ground_station.mavlink.peer import Peer
+from ground_station.mavlink.setpoints import Demands
 from ground_station.mavlink.stations import Station
+from ground_station.mavlink.system import (
+    ACCEPTED,
+    BUSY,
+    CANCELLED,
+    DENIED,
+    FAILED,
+    IN_PROGRESS,
+    INT_ONLY,
+    OK,
+    UNSUPPORTED,
+    Answer,
+    System,
+    answer_of,
+)
 from ground_station.mavlink.wire import (
+    GLOBAL,
     PROTOCOL_VERSION,
+    RELATIVE,
     Message,
     message,
     number_of,
     protocol_version,
 )
 
-if TYPE_CHECKING:
-    from ground_station.mavlink.peer import Peer
-    from ground_station.mavlink.vehicle import Vehicle
-
-ACCEPTED, BUSY, DENIED, UNSUPPORTED, FAILED, IN_PROGRESS, CANCELLED, INT_ONLY = (
-    0,
-    1,
-    2,
-    3,
-    4,
-    5,
-    6,
-    8,
-)  # fmt: skip  MAV_RESULT
 MAX_RUNNING = 32  # commands at once, stops apart: a station sends one after the other
 # At once that are answered, of a peer and of all: what is beyond is pressed, and not waited for
 MAX_STOPS, MAX_ALL_STOPS = 4, 64
 PROGRESS_S = 0.5  # MAVSDK waits 1.5 s for the next sign of life
-GLOBAL, RELATIVE = (0, 5), (3, 6)  # MAV_FRAME: above the sea, above home
 _NO_PLACE = (2**31 - 1, -(2**31))
 # Bits of AUTOPILOT_VERSION: mission, integers, commands, parameters by bits, files, targets, stop,
 # version 2, fence, rally
 CAPABILITIES = 2 | 4 | 8 | 16 | 32 | 128 | 256 | 2048 | 8192 | 16384 | 32768
 
-Answer = tuple[int, str]  # a MAV_RESULT, and words for people
-OK: Answer = (ACCEPTED, "")
+
+class Parts(NamedTuple):
+    """What a command can reach: the system, and its parts that act or keep something."""
+
+    system: System
+    missions: Missions
+    demands: Demands
+    parameters: Parameters
 
 
 class Asked(msgspec.Struct, frozen=True):
@@ -75,7 +86,7 @@ class Row(msgspec.Struct, frozen=True):
     """used: the parameters that must be numbers. acts: needs the ship's control."""
 
     name: str
-    do: Callable[[Vehicle, Asked], Awaitable[Answer]]
+    do: Callable[[Parts, Asked], Awaitable[Answer]]
     used: tuple[int, ...] = ()
     acts: bool = True
     long: bool = False
@@ -84,8 +95,8 @@ class Row(msgspec.Struct, frozen=True):
 class Commands:
     """The commands of one ship."""
 
-    def __init__(self, vehicle: Vehicle) -> None:
-        self._vehicle = vehicle
+    def __init__(self, parts: Parts) -> None:
+        self._parts, self._system = parts, parts.system
         self._running: dict[tuple[Station, int], Asked] = {}
         self._count = 0  # of those under way, superseded ones included
         self._acting: set[asyncio.Task[Any]] = set()  # a stop ends them: an arm would undo it
@@ -114,7 +125,7 @@ class Commands:
     def _take(self, asked: Asked) -> None:
         row = COMMANDS.get(asked.command)
         if row is None:
-            self._vehicle.say(f"MAV_CMD {asked.command} is not supported", 6)
+            self._system.say(f"MAV_CMD {asked.command} is not supported", 6)
             self._ack(asked, UNSUPPORTED)
         elif row.acts and asked.everyone and not _stops(asked):
             self._end(asked, row, (DENIED, "sent to all systems: name one"))
@@ -136,10 +147,10 @@ class Commands:
                     or self._stopping.total() >= MAX_ALL_STOPS
                 ):
                     with suppress(BlimpError):  # those under way say it
-                        _press(self._vehicle)
+                        _press(self._parts)
                     self._ack(asked, IN_PROGRESS)
                     return
-            started = self._vehicle.start(self._run(asked, row), is_stop=_stops(asked))
+            started = self._system.start(self._run(asked, row), is_stop=_stops(asked))
             if started is not None and _stops(asked):
                 self._stopping[asked.peer] += 1
                 started.add_done_callback(lambda _: self._stopped(asked.peer))
@@ -172,10 +183,10 @@ class Commands:
     async def _answer(self, asked: Asked, row: Row) -> Answer:
         try:
             if row.acts and not _stops(asked):
-                why = await self._vehicle.may_act(asked.station)
+                why = await self._system.may_act(asked.station)
                 if why:
                     return BUSY, why
-            doing = asyncio.ensure_future(row.do(self._vehicle, asked))
+            doing = asyncio.ensure_future(row.do(self._parts, asked))
             try:
                 while row.long and not (await asyncio.wait([doing], timeout=PROGRESS_S))[0]:
                     if self._running.get((asked.station, asked.command)) is asked:
@@ -189,12 +200,12 @@ class Commands:
     def _end(self, asked: Asked, row: Row, answer: Answer) -> None:
         result, words = answer
         if words:
-            self._vehicle.say(f"{row.name}: {words}")
+            self._system.say(f"{row.name}: {words}")
         self._ack(asked, result)
 
     def _ack(self, asked: Asked, result: int) -> None:
         progress = 255 if result == IN_PROGRESS else 0
-        self._vehicle.send(
+        self._system.send(
             message(
                 "command_ack", command=asked.command, result=result, progress=progress,
                 target_system=asked.station.system, target_component=asked.station.component,
@@ -203,30 +214,15 @@ class Commands:
         )  # fmt: skip
 
 
-def answer_of(reply: Reply) -> Answer:
-    """Return how a command of the ship ended, as MAVLink says it."""
-    words = reply.reason or reply.state.lower()
-    match reply.state:
-        case "SUCCESS":
-            return OK
-        case "REFUSED":
-            return DENIED, words
-        case "SUPERSEDED":
-            return CANCELLED, words
-        case _:
-            return FAILED, words
-
-
 async def _order(
-    vehicle: Vehicle, name: str, arguments: dict[str, Any] | None = None, *, within_s: float
+    parts: Parts, name: str, arguments: dict[str, Any] | None = None, *, within_s: float
 ) -> Answer:
     """Send a command that ends what flew before: a mission, a stream of setpoints."""
     given = {key: value for key, value in (arguments or {}).items() if value is not None}
     if any(isinstance(value, float) and not math.isfinite(value) for value in given.values()):
         return DENIED, "a parameter is infinite"
-    vehicle.missions.pause()
-    vehicle.demands.end()
-    return answer_of(await vehicle.command(name, given, within_s=within_s))
+    parts.system.take_over()
+    return answer_of(await parts.system.command(name, given, within_s=within_s))
 
 
 def _same(one: Asked | None, other: Asked) -> bool:
@@ -239,75 +235,74 @@ def _stops(asked: Asked) -> bool:
     return means_stop(asked.command, *asked.params[:2])
 
 
-async def _stop(vehicle: Vehicle, asked: Asked) -> Answer:
+async def _stop(parts: Parts, asked: Asked) -> Answer:
     if not _stops(asked):
         return DENIED, f"parameter 1 is {asked.params[0]:g}: only arm undoes a stop"
-    return answer_of(await _press(vehicle))
+    return answer_of(await _press(parts))
 
 
-def _press(vehicle: Vehicle) -> Awaitable[Reply]:
-    stopping = vehicle.transport.estop()
-    vehicle.missions.pause()
-    vehicle.demands.end()
+def _press(parts: Parts) -> Awaitable[Reply]:
+    stopping = parts.system.transport.estop()
+    parts.system.take_over()
     return stopping
 
 
-async def _arm(vehicle: Vehicle, asked: Asked) -> Answer:
+async def _arm(parts: Parts, asked: Asked) -> Answer:
     arm, force = asked.params[:2]
     if _stops(asked):
-        return await _stop(vehicle, asked)
+        return await _stop(parts, asked)
     if arm not in (0.0, 1.0):
         return DENIED, f"parameter 1 is {arm:g}, must be 0 or 1"
     if arm == 0.0:
-        return await _order(vehicle, "disarm", within_s=SHORT_S)
-    fence = vehicle.missions.fence_arguments()
+        return await _order(parts, "disarm", within_s=SHORT_S)
+    fence = parts.missions.fence_arguments()
     if fence is not None:
-        fenced = answer_of(await vehicle.command("geofence", fence, within_s=SHORT_S))
+        fenced = answer_of(await parts.system.command("geofence", fence, within_s=SHORT_S))
         if fenced != OK:
             return fenced
     forced = {"force": True} if force == FORCE else {}
-    return await _order(vehicle, "arm", forced, within_s=SHORT_S)
+    return await _order(parts, "arm", forced, within_s=SHORT_S)
 
 
-async def _takeoff(vehicle: Vehicle, asked: Asked) -> Answer:
+async def _takeoff(parts: Parts, asked: Asked) -> Answer:
     altitude = asked.params[6]
     if math.isnan(altitude):
-        height_m = vehicle.parameters.takeoff_m
+        height_m = parts.parameters.takeoff_m
     else:
-        height_m = altitude - (_home(vehicle).altitude_msl_m if asked.frame in GLOBAL else 0.0)
+        height_m = altitude - (_home(parts).altitude_msl_m if asked.frame in GLOBAL else 0.0)
     if why := _here_only(asked):
         return DENIED, why
-    return await _order(vehicle, "takeoff", {"altitude_m": height_m}, within_s=FLIGHT_S)
+    return await _order(parts, "takeoff", {"altitude_m": height_m}, within_s=FLIGHT_S)
 
 
-async def _land(vehicle: Vehicle, asked: Asked) -> Answer:
+async def _land(parts: Parts, asked: Asked) -> Answer:
     if why := _here_only(asked):
         return DENIED, why
-    return await _order(vehicle, "land", within_s=FLIGHT_S)
+    return await _order(parts, "land", within_s=FLIGHT_S)
 
 
-async def _return(vehicle: Vehicle, asked: Asked) -> Answer:  # noqa: ARG001
+async def _return(parts: Parts, asked: Asked) -> Answer:  # noqa: ARG001
     """Return and land, as RTL means it; a stop or another command in between ends it."""
-    answer = await _order(vehicle, "return", within_s=FLIGHT_S)
-    return await _order(vehicle, "land", within_s=FLIGHT_S) if answer == OK else answer
+    answer = await _order(parts, "return", within_s=FLIGHT_S)
+    return await _order(parts, "land", within_s=FLIGHT_S) if answer == OK else answer
 
 
-async def _reposition(vehicle: Vehicle, asked: Asked) -> Answer:
+async def _reposition(parts: Parts, asked: Asked) -> Answer:
     speed, _, _, yaw, latitude, longitude, altitude = asked.params
     if asked.frame is None:
         return INT_ONLY, "a place in COMMAND_LONG is not exact: send COMMAND_INT"
     if asked.frame not in (*GLOBAL, *RELATIVE):
         return DENIED, f"frame {asked.frame}, must be one of {(*GLOBAL, *RELATIVE)}"
-    if vehicle.seen is None:
+    if parts.system.seen is None:
         return BUSY, "the ship has sent nothing yet"
-    home, (north_m, east_m, _) = _home(vehicle), vehicle.seen.ship.position_ned_m
+    home, (north_m, east_m, _) = _home(parts), parts.system.seen.ship.position_ned_m
     if math.isnan(latitude) != math.isnan(longitude):
         return DENIED, "a latitude or a longitude alone is no place"
     if not math.isnan(latitude):
         if abs(latitude) > 90.0 or abs(longitude) > 180.0:
             return DENIED, f"latitude {latitude:g}, longitude {longitude:g}: no place on Earth"
         north_m, east_m = home.local_m(latitude, longitude)
-    height_m = vehicle.seen.ship.altitude_m
+    height_m = parts.system.seen.ship.altitude_m
     if not math.isnan(altitude):
         height_m = altitude - (home.altitude_msl_m if asked.frame in GLOBAL else 0.0)
     arguments = {
@@ -315,119 +310,119 @@ async def _reposition(vehicle: Vehicle, asked: Asked) -> Answer:
         "yaw_deg": None if math.isnan(yaw) else math.degrees(yaw),
         "speed_mps": speed if speed > 0.0 else None,
     }  # fmt: skip
-    return await _order(vehicle, "goto", arguments, within_s=FLIGHT_S)
+    return await _order(parts, "goto", arguments, within_s=FLIGHT_S)
 
 
-async def _set_mode(vehicle: Vehicle, asked: Asked) -> Answer:
+async def _set_mode(parts: Parts, asked: Asked) -> Answer:
     base, first, second = asked.params[:3]
     if not int(base) & telemetry.CUSTOM:
         return DENIED, "MAV_MODE_FLAG_CUSTOM_MODE_ENABLED is not set"
     mode = asked_mode(first, second)
     if mode is None:
         return DENIED, f"no mode {first:g}, {second:g}: AVAILABLE_MODES lists them"
-    return await _enter(vehicle, mode, asked)
+    return await _enter(parts, mode, asked)
 
 
-async def _set_standard_mode(vehicle: Vehicle, asked: Asked) -> Answer:
+async def _set_standard_mode(parts: Parts, asked: Asked) -> Answer:
     mode = standard_mode(asked.params[0])
     if mode is None:
         return DENIED, f"no standard mode {asked.params[0]:g}: AVAILABLE_MODES lists them"
-    return await _enter(vehicle, mode, asked)
+    return await _enter(parts, mode, asked)
 
 
-async def _enter(vehicle: Vehicle, mode: Mode, asked: Asked) -> Answer:
+async def _enter(parts: Parts, mode: Mode, asked: Asked) -> Answer:
     """Enter a mode. The long ones are accepted when the ship flies them, as modes are."""
     match mode:
         case Mode.AUTO:
-            return await vehicle.missions.begin()
+            return await parts.missions.begin()
         case Mode.VELOCITY:
-            return await vehicle.demands.begin(asked.station)
+            return await parts.demands.begin(asked.station)
         case Mode.RTL | Mode.LAND:
             do = _return if mode is Mode.RTL else _land
             nowhere = msgspec.structs.replace(asked, params=(math.nan,) * 7)
-            doing = asyncio.ensure_future(do(vehicle, nowhere))
+            doing = asyncio.ensure_future(do(parts, nowhere))
             done, _ = await asyncio.wait([doing], timeout=PROGRESS_S)
             if done:
                 return await doing
-            vehicle.start(_said(vehicle, mode, doing))
+            parts.system.start(_said(parts, mode, doing))
             return OK
         case Mode.HOLD:
-            return await _order(vehicle, "hold", within_s=SHORT_S)
+            return await _order(parts, "hold", within_s=SHORT_S)
         case _:
-            return await _order(vehicle, "mode", {"name": mode.name}, within_s=SHORT_S)
+            return await _order(parts, "mode", {"name": mode.name}, within_s=SHORT_S)
 
 
-async def _said(vehicle: Vehicle, mode: Mode, doing: Awaitable[Answer]) -> None:
+async def _said(parts: Parts, mode: Mode, doing: Awaitable[Answer]) -> None:
     """Say how a mode ended that its station was answered for before."""
     result, words = await doing
     if result not in (ACCEPTED, CANCELLED):
-        vehicle.say(f"{mode.name}: {words}")
+        parts.system.say(f"{mode.name}: {words}")
 
 
-async def _start_mission(vehicle: Vehicle, asked: Asked) -> Answer:
+async def _start_mission(parts: Parts, asked: Asked) -> Answer:
     first, last = (0.0 if math.isnan(value) else value for value in asked.params[:2])
-    if first not in (0.0, float(vehicle.missions.current)) or last > 0.0:
+    if first not in (0.0, float(parts.missions.current)) or last > 0.0:
         return DENIED, f"items {first:g} to {last:g}: flown is the whole mission"
-    return await vehicle.missions.begin()
+    return await parts.missions.begin()
 
 
-async def _pause(vehicle: Vehicle, asked: Asked) -> Answer:
+async def _pause(parts: Parts, asked: Asked) -> Answer:
     if asked.params[0] not in (0.0, 1.0):
         return DENIED, f"parameter 1 is {asked.params[0]:g}, must be 0 or 1"
     if asked.params[0] == 1.0:
-        return await vehicle.missions.begin()
-    return await _order(vehicle, "mode", {"name": Mode.LOITER.name}, within_s=SHORT_S)
+        return await parts.missions.begin()
+    return await _order(parts, "mode", {"name": Mode.LOITER.name}, within_s=SHORT_S)
 
 
-async def _set_current(vehicle: Vehicle, asked: Asked) -> Answer:
-    why = vehicle.missions.set_current(asked.params[0])
+async def _set_current(parts: Parts, asked: Asked) -> Answer:
+    why = parts.missions.set_current(asked.params[0])
     return (DENIED, why) if why else OK
 
 
-async def _set_interval(vehicle: Vehicle, asked: Asked) -> Answer:
+async def _set_interval(parts: Parts, asked: Asked) -> Answer:
     name = telemetry.BY_NUMBER.get(int(asked.params[0]))
     if name is None:
         return UNSUPPORTED, ""
-    why = vehicle.streams.ask(name, asked.params[1])
+    why = parts.system.streams.ask(name, asked.params[1])
     return (DENIED, why) if why else OK
 
 
-async def _get_interval(vehicle: Vehicle, asked: Asked) -> Answer:
+async def _get_interval(parts: Parts, asked: Asked) -> Answer:
     number = int(asked.params[0])
-    period_s = vehicle.streams.period_s.get(telemetry.BY_NUMBER.get(number, ""))
+    period_s = parts.system.streams.period_s.get(telemetry.BY_NUMBER.get(number, ""))
     if not 0 <= number < 2**16:
         return DENIED, f"message {number}"
     interval_us = 0 if period_s is None else int(1e6 * period_s) or -1
     reply = message("message_interval", message_id=number, interval_us=interval_us)
-    vehicle.send(reply, asked.peer)
+    parts.system.send(reply, asked.peer)
     return OK
 
 
-async def _request(vehicle: Vehicle, asked: Asked) -> Answer:
-    return _sent(vehicle, asked, int(asked.params[0]))
+async def _request(parts: Parts, asked: Asked) -> Answer:
+    return _sent(parts, asked, int(asked.params[0]))
 
 
-async def _request_home(vehicle: Vehicle, asked: Asked) -> Answer:
-    return _sent(vehicle, asked, number_of("home_position"))
+async def _request_home(parts: Parts, asked: Asked) -> Answer:
+    return _sent(parts, asked, number_of("home_position"))
 
 
-async def _request_version(vehicle: Vehicle, asked: Asked) -> Answer:
-    return _sent(vehicle, asked, number_of("autopilot_version"))
+async def _request_version(parts: Parts, asked: Asked) -> Answer:
+    return _sent(parts, asked, number_of("autopilot_version"))
 
 
-def _sent(vehicle: Vehicle, asked: Asked, number: int) -> Answer:
+def _sent(parts: Parts, asked: Asked, number: int) -> Answer:
     """Send the message of this number once."""
     name = telemetry.BY_NUMBER.get(number)
     if name is not None:
-        if vehicle.seen is None:
+        if parts.system.seen is None:
             return BUSY, ""
-        vehicle.send(telemetry.STREAMS[name][0](vehicle.seen), asked.peer)
+        parts.system.send(telemetry.STREAMS[name][0](parts.system.seen), asked.peer)
         return OK
     if number == number_of("autopilot_version"):
-        vehicle.send(_version(vehicle), asked.peer)
+        parts.system.send(_version(parts), asked.peer)
         return OK
     if number == PROTOCOL_VERSION:
-        vehicle.send(protocol_version(), asked.peer)
+        parts.system.send(protocol_version(), asked.peer)
         return OK
     if number == number_of("available_modes"):
         modes = telemetry.available_modes()
@@ -435,21 +430,21 @@ def _sent(vehicle: Vehicle, asked: Asked, number: int) -> Answer:
         if not 0 <= index <= len(modes):
             return DENIED, f"mode {index}, the limits are 0 to {len(modes)}"
         for one in modes if index == 0 else modes[index - 1 : index]:
-            vehicle.send(one, asked.peer)
+            parts.system.send(one, asked.peer)
         return OK
     if number == number_of("mission_current"):
-        vehicle.missions.tell(at_once=True)
+        parts.missions.tell(at_once=True)
         return OK
     return UNSUPPORTED, ""
 
 
-def _version(vehicle: Vehicle) -> Message:
+def _version(parts: Parts) -> Message:
     # 0.1.0, development: major, minor, patch, FIRMWARE_VERSION_TYPE
     return message(
         "autopilot_version", capabilities=CAPABILITIES, flight_sw_version=0x00010000,
         middleware_sw_version=0, os_sw_version=0, board_version=0, flight_custom_version=[0] * 8,
         middleware_custom_version=[0] * 8, os_custom_version=[0] * 8, vendor_id=0, product_id=0,
-        uid=vehicle.system,
+        uid=parts.system.number,
     )  # fmt: skip
 
 
@@ -461,10 +456,10 @@ def _here_only(asked: Asked) -> str:
     return ""
 
 
-def _home(vehicle: Vehicle) -> Any:
-    if vehicle.airframe is None:
+def _home(parts: Parts) -> Any:
+    if parts.system.airframe is None:
         raise BlimpError("the ship has sent nothing yet")
-    return vehicle.airframe.home
+    return parts.system.airframe.home
 
 
 COMMANDS: dict[int, Row] = {

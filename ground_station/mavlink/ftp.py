@@ -16,18 +16,16 @@ import struct
 import zlib
 from collections.abc import AsyncIterator, Callable, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import msgspec
 
 from blimp.recording.directory import logs_of
 from ground_station.mavlink.logs import LOOK_S
+from ground_station.mavlink.peer import Peer
 from ground_station.mavlink.stations import Station
+from ground_station.mavlink.system import System
 from ground_station.mavlink.wire import Message, message
-
-if TYPE_CHECKING:
-    from ground_station.mavlink.peer import Peer
-    from ground_station.mavlink.vehicle import Vehicle
 
 HEADER = struct.Struct("<HBBBBBxI")  # sequence, session, opcode, size, of request, complete, offset
 DATA_BYTES = 239
@@ -95,8 +93,8 @@ class Session(msgspec.Struct):
 class Ftp:
     """The files of one ship."""
 
-    def __init__(self, vehicle: Vehicle, directory: Path) -> None:
-        self._vehicle = vehicle
+    def __init__(self, system: System, directory: Path) -> None:
+        self._system = system
         self._directory = directory
         self._sessions: dict[tuple[Station, int], Session] = {}
         self._summing: asyncio.Task[Any] | None = None
@@ -152,7 +150,7 @@ class Ftp:
     def _open(self, asked: Request) -> None:
         path, size = self._log(asked)
         key = self._free(asked, path)
-        self._sessions[key] = Session(path, size, self._vehicle.transport.now_s())
+        self._sessions[key] = Session(path, size, self._system.transport.now_s())
         self._answer(asked, struct.pack("<I", size), session=key[1])
 
     def _read(self, asked: Request) -> None:
@@ -197,7 +195,7 @@ class Ftp:
         path, size = self._log(asked)
         if self._summing is not None and not self._summing.done():
             raise FtpError(FAIL)  # it is asked again, and the sum of one large file is enough work
-        self._summing = self._vehicle.start(self._sum(asked, path, size))
+        self._summing = self._system.start(self._sum(asked, path, size))
 
     async def _sum(self, asked: Request, path: Path, size: int) -> None:
         """Answer with the CRC-32 from 0 and not inverted, as ArduPilot, PX4 and MAVSDK have it."""
@@ -221,13 +219,13 @@ class Ftp:
 
         Requests come from anybody, and a look at 1,000 logs takes 14 ms: no stop is heard then.
         """
-        now_s = self._vehicle.transport.now_s()
+        now_s = self._system.transport.now_s()
         if self._known and now_s - self._looked_s < LOOK_S:
             return self._known
         self._looked_s = now_s
         self._known = {
             one.path.name: (one.path, min(one.size, _MOST_BYTES))
-            for one in logs_of(self._directory, self._vehicle.transport.vehicle)
+            for one in logs_of(self._directory, self._system.transport.vehicle)
         }
         return self._known
 
@@ -240,9 +238,9 @@ class Ftp:
         raise FtpError(NOT_FOUND)
 
     def _check_disarmed(self) -> None:
-        seen = self._vehicle.seen
+        seen = self._system.seen
         if seen is None or seen.ship.armed:
-            self._vehicle.say("logs are sent while the ship is disarmed")
+            self._system.say("logs are sent while the ship is disarmed")
             raise FtpError(FAIL)
 
     # --- sessions -------------------------------------------------------------------------
@@ -260,7 +258,7 @@ class Ftp:
                 continue
             if key not in sessions and len(sessions) >= MAX_SESSIONS:
                 oldest = min(sessions, key=lambda one: sessions[one].used_s)
-                if self._vehicle.transport.now_s() - sessions[oldest].used_s < IDLE_S:
+                if self._system.transport.now_s() - sessions[oldest].used_s < IDLE_S:
                     break
                 del self._sessions[oldest]
             return key
@@ -272,13 +270,13 @@ class Ftp:
             raise FtpError(BAD_SESSION)
         self._check_disarmed()
         session = self._sessions[key]
-        session.used_s = self._vehicle.transport.now_s()
+        session.used_s = self._system.transport.now_s()
         return session
 
     # --- answers --------------------------------------------------------------------------
 
     def _answer(self, asked: Request, data: bytes = b"", **options: Any) -> None:
-        self._vehicle.send(self._reply(asked, data, **options), asked.peer)
+        self._system.send(self._reply(asked, data, **options), asked.peer)
 
     def _reply(
         self, asked: Request, data: bytes, *, opcode: int = ACK, session: int | None = None,

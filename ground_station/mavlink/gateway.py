@@ -17,6 +17,7 @@ from ground_station.mavlink.peer import Peer
 from ground_station.mavlink.places import Place
 from ground_station.mavlink.signing import Signing, read_key
 from ground_station.mavlink.stations import Stations
+from ground_station.mavlink.system import System
 from ground_station.mavlink.vehicle import Vehicle
 from ground_station.mavlink.wire import Encoder, decoded
 from ground_station.ship_on_broker import BrokerTransport
@@ -78,7 +79,7 @@ def hear(vehicles: Sequence[Vehicle], peer: Peer, frame: Frame) -> None:
 def tell(vehicles: Sequence[Vehicle], words: str) -> None:
     """Say on every link why something was refused."""
     for vehicle in vehicles:
-        vehicle.say(words)
+        vehicle.system.say(words)
 
 
 async def run(options: GatewayOptions, *, on_ready: Callable[[list[int]], object]) -> None:
@@ -125,9 +126,8 @@ async def run(options: GatewayOptions, *, on_ready: Callable[[list[int]], object
             encoder = Encoder(
                 system=options.system + number, key=key, now=signing.now if signing else int
             )
-            vehicles.append(
-                Vehicle(transport=transport, stations=stations, encoder=encoder, links=links)
-            )
+            system = System(transport=transport, stations=stations, encoder=encoder, links=links)
+            vehicles.append(Vehicle(system))
         ports = [await links.listen(place) for place in options.listen]
         for place in options.connect:
             await links.connect(place)

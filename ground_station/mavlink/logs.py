@@ -11,15 +11,12 @@ import os
 import time
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from blimp.recording.directory import logs_of
+from ground_station.mavlink.peer import Peer
 from ground_station.mavlink.stations import Station
+from ground_station.mavlink.system import System
 from ground_station.mavlink.wire import Message, message
-
-if TYPE_CHECKING:
-    from ground_station.mavlink.peer import Peer
-    from ground_station.mavlink.vehicle import Vehicle
 
 PIECE_BYTES = 90  # of LOG_DATA
 READ_PIECES = 64  # of a log at once
@@ -57,8 +54,8 @@ class Logs:
     request replaces what is being sent. The files are looked for and read in threads.
     """
 
-    def __init__(self, vehicle: Vehicle, directory: Path) -> None:
-        self._vehicle = vehicle
+    def __init__(self, system: System, directory: Path) -> None:
+        self._system = system
         self._directory = directory
         self._readers: dict[Station, _Reader] = {}
         self._looking: asyncio.Future[_Listed] | None = None
@@ -67,13 +64,13 @@ class Logs:
             "LOG_REQUEST_LIST": self._list,
             "LOG_REQUEST_DATA": self._data,
             "LOG_REQUEST_END": lambda _, station, __: self._reader(station).spans.clear(),
-            "LOG_ERASE": lambda *_: self._vehicle.say("logs are not erased over MAVLink"),
+            "LOG_ERASE": lambda *_: self._system.say("logs are not erased over MAVLink"),
         }
 
     async def _list(self, _: Peer, station: Station, asked: Message) -> AsyncIterator[Message]:
         reader = self._reader(station)
         reader.spans = []
-        now_s = self._vehicle.transport.now_s()
+        now_s = self._system.transport.now_s()
         is_old = now_s - self._looked_s >= LOOK_S
         if self._looking is None or (is_old and self._looking.done()):
             self._looked_s = now_s
@@ -88,13 +85,13 @@ class Logs:
             yield _entry(number, count, time_utc=calendar.timegm(began), size=size)
 
     def _look(self) -> _Listed:
-        mine = logs_of(self._directory, self._vehicle.transport.vehicle)[-MAX_LOGS:]
+        mine = logs_of(self._directory, self._system.transport.vehicle)[-MAX_LOGS:]
         return [(one.path, one.size) for one in mine]
 
     def _data(self, _: Peer, station: Station, asked: Message) -> object:
         reader = self._reader(station)
         if not 1 <= asked.id <= len(reader.listed):
-            self._vehicle.say(f"no log {asked.id}: the list has 1 to {len(reader.listed)}")
+            self._system.say(f"no log {asked.id}: the list has 1 to {len(reader.listed)}")
             return None
         path, size = reader.listed[asked.id - 1]
         span = asked.ofs, asked.ofs + max(0, min(asked.count, size - asked.ofs))
@@ -105,7 +102,7 @@ class Logs:
         return self._pieces(reader, path)
 
     def _is_disarmed(self) -> bool:
-        seen = self._vehicle.seen
+        seen = self._system.seen
         return seen is not None and not seen.ship.armed
 
     async def _pieces(self, reader: _Reader, path: Path) -> AsyncIterator[Message]:
@@ -114,14 +111,14 @@ class Logs:
         sent = 0  # bytes of the first one
         while spans and reader.spans is spans:
             if not self._is_disarmed():
-                self._vehicle.say("logs are sent while the ship is disarmed")
+                self._system.say("logs are sent while the ship is disarmed")
                 return
             offset, end = spans[0][0] + sent, spans[0][1]
             try:
                 wanted = min(end - offset, READ_PIECES * PIECE_BYTES)
                 block = await asyncio.to_thread(_read, path, offset, wanted)
             except OSError as error:
-                self._vehicle.say(f"log {path.name}: {error.strerror}")
+                self._system.say(f"log {path.name}: {error.strerror}")
                 return
             for at in range(0, max(1, len(block)), PIECE_BYTES):
                 if reader.spans is not spans or not spans:

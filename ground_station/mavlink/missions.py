@@ -8,21 +8,18 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from blimp.errors import BlimpError, MissionError
 from blimp.geofence import Geofence
 from ground_station.legs import SetGeofence, Takeoff
 from ground_station.mavlink import plans
-from ground_station.mavlink.commands import BUSY, CANCELLED, DENIED, OK, Answer
+from ground_station.mavlink.peer import Peer
 from ground_station.mavlink.plans import FENCE, MISSION, MOST, NAMES, RALLY, Flown, Stored
 from ground_station.mavlink.stations import Station
+from ground_station.mavlink.system import BUSY, CANCELLED, DENIED, OK, Answer, System
 from ground_station.mavlink.telemetry import ON_GROUND
 from ground_station.mavlink.wire import Message, message
-
-if TYPE_CHECKING:
-    from ground_station.mavlink.peer import Peer
-    from ground_station.mavlink.vehicle import Vehicle
 
 ASK_S, ASKED_AGAIN = 1.0, 5  # for one item
 NONE, NOT_STARTED, ACTIVE, PAUSED, COMPLETE = 1, 2, 3, 4, 5  # MISSION_STATE
@@ -51,8 +48,9 @@ class _Upload:
 class Missions:
     """The plans of one ship. current: the item that is flown, or comes next."""
 
-    def __init__(self, vehicle: Vehicle) -> None:
-        self._vehicle = vehicle
+    def __init__(self, system: System) -> None:
+        self._system = system
+        system.flown_by(self.pause)
         self._items: dict[int, list[Stored]] = {kind: [] for kind in NAMES}
         self._upload: _Upload | None = None
         self._flying: asyncio.Task[Any] | None = None
@@ -79,12 +77,12 @@ class Missions:
 
     async def begin(self) -> Answer:
         """Fly the mission from its present item on; returns once it is under way."""
-        vehicle = self._vehicle
+        system = self._system
         if self.is_active:
             return OK
         if not self._items[MISSION]:
             return DENIED, "no mission is uploaded"
-        if vehicle.airframe is None or vehicle.seen is None:
+        if system.airframe is None or system.seen is None:
             return BUSY, "the ship has sent nothing yet"
         try:
             flown = self._checked(MISSION, self._items[MISSION])
@@ -93,13 +91,13 @@ class Missions:
         assert flown is not None
         first = self._next_leg if self._state == PAUSED else 1
         legs = flown.mission.legs
-        if vehicle.seen.landed == ON_GROUND:
+        if system.seen.landed == ON_GROUND:
             first = 1
         elif first == 1:  # it has taken off already
             first = next((k for k, leg in enumerate(legs, 2) if isinstance(leg, Takeoff)), 1)
         if first > len(legs):
             return DENIED, "the mission ends with its takeoff"
-        vehicle.demands.end()
+        system.take_over()
         begun = asyncio.Event()
         self._state = ACTIVE
         self._flying = flying = asyncio.create_task(self._fly(flown, first, begun))
@@ -115,7 +113,7 @@ class Missions:
 
     async def _fly(self, flown: Flown, first: int, begun: asyncio.Event) -> str:
         """Fly it; return why it ended before its end, "" if it did not."""
-        vehicle = self._vehicle
+        system = self._system
         reached: list[int] = []
 
         def on_leg(number: int) -> None:
@@ -124,23 +122,23 @@ class Missions:
             self._next_leg = number
             item = flown.seqs[number - 1]
             if reached and reached[-1] != item:
-                vehicle.send(message("mission_item_reached", seq=reached[-1]))
+                system.send(message("mission_item_reached", seq=reached[-1]))
             reached.append(item)
             self.current = item
             self.tell(at_once=True)
 
         try:
-            await vehicle.ship.mission(flown.mission, first=first, on_leg=on_leg)
+            await system.ship.mission(flown.mission, first=first, on_leg=on_leg)
         except BlimpError as error:
             notes = "; ".join(getattr(error, "__notes__", ()))
             words = f"mission: {error} ({notes})" if notes else f"mission: {error}"
             self._state, self._next_leg = NOT_STARTED, 1
             if begun.is_set():
-                vehicle.say(words)
+                system.say(words)
             return words
-        vehicle.send(message("mission_item_reached", seq=reached[-1]))
+        system.send(message("mission_item_reached", seq=reached[-1]))
         self._state, self._next_leg = COMPLETE, 1
-        vehicle.say("mission: done", 6)
+        system.say("mission: done", 6)
         self.tell(at_once=True)
         return ""
 
@@ -169,12 +167,12 @@ class Missions:
 
     def tell(self, *, at_once: bool = False) -> None:
         """Send where the mission is, once a second."""
-        now_s = self._vehicle.transport.now_s()
+        now_s = self._system.transport.now_s()
         if at_once or now_s - self._sent_s >= 1.0:
             self._sent_s = now_s
             total = len(self._items[MISSION])
             state = self._state if total else NONE
-            self._vehicle.send(
+            self._system.send(
                 message("mission_current", seq=self.current, total=total, mission_state=state)
             )
 
@@ -186,14 +184,14 @@ class Missions:
         return SetGeofence(zones=fence.zones, rally=fence.rally).arguments()
 
     def _fence(self) -> Geofence:
-        airframe = self._vehicle.airframe
+        airframe = self._system.airframe
         if airframe is None:
             raise MissionError("the ship has sent nothing yet")
         return plans.fence_of(self._items[FENCE], self._items[RALLY], airframe.home)
 
     def _checked(self, kind: int, items: list[Stored]) -> Flown | None:
         """Return the mission, None for another plan. Raises MissionError for what is refused."""
-        airframe = self._vehicle.airframe
+        airframe = self._system.airframe
         if airframe is None:
             raise MissionError("the ship has sent nothing yet")
         if kind == MISSION:
@@ -205,14 +203,14 @@ class Missions:
     # --- up -------------------------------------------------------------------------------
 
     def _count(self, peer: Peer, station: Station, m: Message) -> None:
-        kind, vehicle = m.mission_type, self._vehicle
+        kind, system = m.mission_type, self._system
         if kind not in NAMES:
             self._ack(peer, station, kind, UNSUPPORTED)
         elif m.count > MOST[kind]:
-            vehicle.say(f"{NAMES[kind]}: {m.count} items, the limit is {MOST[kind]}")
+            system.say(f"{NAMES[kind]}: {m.count} items, the limit is {MOST[kind]}")
             self._ack(peer, station, kind, NO_SPACE)
         elif why := self._locked(station):
-            vehicle.say(f"{NAMES[kind]}: {why}")
+            system.say(f"{NAMES[kind]}: {why}")
             self._ack(peer, station, kind, REFUSED)
         elif m.count == 0:
             self._drop(station)
@@ -220,7 +218,7 @@ class Missions:
         else:
             self._drop(station)
             self._upload = _Upload(peer, station, kind, m.count)
-            if vehicle.start(self._ask(self._upload)) is None:
+            if system.start(self._ask(self._upload)) is None:
                 self._upload = None
                 self._ack(peer, station, kind, ERROR)
 
@@ -229,7 +227,7 @@ class Missions:
 
         One that may no longer, because another has the ship by now, keeps nobody from uploading.
         """
-        upload, refusal = self._upload, self._vehicle.stations.refusal
+        upload, refusal = self._upload, self._system.stations.refusal
         if self.is_active:
             return "the mission is under way: pause it first"
         if upload is not None and upload.station != station and not refusal(upload.station):
@@ -249,7 +247,7 @@ class Missions:
         tries = 0
         while self._upload is upload and len(upload.items) < upload.count:
             upload.came.clear()
-            self._vehicle.send(
+            self._system.send(
                 message(
                     "mission_request_int", target_system=upload.station.system,
                     target_component=upload.station.component,
@@ -265,7 +263,7 @@ class Missions:
             if tries >= ASKED_AGAIN and self._upload is upload:
                 self._upload = None
                 came = f"{len(upload.items)} of {upload.count} items came"
-                self._vehicle.say(f"{NAMES[upload.kind]}: {came}: the upload is forgotten")
+                self._system.say(f"{NAMES[upload.kind]}: {came}: the upload is forgotten")
                 self._ack(upload.peer, upload.station, upload.kind, GIVEN_UP)
         if self._upload is upload:
             self._upload = None
@@ -280,7 +278,7 @@ class Missions:
             if upload.kind == MISSION and not m.autocontinue:  # MAVProxy's fences have 0
                 self._upload = None
                 upload.came.set()
-                self._vehicle.say(f"item {m.seq}: {problem}")
+                self._system.say(f"item {m.seq}: {problem}")
                 self._ack(peer, station, upload.kind, INVALID)
                 return
             params = (m.param1, m.param2, m.param3, m.param4)
@@ -290,13 +288,13 @@ class Missions:
 
     def _store(self, peer: Peer, station: Station, kind: int, items: list[Stored]) -> None:
         if why := self._locked(station):  # since it began
-            self._vehicle.say(f"{NAMES[kind]}: {why}")
+            self._system.say(f"{NAMES[kind]}: {why}")
             self._ack(peer, station, kind, REFUSED)
             return
         try:
             self._checked(kind, items)
         except MissionError as error:
-            self._vehicle.say(f"{NAMES[kind]}: {error}")
+            self._system.say(f"{NAMES[kind]}: {error}")
             self._ack(peer, station, kind, INVALID)
             return
         self._items[kind] = items
@@ -309,7 +307,7 @@ class Missions:
         if any(kind not in NAMES for kind in kinds):
             self._ack(peer, station, m.mission_type, UNSUPPORTED)
         elif why := self._locked(station):
-            self._vehicle.say(f"{NAMES[kinds[0]]}: {why}")
+            self._system.say(f"{NAMES[kinds[0]]}: {why}")
             self._ack(peer, station, m.mission_type, REFUSED)
         else:
             self._drop(station)
@@ -320,9 +318,9 @@ class Missions:
             self._ack(peer, station, m.mission_type, TAKEN)
 
     def _set_current(self, _: Peer, station: Station, m: Message) -> None:
-        why = self._vehicle.stations.refusal(station) or self.set_current(m.seq)
+        why = self._system.stations.refusal(station) or self.set_current(m.seq)
         if why:
-            self._vehicle.say(f"mission: {why}")
+            self._system.say(f"mission: {why}")
         self.tell(at_once=True)
 
     # --- down -----------------------------------------------------------------------------
@@ -331,7 +329,7 @@ class Missions:
         if m.mission_type not in NAMES:
             self._ack(peer, station, m.mission_type, UNSUPPORTED)
             return
-        self._vehicle.send(
+        self._system.send(
             message(
                 "mission_count", target_system=station.system, target_component=station.component,
                 count=len(self._items[m.mission_type]), mission_type=m.mission_type,
@@ -346,7 +344,7 @@ class Missions:
             return
         item = items[m.seq]
         p1, p2, p3, p4 = item.params
-        self._vehicle.send(
+        self._system.send(
             message(
                 "mission_item_int", target_system=station.system,
                 target_component=station.component,
@@ -368,7 +366,7 @@ class Missions:
             upload.came.set()
 
     def _ack(self, peer: Peer, station: Station, kind: int, result: int) -> None:
-        self._vehicle.send(
+        self._system.send(
             message(
                 "mission_ack", target_system=station.system, target_component=station.component,
                 type=result, mission_type=kind,

@@ -10,18 +10,15 @@ from __future__ import annotations
 import math
 import struct
 from collections.abc import AsyncIterator, Callable
-from typing import TYPE_CHECKING
 
 from blimp.actions import PARAMETER_S
 from blimp.airframe import Airframe
 from blimp.errors import BlimpError
 from blimp.parameters import Parameter, parameters
+from ground_station.mavlink.peer import Peer
 from ground_station.mavlink.stations import Station
+from ground_station.mavlink.system import System
 from ground_station.mavlink.wire import Message, message, text_of
-
-if TYPE_CHECKING:
-    from ground_station.mavlink.peer import Peer
-    from ground_station.mavlink.vehicle import Vehicle
 
 LETTERS = 16
 INT32, REAL32 = 6, 9  # MAV_PARAM_TYPE
@@ -51,8 +48,8 @@ def by_id(airframe: Airframe) -> dict[str, Parameter]:
 class Parameters:
     """The parameter protocol of one ship. takeoff_m: kept until this process ends."""
 
-    def __init__(self, vehicle: Vehicle) -> None:
-        self._vehicle = vehicle
+    def __init__(self, system: System) -> None:
+        self._system = system
         self._listing: set[Peer] = set()
         self._setting: set[tuple[str, float]] = set()
         self.takeoff_m = TAKEOFF_M
@@ -66,7 +63,7 @@ class Parameters:
 
     @property
     def _known(self) -> dict[str, Parameter]:
-        airframe = self._vehicle.airframe
+        airframe = self._system.airframe
         if airframe is None:
             return {}
         own = Parameter(
@@ -95,7 +92,7 @@ class Parameters:
         if 0 <= m.param_index < len(ids):
             id = ids[m.param_index]
         if id in known:
-            self._vehicle.send(_value(known, id, ids.index(id)), peer)
+            self._system.send(_value(known, id, ids.index(id)), peer)
         elif known:
             self._refuse(peer, m, UNKNOWN, f"no parameter {id or m.param_index}")
 
@@ -104,7 +101,7 @@ class Parameters:
         key = (text_of(m.param_id), m.param_value)
         if key not in self._setting:
             self._setting.add(key)
-            if self._vehicle.start(self._set_once(peer, station, m, key)) is None:
+            if self._system.start(self._set_once(peer, station, m, key)) is None:
                 self._setting.discard(key)
 
     async def _set_once(
@@ -129,20 +126,20 @@ class Parameters:
             error = RANGE
         elif not math.isfinite(value):
             error, words = RANGE, f"{id} is {value:g}, must be a number"
-        elif why := await self._vehicle.may_act(station):
+        elif why := await self._system.may_act(station):
             error, words = DENIED, f"{id}: {why}"
         else:
             error, words = await self._store(id, one, value)
         if words:
             self._refuse(peer, m, error, words)
         known = self._known
-        self._vehicle.send(_value(known, id, list(known).index(id)))  # all stations see it
+        self._system.send(_value(known, id, list(known).index(id)))  # all stations see it
 
     async def _store(self, id: str, one: Parameter, value: float) -> tuple[int, str]:
         """Return why the value is refused: MAV_PARAM_ERROR and words, "" for stored."""
-        vehicle = self._vehicle
+        system = self._system
         if id == TAKEOFF:
-            most_m = vehicle.airframe.limits.max_altitude_m if vehicle.airframe else 0.0
+            most_m = system.airframe.limits.max_altitude_m if system.airframe else 0.0
             if not LEAST_TAKEOFF_M <= value <= most_m:
                 return RANGE, f"{id} is {value:g} m, must be {one.limits} m"
             self.takeoff_m = value
@@ -153,18 +150,18 @@ class Parameters:
             return 0, ""
         arguments = {"name": one.path, "value": wanted}
         try:
-            reply = await vehicle.command("param", arguments, within_s=PARAMETER_S)
+            reply = await system.command("param", arguments, within_s=PARAMETER_S)
         except BlimpError as error:
             return DENIED, f"{id}: {error}"
         if reply.state != "SUCCESS":
             return RANGE, f"{id}: {reply.reason or reply.state.lower()}"
-        await vehicle.refresh()
+        await system.refresh()
         return 0, ""
 
     def _refuse(self, peer: Peer, m: Message, error: int, words: str) -> None:
-        self._vehicle.say(words)
+        self._system.say(words)
         system, component = m.get_srcSystem(), m.get_srcComponent()
-        self._vehicle.send(
+        self._system.send(
             message(
                 "param_error", target_system=system, target_component=component,
                 param_id=text_of(m.param_id).encode("ascii", "replace")[:LETTERS],

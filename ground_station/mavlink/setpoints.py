@@ -10,32 +10,28 @@ from __future__ import annotations
 import asyncio
 import math
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import msgspec
 
 from blimp.actions import FLIGHT_S, SHORT_S
 from blimp.errors import BlimpError
+from blimp.tasks.reply import Reply
 from blimp.types import Mode
-from ground_station.mavlink.commands import (
+from ground_station.mavlink.peer import Peer
+from ground_station.mavlink.stations import Station, name_of
+from ground_station.mavlink.system import (
     ACCEPTED,
     BUSY,
     CANCELLED,
     DENIED,
     FAILED,
-    GLOBAL,
     OK,
-    RELATIVE,
     Answer,
+    System,
     answer_of,
 )
-from ground_station.mavlink.stations import Station, name_of
-from ground_station.mavlink.wire import Message
-
-if TYPE_CHECKING:
-    from blimp.tasks.reply import Reply
-    from ground_station.mavlink.peer import Peer
-    from ground_station.mavlink.vehicle import Vehicle
+from ground_station.mavlink.wire import GLOBAL, RELATIVE, Message
 
 TTL_S = 0.5
 PERIOD_S = 0.1  # to the ship at most so often
@@ -55,11 +51,12 @@ class Demand(msgspec.Struct, frozen=True):
     body: bool = False
 
 
-class Streams:
+class Demands:
     """The streams of one ship. Offboard is on from `begin` to `end`, or until they are silent."""
 
-    def __init__(self, vehicle: Vehicle) -> None:
-        self._vehicle = vehicle
+    def __init__(self, system: System) -> None:
+        self._system = system
+        system.flown_by(self.end)
         self._newest: tuple[Station, float, Demand] | None = None
         self._flying: asyncio.Task[Any] | None = None
         self._pushing: asyncio.Task[Any] | None = None
@@ -75,8 +72,7 @@ class Streams:
         """Fly what the station streams from now on. It must be streaming already."""
         if self._fresh(station) is None:
             return BUSY, f"offboard: no setpoint within {TTL_S:g} s: stream them first"
-        self._vehicle.missions.pause()
-        self.end()
+        self._system.take_over()
         # Under way from here on, so that what comes before the first answer ends it, too.
         first: asyncio.Future[Answer] = asyncio.get_running_loop().create_future()
         self._flying = flying = asyncio.create_task(self._fly(station, first))
@@ -107,39 +103,37 @@ class Streams:
         if not first.done():
             first.set_result((result, words))
             return
-        self._vehicle.say(f"offboard ends: {words}")
+        self._system.say(f"offboard ends: {words}")
         # A velocity ends by itself. A place that was reached is held, and what took the place of
         # one, a failsafe or a person, flies on.
         if "going" in state and not _is_answered(state["going"]):
             loiter = {"name": Mode.LOITER.name}
-            work = self._vehicle.command("mode", loiter, within_s=SHORT_S)
-            self._vehicle.start(work, is_stop=True)
+            work = self._system.command("mode", loiter, within_s=SHORT_S)
+            self._system.start(work, is_stop=True)
 
     async def _fly_once(self, station: Station, state: dict[str, Any]) -> Answer:
         """Send the newest demand; `state` has the place that is flown to, and its command."""
-        vehicle, demand = self._vehicle, self._fresh(station)
+        system, demand = self._system, self._fresh(station)
         if demand is None:
             return DENIED, f"no setpoint for {TTL_S:g} s"
-        if not vehicle.has(station):
+        if not system.has(station):
             return DENIED, f"{name_of(station)} has not the ship"
         if demand.task == "velocity":
             state.clear()
             arguments = self._along(demand)
             if arguments is None:
                 return BUSY, "the ship is not heard, and a velocity along it needs its heading"
-            refused = await vehicle.transport.push(KEY, arguments, ttl_s=TTL_S)
+            refused = await system.transport.push(KEY, arguments, ttl_s=TTL_S)
             if refused is None:
                 return OK
-            await vehicle.note(refused)
+            await system.note(refused)
             return answer_of(refused)
         if (answer := await self._ended(state.get("going"))) is not None:
             return answer
         if _far(state.get("goto"), demand.arguments):
             state["goto"] = demand.arguments
             state["going"] = going = asyncio.create_task(
-                vehicle.transport.command(
-                    "goto", demand.arguments, timeout_s=FLIGHT_S, coalesce=KEY
-                )
+                system.transport.command("goto", demand.arguments, timeout_s=FLIGHT_S, coalesce=KEY)
             )
             # The stream may end first: what becomes of the last place is nobody's question then.
             going.add_done_callback(lambda done: done.cancelled() or done.exception())
@@ -151,16 +145,16 @@ class Streams:
         """Return why a place is not flown to; None if it is, or is held. Raises LinkError."""
         if going is None or not going.done() or answer_of(going.result()) == OK:
             return None
-        await self._vehicle.note(going.result())
+        await self._system.note(going.result())
         return answer_of(going.result())
 
     def _along(self, demand: Demand) -> dict[str, float] | None:
         """Return a velocity in the world's axes; None if that needs a heading and none is known."""
         if not demand.body:
             return demand.arguments
-        if self._vehicle.seen is None:
+        if self._system.seen is None:
             return None
-        yaw = self._vehicle.seen.ship.attitude_rad.yaw
+        yaw = self._system.seen.ship.attitude_rad.yaw
         forward, right = demand.arguments["north_mps"], demand.arguments["east_mps"]
         return demand.arguments | {
             "north_mps": forward * math.cos(yaw) - right * math.sin(yaw),
@@ -171,34 +165,34 @@ class Streams:
         if self._newest is None:
             return None
         sender, at_s, demand = self._newest
-        is_fresh = self._vehicle.transport.now_s() - at_s <= TTL_S
+        is_fresh = self._system.transport.now_s() - at_s <= TTL_S
         return demand if is_fresh and sender == station else None
 
     # --- what is heard --------------------------------------------------------------------
 
     def _local(self, _: Peer, station: Station, m: Message) -> None:
         if m.coordinate_frame not in (*LOCAL, *BODY):
-            self._vehicle.say(f"offboard: frame {m.coordinate_frame} is not flown")
+            self._system.say(f"offboard: frame {m.coordinate_frame} is not flown")
         elif self._is_place(m):
             if m.coordinate_frame != LOCAL[0]:
-                self._vehicle.say("offboard: a place must be in MAV_FRAME_LOCAL_NED")
+                self._system.say("offboard: a place must be in MAV_FRAME_LOCAL_NED")
             else:
                 self._place(station, m, m.x, m.y, -m.z)
         else:
             self._velocity(station, m)
 
     def _global(self, _: Peer, station: Station, m: Message) -> None:
-        airframe = self._vehicle.airframe
+        airframe = self._system.airframe
         if airframe is None:
             return
         latitude, longitude = 1e-7 * m.lat_int, 1e-7 * m.lon_int
         if m.coordinate_frame not in (*RELATIVE, *GLOBAL):  # nobody knows the terrain
-            self._vehicle.say(f"offboard: frame {m.coordinate_frame} is not flown")
+            self._system.say(f"offboard: frame {m.coordinate_frame} is not flown")
         elif not self._is_place(m):
             self._velocity(station, m)
         elif abs(latitude) > 90.0 or abs(longitude) > 180.0:
             where = f"latitude {latitude:g}, longitude {longitude:g}"
-            self._vehicle.say(f"offboard: {where}: no place on Earth")
+            self._system.say(f"offboard: {where}: no place on Earth")
         else:
             north_m, east_m = airframe.home.local_m(latitude, longitude)
             is_sea = m.coordinate_frame in GLOBAL
@@ -216,7 +210,7 @@ class Streams:
 
     def _velocity(self, station: Station, m: Message) -> None:
         if m.type_mask & _PLACE != _PLACE or m.type_mask & (_VELOCITY | _FORCE):
-            self._vehicle.say(f"offboard: type mask {m.type_mask}: no whole place or velocity")
+            self._system.say(f"offboard: type mask {m.type_mask}: no whole place or velocity")
             return
         arguments = {"north_mps": m.vx, "east_mps": m.vy, "up_mps": -m.vz, "seconds": TTL_S}
         frame = getattr(m, "coordinate_frame", 0)
@@ -225,29 +219,29 @@ class Streams:
     def _note(self, station: Station, demand: Demand) -> None:
         bad = [name for name, value in demand.arguments.items() if not math.isfinite(value)]
         if bad:
-            self._vehicle.say(f"offboard: {bad[0]} is no number: the setpoint is refused")
-        elif self._flying is not None and not self._vehicle.has(station):
-            self._vehicle.say(f"offboard: {name_of(station)} has not the ship")
-        elif why := self._vehicle.stations.refusal(station):  # it would hide the holder's
-            self._vehicle.say(f"offboard: {why}")
+            self._system.say(f"offboard: {bad[0]} is no number: the setpoint is refused")
+        elif self._flying is not None and not self._system.has(station):
+            self._system.say(f"offboard: {name_of(station)} has not the ship")
+        elif why := self._system.stations.refusal(station):  # it would hide the holder's
+            self._system.say(f"offboard: {why}")
         else:
-            self._newest = station, self._vehicle.transport.now_s(), demand
+            self._newest = station, self._system.transport.now_s(), demand
 
     # --- sticks ---------------------------------------------------------------------------
 
     def _stick(self, _: Peer, station: Station, m: Message) -> None:
         """Push by the sticks, in a mode that is flown by them; the newest wins."""
-        vehicle = self._vehicle
-        if vehicle.seen is None or vehicle.seen.ship.mode not in STICK_MODES:
+        system = self._system
+        if system.seen is None or system.seen.ship.mode not in STICK_MODES:
             return  # stations send sticks all the time
-        if not vehicle.has(station):
-            vehicle.say(f"sticks: {name_of(station)} has not the ship")
+        if not system.has(station):
+            system.say(f"sticks: {name_of(station)} has not the ship")
             return
         if self._pushing is not None and not self._pushing.done():
             return
         axes = [0 if axis == _NO_AXIS else axis for axis in (m.x, m.y, m.z, m.r)]
         if not all(-1000 <= axis <= 1000 for axis in axes) or axes[2] < 0:
-            vehicle.say(f"sticks: {axes}: the limits are -1000 to 1000, of z 0 to 1000")
+            system.say(f"sticks: {axes}: the limits are -1000 to 1000, of z 0 to 1000")
             return
         forward, right, up, turn = axes
         arguments = {
@@ -258,15 +252,15 @@ class Streams:
         self._pushing = asyncio.create_task(self._push(arguments))
 
     async def _push(self, arguments: dict[str, float]) -> None:
-        transport = self._vehicle.transport
+        transport = self._system.transport
         try:
             refused = await transport.push("mavlink sticks", arguments, ttl_s=TTL_S, task="stick")
         except BlimpError as error:
-            self._vehicle.say(f"sticks: {error}")
+            self._system.say(f"sticks: {error}")
             return
         if refused is not None:
-            self._vehicle.say(f"sticks: {refused.reason}")
-            await self._vehicle.note(refused)
+            self._system.say(f"sticks: {refused.reason}")
+            await self._system.note(refused)
 
 
 def _is_answered(going: asyncio.Task[Reply]) -> bool:

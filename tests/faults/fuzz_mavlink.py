@@ -33,6 +33,7 @@ from ground_station.mavlink.gateway import hear, tell
 from ground_station.mavlink.link import Links
 from ground_station.mavlink.signing import Signing
 from ground_station.mavlink.stations import Stations
+from ground_station.mavlink.system import System
 from ground_station.mavlink.telemetry import Seen
 from ground_station.mavlink.vehicle import Vehicle
 from ground_station.mavlink.wire import Encoder
@@ -135,11 +136,12 @@ class Bench:
             now_s=self.clock.now_s, signing=self.signing, has_ship=self.stations.holder_at,
         )  # fmt: skip
         encoder = Encoder(system=1, key=key, now=int if self.signing is None else self.signing.now)
-        self.vehicle = Vehicle(
+        self.system = System(
             transport=self.ship, stations=self.stations, links=self.links, encoder=encoder
         )
+        self.vehicle = Vehicle(self.system)
         vehicles.append(self.vehicle)
-        self.vehicle.airframe, self.vehicle.seen = twin.airframe, twin.seen
+        self.system.airframe, self.system.seen = twin.airframe, twin.seen
         self.sent: list[bytes] = []
         self.answers_ping = True  # as QGroundControl and MAVSDK do
 

@@ -115,7 +115,7 @@ def test_sticks_push_their_way(standing: Twin, axes: tuple[int, ...], arguments:
         assert bench.ship.asked[-1] == ("stick", arguments)
         asked = len(bench.ship.asked)
         loiter = msgspec.structs.replace(standing.seen.ship, mode="LOITER")
-        bench.vehicle.seen = msgspec.structs.replace(standing.seen, ship=loiter)
+        bench.system.seen = msgspec.structs.replace(standing.seen, ship=loiter)
         await send(bench, sticks)
         assert len(bench.ship.asked) == asked
 
@@ -181,7 +181,7 @@ def test_it_arms_only_with_its_fence_in_force(
 ) -> None:
     async def flight(bench: Bench) -> None:
         fence = {"zones": [{"circle": [0.0, 0.0, 9.0]}]}
-        monkeypatch.setattr(bench.vehicle.missions, "fence_arguments", lambda: fence)
+        monkeypatch.setattr(bench.vehicle.parts.missions, "fence_arguments", lambda: fence)
         await send(bench, command(*TOOK))
         assert bench.ship.asked == [("geofence", fence), ("arm", {})]
         ordered = bench.ship.command

@@ -22,7 +22,7 @@ from ground_station.mavlink import logs
 from ground_station.mavlink.commands import MAX_STOPS
 from ground_station.mavlink.missions import ACTIVE
 from ground_station.mavlink.signing import read_key
-from ground_station.mavlink.vehicle import TEXTS_OF_ALL, TEXTS_OF_ONE
+from ground_station.mavlink.system import TEXTS_OF_ALL, TEXTS_OF_ONE
 from tests.faults.fuzz_mavlink import KEY, OTHER_KEY, Bench, Twin, framed, twin
 
 NAN = math.nan
@@ -128,7 +128,7 @@ def test_texts_are_bounded_and_stops_are_not(standing: Twin) -> None:
         for system in range(1, 60):
             await send(bench, command(6000 + system, *[0] * 7), system=system, address="b")
         assert said() == TEXTS_OF_ALL
-        bench.vehicle.say("failsafe: link lost")  # the ship's own
+        bench.system.say("failsafe: link lost")  # the ship's own
         assert "failsafe: link lost" in bench.texts
         for number in range(10 * MAX_STOPS):
             data = command(185, 1 + number, *[0] * 6).pack(dialect.MAVLink(None, 255, 190))
@@ -319,15 +319,15 @@ def test_an_upload_does_not_replace_the_mission_that_flies_by_now(
         async def mission(*_: object, **__: object) -> None:
             await flying.wait()
 
-        monkeypatch.setattr(bench.vehicle.ship, "mission", mission)
+        monkeypatch.setattr(bench.system.ship, "mission", mission)
         assert await upload(bench, item(0, 22), item(1, 21, z=0.0)) == 0
         await send(bench, count(1))
         await send(bench, command(300, *[0] * 7))
-        assert bench.vehicle.missions.is_active
+        assert bench.vehicle.parts.missions.is_active
         await send(bench, item(0, 22))
         assert bench.read("MISSION_ACK")[-1].type == 14
         assert "the mission is under way" in bench.texts
-        assert bench.vehicle.missions._state == ACTIVE
+        assert bench.vehicle.parts.missions._state == ACTIVE
         await send(bench, command(21, *[NAN] * 7))  # another command ends its begin
         assert acks(bench, 300) == [5, 6] or acks(bench, 300) == [6]
         assert "emergency stop" not in bench.texts
@@ -402,7 +402,7 @@ def test_a_velocity_along_a_ship_that_is_not_heard_is_not_flown_northwards(
     standing: Twin,
 ) -> None:
     async def flight(bench: Bench) -> None:
-        bench.vehicle.seen = None
+        bench.system.seen = None
         await send(bench, velocity(8))
         await send(bench, command(*OFFBOARD))
         assert acks(bench, 176) == [1]
