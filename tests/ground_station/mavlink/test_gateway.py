@@ -17,7 +17,7 @@ import pytest
 from blimp.config import log_directory
 from blimp.queue.redis.client import RedisServer
 from blimp.tasks.authority import pilots
-from ground_station.mavlink import missions, vehicle
+from ground_station.mavlink import missions, system
 from ground_station.mavlink.gateway import GatewayOptions, run
 from ground_station.mavlink.places import Place
 from ground_station.mavlink.telemetry import STREAMS
@@ -231,7 +231,7 @@ def test_a_stop_needs_no_control_and_another_pilot_is_named(
 def test_a_stop_is_not_dropped_however_much_is_asked(
     twin: FlyingShip, station: Station, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(vehicle, "MAX_TASKS", 0)
+    monkeypatch.setattr(system, "MAX_TASKS", 0)
     station.send.command_long_send(1, 1, 400, 0, 1, 0, 0, 0, 0, 0, 0)
     station.text("too many requests")
     assert station.command(185, 1) == 0
