@@ -7,7 +7,8 @@ from collections.abc import Iterator
 from math import isfinite
 from pathlib import Path
 
-from blimp.actions import ACTIONS, Action, Argument, Progress, arguments_of
+from blimp.actions import ACTIONS, Action, Progress
+from blimp.forms import Argument, arguments_of
 
 PAGE = Path(__file__).parents[1] / "docs" / "actions.md"
 

@@ -2,21 +2,19 @@
 
 Command line, page, HTTP, Python and the documents are made from it or checked against it; the
 worker makes a task of each row, and the flight process has a handler for each
-(`blimp/control/commander.py`). Data and the checks that any ship shares; those that depend on the
-ship that flies are in `blimp/control/arguments.py`.
+(`blimp/control/commander.py`). What depends on the ship that flies is checked in
+`blimp/control/arguments.py`. `tests/contracts/test_actions.py` is red while a row reaches only some
+of the faces: what one of them does not have is `Absent` in the row, with the reason.
 """
 
-import sys
 from collections.abc import Mapping
 from enum import StrEnum
-from functools import cache
-from math import inf, isfinite
-from typing import Annotated, Any, get_args, get_origin
+from typing import Annotated, Any
 
 import msgspec
 
+from blimp.forms import Arguments, quantity, sent
 from blimp.geofence import MAX_M, Rally, Zone
-from blimp.suggest import suggestion
 from blimp.types import Mode, TrajectoryPoint
 
 START_TTL_S = 5.0  # the age past which a command must not begin
@@ -30,11 +28,6 @@ MIN_SPEED_MPS = 0.05  # slower, a leg has no end
 MAX_SPEED_MPS = 10.0  # of any ship: each has its own, lower one
 MAX_SECONDS = 60.0  # of one velocity: a forgotten one ends
 MAX_ACTUATOR_SECONDS = 30.0  # of one push on an output by hand
-MAX_TEXT = 200
-# Of the arrows of a number's field in a form, by unit: what a person notices in flight.
-STEPS = {"m": 0.5, "m/s": 0.1, "degrees": 5.0, "s": 0.5, "%": 5.0, "us": 10.0}
-MAX_FLOAT = sys.float_info.max
-MAX_WHOLE = 2**63 - 1  # of a message
 
 
 class Need(StrEnum):
@@ -56,42 +49,7 @@ class Progress(StrEnum):
     TIME = "of its seconds"
 
 
-def quantity(
-    about: str,
-    unit: str = "",
-    low: float = -inf,
-    high: float = inf,
-    *,
-    ship: tuple[str, str] = ("", ""),
-    option: str = "",
-    metavar: str = "",
-    names: str = "",
-    example: float | None = None,
-) -> msgspec.Meta:
-    """Describe one argument of a form.
-
-    low, high: in `unit`, for any ship. ship: the limits of the airframe that are narrower, by
-    their names; "-speed_mps" is the negative. option, metavar: on a command line; by default an
-    argument with a default is an option. names: the kind of thing that it names. example: what a
-    form begins with.
-    """
-    schema: dict[str, Any] = {"x-unit": unit} if unit else {}
-    schema |= {"x-step": STEPS[unit]} if unit in STEPS else {}
-    schema |= {} if example is None else {"examples": [example]}
-    schema |= {k: v for k, v in (("minimum", low), ("maximum", high)) if isfinite(v)}
-    schema |= {"x-ship-limits": list(ship)} if any(ship) else {}
-    extra = {
-        "about": about, "unit": unit, "low": low, "high": high, "ship": ship, "option": option,
-        "metavar": metavar, "names": names,
-    }  # fmt: skip
-    return msgspec.Meta(description=about, extra=extra, extra_json_schema=schema)
-
-
 # --- the forms of their arguments ----------------------------------------------------------
-
-
-class Arguments(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Base: an unknown argument is a mistake, not something to ignore."""
 
 
 class Nothing(Arguments, frozen=True, kw_only=True):
@@ -241,11 +199,20 @@ class Sensor(Arguments, frozen=True, kw_only=True):
 # --- the table -----------------------------------------------------------------------------
 
 
+class Absent(msgspec.Struct, frozen=True):
+    """Why a face does not have an action."""
+
+    why: str
+
+
 class Action(msgspec.Struct, frozen=True, kw_only=True):
     """One row: the command `name` to the flight process, which is the task `blimp.<name>`.
 
-    about: one sentence. more: what else its help says. examples: of a command line; without one
-        `ground` has no command of that name.
+    about: one sentence. more: what else its help says.
+    examples: of its command line, which begins with its name.
+    http: None for `POST api/command/NAME`.
+    python: the method of `Ship`; "" for its name.
+    in_parts: it comes in several commands while it is flown, which each face makes of one thing.
     needs: what must hold for it to begin.
     asks: the question to a person at a terminal, in which arguments may stand. insists: the one
         that a program answers with --yes, too, if it says `force`.
@@ -264,7 +231,10 @@ class Action(msgspec.Struct, frozen=True, kw_only=True):
     name: str
     about: str
     more: str = ""
-    examples: tuple[str, ...] = ()
+    examples: tuple[str, ...] | Absent
+    http: Absent | None = None
+    python: str | Absent = ""
+    in_parts: bool = False
     arguments: type[Arguments] = Nothing
     needs: tuple[Need, ...] = ()
     asks: str = ""
@@ -283,6 +253,10 @@ class Action(msgspec.Struct, frozen=True, kw_only=True):
         lasts_s = arguments.get("seconds") if self.progress is Progress.TIME else None
         return self.wait_s + (lasts_s or 0.0)
 
+    def checked(self, arguments: Mapping[str, Any]) -> dict[str, Any]:
+        """Return what to send of `arguments`, see `sent`. Raises ValueError."""
+        return sent(self.name, self.arguments, arguments)
+
 
 _IN_FLIGHT = (Need.ARMED, Need.UP, Need.POSITION)
 
@@ -298,6 +272,7 @@ _ROWS = (
     Action(
         name="limits",
         about="Return what the ship can do, and what its battery has left for a mission.",
+        examples=("limits",),
         needs_ttl=False,
         needs_control=False,
     ),
@@ -356,6 +331,8 @@ _ROWS = (
         name="trajectory",
         about="Fly points of a path in time; more of them may follow until the last.",
         examples=("trajectory circle.csv",),
+        http=Absent("its parts are sent while it is flown"),
+        in_parts=True,
         arguments=FlyTrajectory,
         needs=_IN_FLIGHT,
         progress=Progress.WAY,
@@ -379,6 +356,7 @@ _ROWS = (
         name="return",
         about="Fly back to the pad, or to a nearer rally point.",
         examples=("return",),
+        python="return_to_pad",
         needs=_IN_FLIGHT,
         progress=Progress.WAY,
         wait_s=FLIGHT_S,
@@ -386,6 +364,7 @@ _ROWS = (
     Action(
         name="geofence",
         about="Limit the next flight by zones, a ceiling and a floor, and set its rally points.",
+        examples=Absent("zones are no words of a command line: a mission file has them"),
         arguments=SetGeofence,
         needs=(Need.GROUND,),
     ),
@@ -393,6 +372,7 @@ _ROWS = (
         name="param",
         about="Set a number of the ship's airframe.",
         examples=("param limits.speed_mps 0.5",),
+        python="set_parameter",
         arguments=SetParameter,
         needs=(Need.DISARMED,),
         wait_s=PARAMETER_S,
@@ -400,6 +380,7 @@ _ROWS = (
     Action(
         name="payload",
         about="Turn a servo that steers nothing to an angle.",
+        examples=("payload --name hook --deg 30", "payload --channel 9 --pulse-us 1700"),
         arguments=Payload,
         needs=(Need.ARMED,),
     ),
@@ -408,6 +389,7 @@ _ROWS = (
         about="Stop every motor at once, before any waiting command. It never asks; only arm "
         "ends the stop.",
         examples=("estop",),
+        http=Absent("a stop has a request of its own, `POST api/estop`"),
         wait_s=5.0,
         needs_ttl=False,
         needs_control=False,
@@ -451,121 +433,3 @@ _ROWS = (
     ),
 )
 ACTIONS: dict[str, Action] = {row.name: row for row in _ROWS}
-
-
-# --- what is asked of any ship ---------------------------------------------------------------
-
-
-class Argument(msgspec.Struct, frozen=True, kw_only=True):
-    """One argument of an action, as `quantity` and its form describe it."""
-
-    name: str
-    kind: type
-    default: Any  # msgspec.NODEFAULT: it must be given
-    about: str
-    unit: str
-    low: float
-    high: float
-    ship: tuple[str, str]
-    option: str
-    metavar: str
-    names: str
-
-    @property
-    def is_required(self) -> bool:
-        return self.default is msgspec.NODEFAULT
-
-    @property
-    def is_bounded(self) -> bool:
-        return isfinite(self.low) or isfinite(self.high)
-
-    def bounds(self, limits: object) -> tuple[float, float]:
-        """Return lowest and highest for the ship with these limits of its airframe."""
-        low, high = self.ship
-        return _limit(limits, low, self.low), _limit(limits, high, self.high)
-
-    def problem(self, value: Any) -> str:
-        """Return why `value` cannot be this argument, whatever the ship; "" if it can."""
-        if value is None and not self.is_required:
-            return ""
-        if self.kind is bool:
-            return "" if isinstance(value, bool) else f"{self.name}: must be true or false"
-        if self.kind is str:
-            if not isinstance(value, str) or len(value) > MAX_TEXT:
-                return f"{self.name}: must be a text of up to {MAX_TEXT} letters"
-            if any("\ud800" <= letter <= "\udfff" for letter in value):
-                return f"{self.name}: {value[:40]!r} is no text: half of a surrogate pair"
-            return self._name_problem(value)
-        if self.kind in (int, float):
-            return self._number_problem(value)
-        return ""
-
-    def _name_problem(self, value: str) -> str:
-        if self.names != "mode" or value.upper() in Mode.__members__:
-            return ""
-        close = suggestion(value, map(str.lower, Mode.__members__))
-        return f"no mode {value[:40]!r}{close}; modes are {', '.join(Mode.__members__)}"
-
-    def _number_problem(self, value: Any) -> str:
-        is_number = isinstance(value, self.kind | int) and not isinstance(value, bool)
-        largest = MAX_WHOLE if self.kind is int else MAX_FLOAT
-        if is_number and self.low <= value <= self.high and abs(value) <= largest:
-            return ""
-        what = "a whole number" if self.kind is int else "a finite number"
-        if self.is_bounded:
-            what += f", {self.low:g} to {self.high:g} {self.unit}"
-        try:
-            found = str(value)[:40]
-        except ValueError:  # Python writes no whole number of more than 4300 digits
-            found = "a longer one"
-        return f"{self.name} must be {what}, not {found}"
-
-
-def _limit(limits: object, name: str, otherwise: float) -> float:
-    if not name:
-        return otherwise
-    value = float(getattr(limits, name.removeprefix("-")))
-    return -value if name.startswith("-") else value
-
-
-@cache
-def arguments_of(form: type[Arguments]) -> tuple[Argument, ...]:
-    """Return the arguments of a form, in order."""
-    return tuple(_argument(field) for field in msgspec.structs.fields(form))
-
-
-def _argument(field: Any) -> Argument:
-    kind, meta = get_args(field.type)[:2]
-    plain = next((part for part in get_args(kind) if part is not type(None)), kind)
-    optional = type(None) in get_args(kind)
-    return Argument(
-        name=field.name,
-        kind=plain if optional else get_origin(kind) or kind,
-        default=field.default,
-        **meta.extra,
-    )
-
-
-def checked(action: Action, arguments: Mapping[str, Any]) -> dict[str, Any]:
-    """Return what to send of `arguments`; a None is left out, the ship has the defaults.
-
-    Raises ValueError naming the argument, what it is and what it must be, for what no ship takes.
-    """
-    known = {one.name: one for one in arguments_of(action.arguments)}
-    for name in arguments:
-        if name not in known:
-            raise ValueError(
-                f"{action.name} has no argument {name[:40]!r}{suggestion(name, known)}; "
-                f"it has {', '.join(known) or 'none'}"
-            )
-    for name, argument in known.items():
-        if argument.is_required and arguments.get(name) is None:
-            raise ValueError(f"{name} is missing: {argument.about.rstrip('.')}")
-        if problem := argument.problem(arguments.get(name, argument.default)):
-            raise ValueError(problem)
-    found = {name: value for name, value in arguments.items() if value is not None}
-    try:
-        msgspec.convert(found, action.arguments)
-    except msgspec.ValidationError as error:
-        raise ValueError(str(error)) from None
-    return found

@@ -6,7 +6,8 @@ from typing import Annotated, Any
 
 import typer
 
-from blimp.actions import ACTIONS, Action, Argument, arguments_of, checked
+from blimp.actions import ACTIONS, Absent, Action
+from blimp.forms import Argument, arguments_of
 from blimp.usage import number
 from ground_station import names
 from ground_station.arguments import NumbersCommand
@@ -22,9 +23,9 @@ _COMPLETE = {
 
 
 def add_actions(app: typer.Typer) -> None:
-    """Give `app` a command for each action that has an example of one."""
+    """Give `app` a command for each action that has one."""
     for action in ACTIONS.values():
-        if action.examples and action.name not in MORE_THAN_A_ROW:
+        if not isinstance(action.examples, Absent) and action.name not in MORE_THAN_A_ROW:
             app.command(action.name, cls=NumbersCommand, help=help_of(action))(_command(action))
 
 
@@ -37,7 +38,8 @@ def help_of(action: Action) -> str:
         parts.append(
             "Without options, on a terminal, its keys fly the ship; they are printed there."
         )
-    lines = [f"ground {example}" for example in action.examples]
+    examples = () if isinstance(action.examples, Absent) else action.examples
+    lines = [f"ground {example}" for example in examples]
     if len(lines) == 1:
         parts.append(f"Example: {lines[0]}")
     else:
@@ -65,7 +67,7 @@ def _command(action: Action) -> Callable[..., int]:
         if missing:
             raise typer.BadParameter(f"say {' and '.join(missing)}, too", param_hint=missing[0])
         try:
-            return session(context).act(action, checked(action, asked))
+            return session(context).act(action, action.checked(asked))
         except ValueError as error:
             raise typer.BadParameter(str(error)) from None
 

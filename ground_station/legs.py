@@ -13,8 +13,9 @@ from typing import Annotated, Any
 import msgspec
 from msgspec import Meta
 
-from blimp.actions import ACTIONS, MIN_ALTITUDE_M, arguments_of
+from blimp.actions import ACTIONS, MIN_ALTITUDE_M
 from blimp.errors import MissionError
+from blimp.forms import arguments_of
 from blimp.geofence import Geofence, Rally, Zone
 from blimp.suggest import suggestion, with_suggestion
 from ground_station.track import Place

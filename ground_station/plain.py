@@ -133,6 +133,7 @@ class Ship:
 
     ping = _plain(ship.Ship.ping)
     sensor = _plain(ship.Ship.sensor)
+    limits = _plain(ship.Ship.limits)
     parameters = _plain(ship.Ship.parameters)
     set_parameter = _plain(ship.Ship.set_parameter)
     result = _plain(ship.Ship.result)
@@ -144,6 +145,8 @@ class Ship:
     takeoff = _plain(ship.Ship.takeoff)
     goto = _plain(ship.Ship.goto)
     velocity = _plain(ship.Ship.velocity)
+    trajectory = _plain(ship.Ship.trajectory)
+    stick = _plain(ship.Ship.stick)
     hold = _plain(ship.Ship.hold)
     land = _plain(ship.Ship.land)
     return_to_pad = _plain(ship.Ship.return_to_pad)
@@ -152,6 +155,8 @@ class Ship:
     control = _block(ship.Ship.control)
     motor = _plain(ship.Ship.motor)
     servo = _plain(ship.Ship.servo)
+    payload = _plain(ship.Ship.payload)
+    geofence = _plain(ship.Ship.geofence)
 
     @staticmethod
     def estop_all(

@@ -8,14 +8,16 @@ nothing else.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable
+import uuid
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol, Self
 
 import msgspec
 
-from blimp.actions import FLIGHT_S, HELD_S, PARAMETER_S, SHORT_S
+from blimp.ability import Ability
+from blimp.actions import ACTIONS
 from blimp.airframe import Airframe
 from blimp.errors import (
     BlimpError,
@@ -31,10 +33,11 @@ from blimp.errors import (
     Superseded,
     TaskFailed,
 )
+from blimp.geofence import Rally, Zone
 from blimp.parameters import Parameter, parameters
 from blimp.tasks.authority import CONTROL_TTL_S
 from blimp.tasks.reply import Reply
-from blimp.types import SensorStatus, Snapshot
+from blimp.types import SensorStatus, Snapshot, TrajectoryPoint
 from blimp.web.outcome import Outcome
 from ground_station.flyer import Flyer, MissionEvent
 from ground_station.following import OUTAGE_S
@@ -42,6 +45,7 @@ from ground_station.mission_command import fitted
 from ground_station.mission_file import Mission, load_mission
 from ground_station.session import FOR_EVERYBODY
 from ground_station.ship_in_lockstep import LockstepTransport, Simulated
+from ground_station.trajectory import AHEAD_S, chunks, read_curve
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator
@@ -162,12 +166,16 @@ class Ship:
 
     async def ping(self) -> Reply:
         """Ask the flight process for a sign of life, through the queue."""
-        return await self._do("ping", within_s=SHORT_S)
+        return await self._do("ping")
 
     async def sensor(self, name: str) -> SensorStatus:
         """Return one sensor's newest value, its unit, its age and its health."""
-        reply = await self._do("sensor", {"name": name}, within_s=SHORT_S)
+        reply = await self._do("sensor", {"name": name})
         return msgspec.convert(reply.result, SensorStatus)
+
+    async def limits(self) -> Ability:
+        """Return what the ship can do, and what its battery has left for a mission."""
+        return msgspec.convert((await self._do("limits")).result, Ability)
 
     async def parameters(self) -> dict[str, Parameter]:
         """Return the numbers of the airframe that flies, by their names: "limits.speed_mps"."""
@@ -216,19 +224,19 @@ class Ship:
 
     async def arm(self, *, force: bool = False) -> Reply:
         """Allow the propellers to turn. force: skip the checks, which works on the bench only."""
-        return await self._do("arm", {"force": True} if force else {}, within_s=SHORT_S)
+        return await self._do("arm", {"force": True} if force else {})
 
     async def disarm(self) -> Reply:
         """Stop the propellers. In the air the ship refuses it."""
-        return await self._do("disarm", within_s=SHORT_S)
+        return await self._do("disarm")
 
     async def mode(self, name: str) -> Reply:
         """Change the flight mode, one of `blimp.types.Mode`."""
-        return await self._do("mode", {"name": name}, within_s=SHORT_S)
+        return await self._do("mode", {"name": name})
 
     async def takeoff(self, altitude_m: float) -> Reply:
         """Climb from the pad to an altitude and stay there."""
-        return await self._do("takeoff", {"altitude_m": altitude_m}, within_s=FLIGHT_S)
+        return await self._do("takeoff", {"altitude_m": altitude_m})
 
     async def goto(
         self,
@@ -246,14 +254,14 @@ class Ship:
             "north_m": north_m, "east_m": east_m, "altitude_m": altitude_m, "yaw_deg": yaw_deg,
             "speed_mps": speed_mps,
         }  # fmt: skip
-        return await self._do("goto", arguments, within_s=FLIGHT_S)
+        return await self._do("goto", arguments)
 
     async def velocity(
         self, north_mps: float, east_mps: float, up_mps: float, seconds: float
     ) -> Reply:
         """Fly at a velocity for a time, then stay there."""
         arguments = _velocity(north_mps, east_mps, up_mps, seconds)
-        return await self._do("velocity", arguments, within_s=seconds + HELD_S)
+        return await self._do("velocity", arguments)
 
     @asynccontextmanager
     async def velocities(self, *, ttl_s: float = SETPOINT_S) -> AsyncIterator[SendVelocity]:
@@ -282,19 +290,61 @@ class Ship:
         finally:
             if pushed == self._orders:
                 stop = _velocity(0.0, 0.0, 0.0, 0.0)
-                await self._do("velocity", stop, within_s=SHORT_S, coalesce=KEY)
+                await self._do("velocity", stop, coalesce=KEY)
+
+    async def trajectory(
+        self, points: str | Path | Sequence[TrajectoryPoint], *, name: str | None = None
+    ) -> Reply:
+        """Fly a path in time, then stay at its end.
+
+        points: in order of time; or the path of a CSV file, as `ground trajectory` takes it. They
+        are sent ahead of the ship, so any number may be. name: of the trajectory, up to 40 letters.
+        Raises MissionError for a file that is none.
+        """
+        rows: Any = points
+        if isinstance(points, str | Path):
+            rows = read_curve(Path(points)).points()
+        parts = chunks(name or f"path-{uuid.uuid4().hex[:8]}", msgspec.to_builtins(rows))
+        if not parts:
+            raise ConfigError("trajectory: no points")
+        began_s = self.now_s
+        for part in parts[:-1]:
+            await self.sleep(began_s + part["points"][0][0] - AHEAD_S - self.now_s)
+            await self._do("trajectory", part)
+        last = parts[-1]
+        return await self._do("trajectory", last, lasts_s=last["points"][-1][0])
+
+    async def stick(
+        self,
+        *,
+        forward_percent: float = 0.0,
+        right_percent: float = 0.0,
+        up_percent: float = 0.0,
+        turn_percent: float = 0.0,
+        seconds: float,
+    ) -> Reply:
+        """Push the ship by hand, in STABILIZE or ALTHOLD; returns at once, and replaces the last.
+
+        Shares of its greatest force; `up_percent` of the climb in ALTHOLD, `turn_percent` of the
+        turn to the right.
+        """
+        arguments = {
+            "forward_percent": forward_percent, "right_percent": right_percent,
+            "up_percent": up_percent, "turn_percent": turn_percent, "seconds": seconds,
+        }  # fmt: skip
+        return await self._do("stick", arguments)
 
     async def hold(self) -> Reply:
         """Hold height and heading. It needs no position, so the wind moves the ship."""
-        return await self._do("hold", within_s=SHORT_S)
+        return await self._do("hold")
 
     async def land(self) -> Reply:
         """Land at this place and disarm."""
-        return await self._do("land", within_s=FLIGHT_S)
+        return await self._do("land")
 
     async def return_to_pad(self) -> Reply:
         """Fly back to the pad, or to a nearer rally point."""
-        return await self._do("return", within_s=FLIGHT_S)
+        return await self._do("return")
 
     async def mission(
         self,
@@ -314,7 +364,7 @@ class Ship:
         """
         file = mission if isinstance(mission, str) else mission.name
         loaded = load_mission(mission) if isinstance(mission, str) else mission
-        limits = await self._do("limits", within_s=SHORT_S)
+        limits = await self._do("limits")
         said: list[str] = []
         flown = fitted(file, loaded, limits.result, say=said.append)
         if not 1 <= first <= len(flown.legs):
@@ -366,7 +416,7 @@ class Ship:
     async def motor(self, name: str, percent: float, seconds: float) -> Reply:
         """Turn one motor, in MANUAL or on the bench. percent: -100 to 100 of full throttle."""
         arguments = {"name": name, "percent": percent, "seconds": seconds}
-        return await self._do("motor", arguments, within_s=seconds + HELD_S)
+        return await self._do("motor", arguments)
 
     async def servo(self, name: str, deg: float, seconds: float | None = None) -> Reply:
         """Turn one servo to an angle, in MANUAL or on the bench.
@@ -374,11 +424,41 @@ class Ship:
         seconds: return when they are over; None to return at once, and keep the angle for 10 s.
         """
         arguments = {"name": name, "deg": deg, "seconds": seconds}
-        return await self._do("servo", arguments, within_s=(seconds or 0.0) + HELD_S)
+        return await self._do("servo", arguments)
+
+    async def payload(
+        self,
+        name: str | None = None,
+        *,
+        channel: int | None = None,
+        deg: float | None = None,
+        pulse_us: float | None = None,
+    ) -> Reply:
+        """Turn a servo that steers nothing: by name or channel (from 1), to an angle or a pulse."""
+        arguments = {"name": name, "channel": channel, "deg": deg, "pulse_us": pulse_us}
+        return await self._do("payload", arguments)
+
+    async def geofence(
+        self,
+        zones: Sequence[Zone] = (),
+        *,
+        ceiling_m: float | None = None,
+        floor_m: float | None = None,
+        rally: Sequence[Rally] = (),
+    ) -> Reply:
+        """Limit the next flight, on the ground: the whole fence; what is left out has no limit.
+
+        Zones and rally points are in metres from the pad, see `blimp.geofence`.
+        """
+        arguments = {
+            "zones": msgspec.to_builtins(tuple(zones)), "ceiling_m": ceiling_m, "floor_m": floor_m,
+            "rally": msgspec.to_builtins(tuple(rally)),
+        }  # fmt: skip
+        return await self._do("geofence", arguments)
 
     async def set_parameter(self, name: str, value: float) -> Reply:
         """Set one number of the airframe, on a ship that is disarmed; it is kept."""
-        return await self._do("param", {"name": name, "value": value}, within_s=PARAMETER_S)
+        return await self._do("param", {"name": name, "value": value})
 
     # --- who flies ------------------------------------------------------------------------
 
@@ -399,15 +479,19 @@ class Ship:
         name: str,
         arguments: dict[str, Any] | None = None,
         *,
-        within_s: float,
+        lasts_s: float = 0.0,
         coalesce: str | None = None,
     ) -> Reply:
-        """Send a command, without the arguments that are None; return its reply."""
+        """Send a command, without the arguments that are None; return its reply.
+
+        lasts_s: for how long it flies, beyond what the row of the action waits.
+        """
         if name not in FOR_EVERYBODY:
             self._orders += 1
         given = {key: value for key, value in (arguments or {}).items() if value is not None}
+        timeout_s = ACTIONS[name].timeout_s(given) + lasts_s
         return checked(
-            await self._transport.command(name, given, timeout_s=within_s, coalesce=coalesce)
+            await self._transport.command(name, given, timeout_s=timeout_s, coalesce=coalesce)
         )
 
 

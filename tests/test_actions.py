@@ -1,18 +1,15 @@
 """The table of actions, and what is made from it or must agree with it."""
 
-import json
 import re
 from typing import Any
 
 import msgspec
 import pytest
-from typer.main import get_command
 
 from benchmarks.actions_page import PAGE, page
-from blimp.actions import ACTIONS, Action, Progress, arguments_of, checked
+from blimp.actions import ACTIONS, Action, Progress
 from blimp.control.commander import _CHECKS, HANDLERS
-from ground_station.commands import app
-from ground_station.page.openapi import openapi
+from blimp.forms import arguments_of
 from tests.control.parts import twin
 
 ROWS = pytest.mark.parametrize("action", ACTIONS.values(), ids=lambda row: row.name)
@@ -34,8 +31,6 @@ def test_a_row_says_what_its_arguments_are(action: Action) -> None:
             assert argument.unit, argument.name
     names = [one.name for one in arguments_of(action.arguments)]
     assert ("seconds" in names) or action.progress is not Progress.TIME
-    for example in action.examples:
-        assert example.split()[0] == action.name
 
 
 def test_how_long_an_end_is_waited_for_has_its_seconds() -> None:
@@ -78,41 +73,15 @@ def test_what_no_ship_takes_is_refused_naming_argument_value_and_limit(
     name: str, arguments: dict[str, Any], words: str
 ) -> None:
     with pytest.raises(ValueError, match=re.escape(words)):
-        checked(ACTIONS[name], arguments)
+        ACTIONS[name].checked(arguments)
 
 
 def test_what_is_sent_is_what_was_given() -> None:
     given = {"north_m": 1, "east_m": -2.0, "altitude_m": 3, "yaw_deg": None}
-    sent = checked(ACTIONS["goto"], given)
+    sent = ACTIONS["goto"].checked(given)
     assert sent == {"north_m": 1, "east_m": -2.0, "altitude_m": 3}
     assert msgspec.convert(sent, ACTIONS["goto"].arguments)
 
 
 def test_the_page_of_actions_is_current() -> None:
     assert PAGE.read_text("utf-8") == page(), "run: python -m benchmarks.actions_page"
-
-
-def test_the_openapi_document_has_every_argument_with_its_limits() -> None:
-    document = json.loads(json.dumps(openapi()))
-    paths = {path.rpartition("/")[2] for path in document["paths"]}
-    assert paths == set(ACTIONS) - {"trajectory", "estop"}
-    for name in paths:
-        form = ACTIONS[name].arguments
-        schema = document["components"]["schemas"][form.__name__]
-        assert set(schema["properties"]) == set(form.__struct_fields__)
-        for argument in arguments_of(form):
-            found = schema["properties"][argument.name]
-            assert found["description"] == argument.about
-            assert (argument.name in schema.get("required", [])) is argument.is_required
-            if argument.is_bounded:
-                assert (found["minimum"], found["maximum"]) == (argument.low, argument.high)
-                assert found["x-unit"] == argument.unit
-
-
-def test_every_example_of_a_command_line_is_one_of_ground_and_is_read() -> None:
-    group: Any = get_command(app)
-    for action in ACTIONS.values():
-        assert (action.name in group.commands) is bool(action.examples)
-        for example in action.examples:
-            name, *words = example.split()
-            group.commands[name].make_context(name, words)

@@ -12,9 +12,10 @@ import msgspec
 
 from blimp import actions
 from blimp.ability import payload_servos
-from blimp.actions import ACTIONS, Arguments, arguments_of
+from blimp.actions import ACTIONS
 from blimp.airframe import Airframe, Servo
 from blimp.control import trajectory
+from blimp.forms import Arguments, arguments_of
 from blimp.geofence import Geofence
 from blimp.parameters import with_parameter
 from blimp.types import Mode

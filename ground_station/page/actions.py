@@ -4,15 +4,15 @@ from typing import Any
 
 import msgspec
 
-from blimp.actions import ACTIONS, checked
+from blimp.actions import ACTIONS
 from blimp.errors import BlimpError, LinkError
 from blimp.suggest import suggestion
 from ground_station.parameter_command import shown
 from ground_station.report import DONE, USAGE, Outcome, exit_status, status_object
 from ground_station.session import Session, outcome_of, reply_status, status_of
 
-# A trajectory comes in chunks while it is flown; a stop has roads of its own.
-NAMES = tuple(sorted({*ACTIONS, "status", "result"} - {"trajectory", "estop"}))
+_ROWS = {name for name, action in ACTIONS.items() if action.http is None}
+NAMES = tuple(sorted({*_ROWS, "status", "result"}))
 
 
 def run_action(
@@ -39,12 +39,12 @@ def _run(session: Session, name: str, arguments: dict[str, Any]) -> tuple[int, A
     if name == "param" and arguments.get("value") is None:
         wanted = arguments.get("name")
         text = "" if wanted is None else wanted
-        checked(ACTIONS[name], {**arguments, "name": text, "value": 0.0})
+        ACTIONS[name].checked({**arguments, "name": text, "value": 0.0})
         found = shown(session, wanted)
         result = {"parameters": found}
         return DONE, Outcome(id=None, task="blimp.param", state="SUCCESS", result=result)
     action = ACTIONS[name]
-    sent = checked(action, arguments)
+    sent = action.checked(arguments)
     session.ask_before(action, sent)
     if session.options.dry_run:
         return DONE, session.dry_run(name, sent)

@@ -10,8 +10,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from blimp.actions import ACTIONS, arguments_of
+from blimp.actions import ACTIONS
 from blimp.errors import MissionError
+from blimp.forms import arguments_of
 from ground_station.legs import CEILING_M, MAX_LEGS, Goto, Hold, Leg, Takeoff
 from ground_station.mission_file import (
     MAX_BYTES,

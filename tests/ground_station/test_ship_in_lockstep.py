@@ -14,10 +14,13 @@ from blimp.errors import (
     Refused,
     Superseded,
 )
+from blimp.geofence import Zone
 from blimp.ship import Lockstep
 from blimp.tasks.reply import Reply, ReplyState
+from blimp.types import TrajectoryPoint
 from ground_station.mission_file import parse_mission
 from ground_station.ship import Ship, checked
+from ground_station.trajectory import CHUNK
 
 pytestmark = pytest.mark.long  # seconds of computing each
 
@@ -58,6 +61,37 @@ def test_a_flight_of_every_action(twin: Lockstep) -> None:
             await ship.servo("tilt", 20.0, 0.5)
             stopped = await ship.estop()
             assert (stopped.task, (await ship.state()).killed) == ("blimp.estop", True)
+
+    asyncio.run(fly())
+
+
+def test_a_path_within_a_fence_a_push_by_hand_and_a_servo(twin: Lockstep) -> None:
+    path = [
+        TrajectoryPoint(0.1 * k, 0.01 * k, 0.0, 2.0, 0.1, 0.0, 0.0) for k in range(2 * CHUNK + 1)
+    ]
+
+    async def fly() -> None:
+        async with Ship.lockstep(twin) as ship:
+            assert (await ship.limits()).name == "twin"
+            fence = await ship.geofence([Zone(circle=(0.0, 0.0, 20.0))], ceiling_m=10.0)
+            assert fence.result["zones"] == 1
+            await ship.arm()
+            await ship.takeoff(2.0)
+            with pytest.raises(Refused, match="outside"):
+                await ship.goto(25.0, 0.0, 2.0)
+            began_s = ship.now_s
+            with pytest.raises(ConfigError, match="no points"):
+                await ship.trajectory([])
+            await ship.trajectory(path)
+            assert ship.now_s - began_s == pytest.approx(path[-1].t_s, abs=0.5)
+            assert twin.truth.position_ned_m[0] == pytest.approx(path[-1].north_m, abs=0.3)
+            with pytest.raises(Refused, match="works only in STABILIZE and ALTHOLD"):
+                await ship.stick(forward_percent=20.0, seconds=1.0)
+            await ship.mode("ALTHOLD")
+            assert (await ship.stick(forward_percent=20.0, seconds=1.0)).result["seconds"] == 1.0
+            with pytest.raises(Refused, match="no payload servo 'hook'"):
+                await ship.payload("hook", deg=30.0)
+            await ship.land()
 
     asyncio.run(fly())
 

@@ -10,8 +10,10 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractAsyncContextManager, closing
 from typing import Any
 
+import msgspec
 import pytest
 
+from blimp.actions import ACTIONS
 from blimp.errors import (
     LinkError,
     LinkLost,
@@ -264,7 +266,6 @@ def test_a_command_without_an_end_says_so_in_time_and_when_its_ship_is_closed(
             await ship.arm()
             with pytest.raises(OutcomeUnknown, match="takeoff: last known state"):
                 await ship.takeoff(2.0)
-            monkeypatch.setattr("ground_station.ship.FLIGHT_S", DEADLINE_S)
             going = asyncio.create_task(ship.goto(9.0, 0.0, 2.0))
             await asyncio.sleep(0)
         with pytest.raises((OutcomeUnknown, LinkError), match="closed"):
@@ -272,7 +273,8 @@ def test_a_command_without_an_end_says_so_in_time_and_when_its_ship_is_closed(
         with pytest.raises(LinkError, match="closed"):
             await ship.ping()
 
-    monkeypatch.setattr("ground_station.ship.FLIGHT_S", 0.3)  # the ship needs seconds
+    row = msgspec.structs.replace(ACTIONS["takeoff"], wait_s=0.3)  # the ship needs seconds
+    monkeypatch.setitem(ACTIONS, "takeoff", row)
     asyncio.run(fly())
 
 
