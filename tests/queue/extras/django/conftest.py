@@ -19,17 +19,18 @@ from tests.broker import EmbeddedBroker
 APP = "tests.queue.django_project.queue:app"
 ALIASES = ("default", "archive")
 WITHOUT_OUTBOX = [f"tests.queue.django_project.{one}" for one in ("orders", "probes")]
-ZONE = os.environ.get("TZ")
+SHARED = {name: os.environ.get(name) for name in ("TZ", "DJANGO_SETTINGS_MODULE")}
 
 
 @pytest.fixture(autouse=True)
-def process_keeps_its_zone() -> Iterator[None]:
-    """Django sets the time zone of the process, which other tests share."""
+def process_keeps_its_environment() -> Iterator[None]:
+    """Django and its project set what other tests of this process, and their children, share."""
     yield
-    if ZONE is None:
-        os.environ.pop("TZ", None)
-    else:
-        os.environ["TZ"] = ZONE
+    for name, value in SHARED.items():
+        if value is None:
+            os.environ.pop(name, None)
+        else:
+            os.environ[name] = value
     time.tzset()
 
 
