@@ -142,7 +142,7 @@ def cuts(count: int) -> dict[str, Any]:
         fly(path, 60.0)
         data = path.read_bytes()
         with open_recording(path) as log:
-            ends = [chunk.offset + chunk.length for chunk in log.chunks]
+            ends = [chunk.offset + chunk.length for _, chunk in log.chunks]
         chance, wrong = random.Random(1), []
         for _ in range(count):
             at = chance.randrange(len(data))

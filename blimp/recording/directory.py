@@ -45,8 +45,11 @@ class LogDirectory:
         """Return the logs, the oldest first."""
         return sorted(_entries(self.path))
 
-    def new(self, session: Session) -> "LogFile":
-        """Begin a log. Raises LogError if the disk does not take it, ConfigError without mcap."""
+    def new(self, session: Session, *, before: str = "") -> "LogFile":
+        """Begin a log. Raises LogError if the disk does not take it, ConfigError without mcap.
+
+        before: the name of the log that it continues.
+        """
         from blimp.recording.log_file import LogFile  # of an extra
 
         stamp = time.strftime("%Y%m%dT%H%M%SZ", time.gmtime())
@@ -55,7 +58,7 @@ class LogDirectory:
             number += 1
             path = self.path / f"{session.vehicle}-{number:06d}-{stamp}.mcap"
             if not any(self.path.glob(f"*-{number:06d}-*.mcap")):
-                return LogFile(path, session)
+                return LogFile(path, session, before=before)
         raise LogError(f"log directory {self.path}: no new name in {_ATTEMPTS} attempts")
 
     def make_room(self) -> list[Path]:

@@ -25,6 +25,7 @@ from blimp.recording.topics import NS, Message, Translator, schemas
 
 FORMAT = "1"
 LIBRARY = METADATA = "blimp"
+NEXT = "blimp.next"  # metadata of a log that another one continues
 AIRFRAME, PLANT = "airframe.json", "plant.json"
 CHUNK_BYTES = 256 * 1024  # before compression
 
@@ -33,18 +34,25 @@ class LogFile(Closing):
     """Writes messages of one session to a new file at `path`, for this user alone.
 
     Raises LogError if the file is there, or cannot be written. The file is locked while it is
-    open: who keeps a directory in bounds leaves it. metadata: of the log that it recovers.
+    open: who keeps a directory in bounds leaves it. metadata: of the log that it recovers. before:
+    the name of the log that it continues.
     """
 
     def __init__(
-        self, path: Path, session: Session, metadata: dict[str, str] | None = None
+        self,
+        path: Path,
+        session: Session,
+        metadata: dict[str, str] | None = None,
+        *,
+        before: str = "",
     ) -> None:
-        self.path = path
+        self.path, self.before = path, before
         self._output = _Output(path)
         self._writer: Any = Writer(cast(IO[bytes], self._output), CHUNK_BYTES, CompressionType.ZSTD)
         self._channels: dict[str, int] = {}
         try:
-            self._begin(session, metadata or metadata_of(session))
+            facts = {"before": before} if before else {}
+            self._begin(session, (metadata or metadata_of(session)) | facts)
         except BaseException:
             self._output.close()
             raise
@@ -79,6 +87,10 @@ class LogFile(Closing):
         """Put all there is on the disk, as a chunk. Raises LogError; the file then ends before."""
         self._writer.flush()
         self._output.sync()
+
+    def continue_in(self, name: str) -> None:
+        """Name the log that continues this one. Raises LogError as `flush`."""
+        self._writer.add_metadata(NEXT, {"log": name})
 
     def close(self) -> None:
         """Write the index and close. Idempotent. Raises LogError; all whole chunks are there."""

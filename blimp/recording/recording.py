@@ -1,55 +1,29 @@
-"""Reads logs, whole ones and cut ones: `open_recording(path)`.
-
-A log is scanned once, record by record, without its index: what is there of a cut one is found in
-the same way. A chunk counts if all of it is there.
-"""
+"""Reads a flight from its logs, whole ones and cut ones: `open_recording(path)`."""
 
 import bisect
-import json
-import os
-import struct
+import contextlib
 from collections import Counter
 from collections.abc import Collection, Iterator
-from io import BytesIO
 from pathlib import Path
-from typing import IO, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import msgspec
 
 from blimp.closing import Closing
 from blimp.errors import LogError
-from blimp.recording.container import (
-    MCAP0_MAGIC,
-    Attachment,
-    Channel,
-    Chunk,
-    Header,
-    McapError,
-    McapMessage,
-    Metadata,
-    Opcode,
-    ReadDataStream,
-    breakup_chunk,
-)  # fmt: skip
-from blimp.recording.log_file import AIRFRAME, FORMAT, LIBRARY, METADATA, PLANT
-from blimp.recording.tape import Session
-from blimp.recording.topics import NS, Message, schemas
+from blimp.recording.chain import flight_of
+from blimp.recording.part import ChunkAt, LogPart
+from blimp.recording.topics import NS, Message
 from blimp.types import Progress, Snapshot, unseen
 
-_RECORD_HEAD = 9  # opcode and length
-_MAX_RECORD_BYTES = 64 * 2**20  # of ours: a chunk has 256 KiB
 QUIET = ("ping", "status", "sensor")  # they move nothing
-_CHUNK_TIMES = 16  # both of a chunk's, at its beginning
-
-
-class NothingWhole(LogError):
-    """A log was cut so early that nothing whole is in it."""
 
 
 class LogInfo(msgspec.Struct, frozen=True, kw_only=True):
     """What `blimp log info` tells. complete: the log was closed, and has its index.
 
     started: UTC, ISO 8601. duration_s: from the first message to the last. topics: their messages.
+    logs: the names of all files of the flight, in their order.
     """
 
     path: str
@@ -60,6 +34,7 @@ class LogInfo(msgspec.Struct, frozen=True, kw_only=True):
     complete: bool
     chunks: int
     topics: dict[str, int]
+    logs: tuple[str, ...]
 
 
 class Entry(NamedTuple):
@@ -70,48 +45,32 @@ class Entry(NamedTuple):
     data: dict[str, Any]
 
 
-class ChunkAt(NamedTuple):
-    """Where a whole chunk is in its file, and the times of its messages, ns."""
-
-    offset: int
-    length: int  # with opcode and length
-    start_ns: int
-    end_ns: int
-
-
 class Recording(Closing):
-    """An open log. Raises LogError if it is none of ours, or nothing whole is in it.
+    """An open flight: one log, or all that a flight left, one after the other.
 
-    session: of the flight process that it records, with airframe. chunks: all whole ones.
+    path: the log that was asked for. session, metadata: of the first log. chunks: all whole ones,
+    and the log that each is in. Times of a log after the first count by the first one's epoch: the
+    wall clock may have been set between two flight processes, the machine's own clock was not.
     progress: is called with the share of the log up to the chunk that is read, 0 to 1.
     """
 
-    def __init__(self, path: Path, *, progress: Progress = unseen) -> None:
+    def __init__(
+        self, path: Path, parts: list[LogPart] | None = None, *, progress: Progress = unseen
+    ) -> None:
         self.path = path
         self._progress = progress
-        self.complete = False
-        self.is_ours: bool | None = None  # None: it was cut before it says so
-        self.chunks: list[ChunkAt] = []
-        self.metadata: dict[str, str] = {}
-        self.attachments: dict[str, bytes] = {}
-        self._channels: dict[int, str] = {}
+        self.parts = parts or [LogPart(path)]
+        first = self.parts[0]
+        self.session, self.metadata = first.session, first.metadata
+        self.complete = all(part.complete for part in self.parts)
+        self.chunks: list[tuple[LogPart, ChunkAt]] = []
+        for part in self.parts:
+            ahead_ns = part.epoch_ns - first.epoch_ns
+            self.chunks += [(part, _earlier(chunk, ahead_ns)) for chunk in part.chunks]
         self._last: tuple[int, list[Message]] = (-1, [])
-        try:
-            self._file: IO[bytes] = path.open("rb")
-        except OSError as error:
-            raise LogError(f"log {path}: {error.strerror}") from error
-        try:
-            self.size = os.fstat(self._file.fileno()).st_size
-            self.whole_bytes = self._scan()
-            self.session = self._session()
-            # They stand in the first chunk as well, which may be damaged.
-            self._channels = dict(enumerate(schemas(self.session), start=1))
-        except BaseException:
-            self._file.close()
-            raise
-        self.start_ns = min((chunk.start_ns for chunk in self.chunks), default=0)
-        self.end_ns = max((chunk.end_ns for chunk in self.chunks), default=0)
-        self._starts = [chunk.start_ns for chunk in self.chunks]
+        self.start_ns = min((chunk.start_ns for _, chunk in self.chunks), default=0)
+        self.end_ns = max((chunk.end_ns for _, chunk in self.chunks), default=0)
+        self._starts = [chunk.start_ns for _, chunk in self.chunks]
 
     # --- what is in it --------------------------------------------------------------------
 
@@ -133,6 +92,7 @@ class Recording(Closing):
             complete=self.complete,
             chunks=len(self.chunks),
             topics=dict(sorted(counts.items())),
+            logs=tuple(part.path.name for part in self.parts),
         )
 
     def entries(
@@ -140,7 +100,7 @@ class Recording(Closing):
     ) -> Iterator[Entry]:
         """Yield the messages from `from_s` on, in the order they were written."""
         from_ns = self.start_ns + int(from_s * NS)
-        for number, chunk in enumerate(self.chunks):
+        for number, (_, chunk) in enumerate(self.chunks):
             if chunk.end_ns < from_ns:
                 continue
             for topic, time_ns, data in self.messages(number):
@@ -171,109 +131,45 @@ class Recording(Closing):
         """Return the messages of a chunk. Raises LogError if it is damaged."""
         if self._last[0] == number:
             return self._last[1]
-        chunk = self.chunks[number]
+        part, chunk = self.chunks[number]
         self._progress(number / len(self.chunks))
-        try:
-            self._file.seek(chunk.offset + _RECORD_HEAD)
-            stored = Chunk.read(_stream(self._file.read(chunk.length - _RECORD_HEAD)))
-            if stored.uncompressed_size > _MAX_RECORD_BYTES:
-                raise ValueError(f"has {stored.uncompressed_size} bytes uncompressed")
-            records = breakup_chunk(stored, validate_crc=True)
-            self._channels |= {one.id: one.topic for one in records if isinstance(one, Channel)}
-            found = [
-                Message(self._channels[one.channel_id], one.log_time, one.data)
-                for one in records
-                if isinstance(one, McapMessage)
-            ]
-        except Exception as error:  # zlib, zstandard and mcap have no common base
-            raise LogError(
-                f"log {self.path}: the chunk at byte {chunk.offset} is damaged ({error}); "
-                "blimp log recover gives back the others"
-            ) from error
+        found = part.messages(chunk)
+        if part is not self.parts[0]:
+            found = self._continued(number, part, found)
         self._last = number, found
         return found
 
-    # --- how it is found --------------------------------------------------------------------
+    def _continued(self, number: int, part: LogPart, found: list[Message]) -> list[Message]:
+        """Return messages as they continue the log before, each once.
 
-    def _scan(self) -> int:
-        """Find every whole record; return where the last one ends."""
-        file = self._file
-        magic = file.read(len(MCAP0_MAGIC))
-        if not MCAP0_MAGIC.startswith(magic):
-            raise LogError(f"log {self.path}: is no MCAP file")
-        position = len(MCAP0_MAGIC)
-        while len(head := file.read(_RECORD_HEAD)) == _RECORD_HEAD:
-            opcode, length = head[0], int.from_bytes(head[1:], "little")
-            end = position + _RECORD_HEAD + length
-            if end > self.size or length > _MAX_RECORD_BYTES:
-                break
-            if opcode == Opcode.FOOTER:
-                file.seek(end)
-                self.complete = file.read(len(MCAP0_MAGIC)) == MCAP0_MAGIC
-                return self.size if self.complete else end
-            if not self._note(opcode, position, length):
-                break
-            file.seek(end)
-            position = end
-        return position
-
-    def _note(self, opcode: int, position: int, length: int) -> bool:
-        """Keep what a record says; False if it cannot be one of ours."""
-        if not Opcode.HEADER <= opcode <= Opcode.DATA_END:
-            return False
-        if opcode == Opcode.CHUNK:
-            times = self._file.read(_CHUNK_TIMES)
-            start, end = (int.from_bytes(times[i : i + 8], "little") for i in (0, 8))
-            self.chunks.append(ChunkAt(position, _RECORD_HEAD + length, start, end))
-        if opcode not in (Opcode.HEADER, Opcode.METADATA, Opcode.ATTACHMENT):
-            return True
-        stream = _stream(self._file.read(length))
-        try:
-            if opcode == Opcode.HEADER:
-                self.is_ours = Header.read(stream).library.startswith(LIBRARY + " ")
-            elif opcode == Opcode.METADATA:
-                metadata = Metadata.read(stream)
-                if metadata.name == METADATA:
-                    self.metadata = metadata.metadata
-            else:
-                attachment = Attachment.read(stream)
-                self.attachments[attachment.name] = attachment.data
-        except (McapError, struct.error, ValueError):
-            return False
-        return True
-
-    def _session(self) -> Session:
-        if not self.metadata and self.is_ours is not False:
-            raise NothingWhole(f"log {self.path}: was cut before anything whole was in it")
-        if not self.metadata:
-            raise LogError(f"log {self.path}: is an MCAP file, but of another program")
-        version = self.metadata.get("format")
-        if version != FORMAT:
-            writer = self.metadata.get("blimp", "unknown")[:40]
-            raise LogError(
-                f"log {self.path}: its format is {str(version)[:20]!r}, this program reads "
-                f"{FORMAT}; read it with the blimp that wrote it, or a newer one: {writer}"
-            )
-        try:
-            session = msgspec.json.decode(self.metadata["session"], type=Session)
-            parts = {
-                name: json.loads(self.attachments[name])
-                for name in (AIRFRAME, PLANT)
-                if name in self.attachments
-            }
-        except (KeyError, ValueError, msgspec.MsgspecError) as error:
-            raise LogError(f"log {self.path}: what it says of its flight: {error}") from error
-        return msgspec.structs.replace(
-            session, airframe=parts.get(AIRFRAME, {}), plant=parts.get(PLANT)
-        )
+        A recorder that is killed after it has stored a chunk, and before it has taken it off the
+        ring, leaves it to the next one as well.
+        """
+        ahead_ns = part.epoch_ns - self.parts[0].epoch_ns
+        found = [one._replace(time_ns=one.time_ns - ahead_ns) for one in found]
+        first = next(i for i, (its, _) in enumerate(self.chunks) if its is part)
+        if first == 0 or self.chunks[number][1].start_ns > self.chunks[first - 1][1].end_ns:
+            return found
+        before, chunk = self.chunks[first - 1]
+        stored: set[Message] = set()
+        with contextlib.suppress(LogError):  # it is damaged: who reads it says so
+            stored = set(self._continued(first - 1, before, before.messages(chunk)))
+        return [one for one in found if one not in stored]
 
     def close(self) -> None:
-        self._file.close()
+        for part in self.parts:
+            part.close()
 
 
-def open_recording(path: Path | str, *, progress: Progress = unseen) -> Recording:
-    """Open a log. Raises LogError if it cannot be read, or is none of this program's."""
-    return Recording(Path(path), progress=progress)
+def open_recording(
+    path: Path | str, *, alone: bool = False, progress: Progress = unseen
+) -> Recording:
+    """Open the flight that the log at `path` is of, or `alone` this log of it.
+
+    Raises LogError if it cannot be read, or is none of this program's.
+    """
+    path = Path(path)
+    return Recording(path, None if alone else flight_of(path), progress=progress)
 
 
 def snapshot_of(fields: dict[str, Any]) -> Snapshot:
@@ -294,5 +190,5 @@ def mark_of(entry: Entry) -> tuple[str, bool] | None:
     return None
 
 
-def _stream(data: bytes) -> ReadDataStream:
-    return ReadDataStream(BytesIO(data))
+def _earlier(chunk: ChunkAt, by_ns: int) -> ChunkAt:
+    return chunk._replace(start_ns=chunk.start_ns - by_ns, end_ns=chunk.end_ns - by_ns)

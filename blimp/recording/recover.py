@@ -7,7 +7,8 @@ import msgspec
 
 from blimp.errors import LogError
 from blimp.recording.log_file import LogFile
-from blimp.recording.recording import NothingWhole, Recording
+from blimp.recording.part import NothingWhole
+from blimp.recording.recording import open_recording
 from blimp.types import Progress, unseen
 
 
@@ -19,19 +20,19 @@ class Recovered(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def recover(path: Path, out: Path, *, progress: Progress = unseen) -> Recovered:
-    """Write all whole chunks of the log at `path` to a new log at `out`.
+    """Write all whole chunks of the flight that the log at `path` is of to a new log at `out`.
 
     Without a whole chunk nothing is written. Raises LogError if `path` is no log of ours, or `out`
     is there already or cannot be written.
     """
     try:
-        log = Recording(path, progress=progress)
+        log = open_recording(path, progress=progress)
     except NothingWhole:
         return Recovered(chunks=0, lost_bytes=path.stat().st_size)
-    chunks, lost = 0, log.size - log.whole_bytes
+    chunks, lost = 0, sum(part.size - part.whole_bytes for part in log.parts)
     with log, ExitStack() as writing:
         new: LogFile | None = None
-        for number, at in enumerate(log.chunks):
+        for number, (_, at) in enumerate(log.chunks):
             try:
                 messages = log.messages(number)
             except LogError:

@@ -35,6 +35,7 @@ class Session(msgspec.Struct, frozen=True, kw_only=True):
     """One run of a flight process.
 
     epoch_s: add it to a time of this session for seconds since the Unix epoch.
+    follows: the boot id of the flight process that died before it, "" if none did.
     actuators: their names, in the order of a cycle's values; of these `servos` are angles.
     lockstep: whether the commands and what was injected are all that this flight depends on.
     """
@@ -51,6 +52,7 @@ class Session(msgspec.Struct, frozen=True, kw_only=True):
     seed: int | None = None
     wind_mps: float | None = None
     bench: bool = False
+    follows: str = ""
     plant: dict[str, Any] | None = None  # the simulated ship, if it is not `airframe`
 
 

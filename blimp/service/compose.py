@@ -198,7 +198,7 @@ def _fly(
         tape = _tape(paths, log, session_of(
             airframe, ship, vehicle=vehicle, boot_id=boot_id, rate_hz=options.rate_hz,
             simulated=options.simulated, bench=options.bench, clock=clock,
-        ))  # fmt: skip
+        ), has_died=left is not None)  # fmt: skip
         if tape is not None:
             mailbox.tap = tape.message
         facts = {"rate_hz": options.rate_hz, "airframe": airframe.name, "refused": refused}
@@ -237,13 +237,21 @@ def _fly(
     return wanted[0] if wanted else None
 
 
-def _tape(paths: RuntimePaths, log: Callable[..., object], session: Session) -> Tape | None:
-    """Return the tape for the recorder; None if it cannot be made, which stops no flight."""
+def _tape(
+    paths: RuntimePaths, log: Callable[..., object], session: Session, *, has_died: bool
+) -> Tape | None:
+    """Return the tape for the recorder; None if it cannot be made, which stops no flight.
+
+    has_died: the flight process before this one did not end in order.
+    """
     try:
         ring = Ring(paths.tape)
     except ConfigError as error:
         log("not recorded", level="error", error=str(error))
         return None
+    with contextlib.suppress(msgspec.MsgspecError):  # nothing is kept, or what another version kept
+        before = msgspec.json.decode(ring.kept(), type=Session)
+        session = msgspec.structs.replace(session, follows=before.boot_id if has_died else "")
     tape = Tape(session, write=ring.write)
     ring.keep(tape.session)
     return tape

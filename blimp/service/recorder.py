@@ -20,6 +20,7 @@ from blimp.clock import Clock, SystemClock
 from blimp.config import notify_address
 from blimp.errors import BlimpError, ConfigError, LogError
 from blimp.link.paths import own_paths
+from blimp.recording.chain import continued
 from blimp.recording.directory import MIN_FREE_BYTES, LogDirectory
 from blimp.recording.log_file import LogFile
 from blimp.recording.ring import SIZE, Ring
@@ -141,7 +142,7 @@ class Recorder:
         self._wrong = ""  # what was said to be wrong, until something is on the disk again
         self._active_s: float | None = None  # when the ship was armed last, in its time
         self._kept_s: dict[str, float] = {}  # of an idle ship, by topic
-        self._is_idle = False
+        self._is_idle = self._is_new_flight = False
         if kept := ring.kept():
             self._begin(kept)
 
@@ -198,8 +199,9 @@ class Recorder:
 
     def _take(self, kind: int, payload: bytes) -> None:
         if kind == Kind.SESSION:
-            self._close()
             self._begin(payload)
+            if self._log is not None:
+                self._go_on()
             return
         translator = self._translator
         if translator is None:
@@ -235,6 +237,7 @@ class Recorder:
             self._active_s = t_s
             if self._is_idle:
                 self._close()
+                self._is_new_flight = True
         self._is_idle = t_s - self._active_s > IDLE_S
         if not self._is_idle or message.topic not in ("/snapshot", "/status", "/truth"):
             return True
@@ -246,9 +249,28 @@ class Recorder:
     def _add(self, message: Message) -> None:
         assert self._translator is not None
         if self._log is None:
-            self._make_room()
-            self._log = self._directory.new(self._translator.session)
+            self._log = self._new()
         self._log.add(message)
+
+    def _new(self) -> LogFile:
+        """Begin a log, which continues the last one unless the ship stood idle since."""
+        assert self._translator is not None
+        self._make_room()
+        session, before = self._translator.session, ""
+        if not self._is_new_flight:
+            boots = (session.boot_id, session.follows or session.boot_id)
+            before = continued(self._directory.path, session.vehicle, boots)
+        self._is_new_flight = False
+        return self._directory.new(session, before=before)
+
+    def _go_on(self) -> None:
+        """End the log, and begin the next one: each names the other if they are one flight."""
+        new = self._new()
+        old, self._log = self._log, new
+        assert old is not None
+        with old:
+            if new.before == old.path.name:
+                old.continue_in(new.path.name)
 
     def _flush(self, now_s: float) -> None:
         self._flushed_s = now_s
@@ -265,7 +287,7 @@ class Recorder:
                 _say(f"recording again: {self._log.path}")
             self._make_room()
             if self._log.size > self._directory.max_bytes // FILES:
-                self._close()
+                self._go_on()
         self._ring.release()
 
     def _make_room(self) -> None:

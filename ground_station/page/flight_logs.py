@@ -1,5 +1,6 @@
 """The log of the flight that is shown: to download, and to see again on a page of its own."""
 
+import tempfile
 import threading
 from collections.abc import Sequence
 from pathlib import Path
@@ -14,6 +15,7 @@ from blimp.config import log_directory
 from blimp.errors import BlimpError, LogError
 from blimp.recording.directory import log_sizes, newest_log
 from blimp.recording.recording import Recording, open_recording
+from blimp.recording.recover import recover
 from blimp.web.answers import json_answer, refused_command
 from ground_station.page.program import here
 from ground_station.page.recorded import RecordedShip
@@ -81,16 +83,22 @@ class FlightLogs(Closing):
         return found
 
     def read(self, vehicle: str) -> tuple[str, bytes]:
-        """Return name and content of the newest log, as far as it is written. Raises LogError."""
+        """Return a name and the newest flight in one log, as far as it is written.
+
+        Raises LogError.
+        """
         path = self.newest(vehicle)
-        with path.open("rb") as file:
-            data = file.read(MAX_BYTES + 1)
-        if len(data) > MAX_BYTES:
-            raise LogError(f"{path} is over {MAX_BYTES // 2**20} MiB: copy the file")
-        return path.name, data
+        with open_recording(path) as log, tempfile.TemporaryDirectory() as scratch:
+            name = log.parts[0].path.name
+            if sum(part.size for part in log.parts) > MAX_BYTES:
+                raise LogError(f"{path} is over {MAX_BYTES // 2**20} MiB: copy the file")
+            if len(log.parts) > 1:
+                path = Path(scratch) / name
+                recover(log.path, path)
+            return name, path.read_bytes()
 
     def replay(self, vehicle: str) -> str:
-        """Serve the newest log on a page of its own, for this machine; return its address."""
+        """Serve the newest flight on a page of its own, for this machine; return its address."""
         with self._lock:
             path = self.newest(vehicle)
             self._end()

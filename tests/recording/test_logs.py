@@ -17,7 +17,8 @@ from blimp.distribution import build
 from blimp.errors import LogError
 from blimp.recording.directory import LogDirectory, newest_log
 from blimp.recording.log_file import LogFile
-from blimp.recording.recording import NothingWhole, Recording, open_recording
+from blimp.recording.part import NothingWhole
+from blimp.recording.recording import Recording, open_recording
 from blimp.recording.recover import recover
 from blimp.ship import Lockstep
 from tests.recording.conftest import FLIGHT_S
@@ -198,6 +199,7 @@ def test_the_commands_print_what_they_promise(flown: Path, tmp_path: Path) -> No
     (tmp_path / "cut.mcap").write_bytes(flown.read_bytes()[:-50_000])
     keys = [
         "path", "vehicle", "simulated", "started", "duration_s", "complete", "chunks", "topics",
+        "logs",
     ]  # fmt: skip
     said = run(app, ["log", "info", str(tmp_path / "a.mcap"), "--json"])
     assert list(json.loads(said.stdout)) == keys

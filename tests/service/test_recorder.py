@@ -17,6 +17,8 @@ from blimp.config import log_bound_mb, log_directory
 from blimp.errors import ConfigError, LogError
 from blimp.link.paths import RuntimePaths
 from blimp.recording.directory import LogDirectory, check_bound
+from blimp.recording.log_file import LogFile
+from blimp.recording.part import LogPart
 from blimp.recording.recording import open_recording
 from blimp.recording.recover import recover
 from blimp.recording.ring import Ring
@@ -89,14 +91,14 @@ class Rig:
         """Return the number of every cycle in every log."""
         numbers = []
         for entry in self.directory.logs():
-            with open_recording(entry.path) as log:
+            with open_recording(entry.path, alone=True) as log:
                 numbers += [int(one.data["cycle"]) for one in log.entries({"/snapshot"})]
         return numbers
 
     def words(self, topic: str) -> str:
         found = []
         for entry in self.directory.logs():
-            with open_recording(entry.path) as log:
+            with open_recording(entry.path, alone=True) as log:
                 found += [str(one.data) for one in log.entries({topic})]
         return "\n".join(found)
 
@@ -115,12 +117,76 @@ def test_a_killed_recorder_loses_nothing(rig: Rig) -> None:
     cycles = rig.cycles()
     assert cycles == list(range(1, rig.flight._number + 1))
     assert len(rig.directory.logs()) == 2
-    with open_recording(rig.directory.logs()[0].path) as first:
+    with open_recording(rig.directory.logs()[0].path, alone=True) as first:
         assert not first.complete
-    with open_recording(rig.directory.logs()[1].path) as second:
+    with open_recording(rig.directory.logs()[1].path, alone=True) as second:
         assert second.complete
         assert (second.session.seed, second.session.wind_mps) == (9, 0.5)
         assert second.session.boot_id == "b1"
+
+
+def test_a_flight_is_whole_whichever_of_its_logs_is_read(rig: Rig, tmp_path: Path) -> None:
+    rig.fly(2.55)
+    rig.flight.fly(30)  # nobody is there: its recorder was killed
+    rig.start()
+    rig.fly(1.0)
+    after = msgspec.structs.replace(SESSION, boot_id="b2", follows="b1", epoch_s=1.8e9)
+    rig.flight = Flight(rig.ring, after, up_s=4.0)  # and this one's clock was set meanwhile
+    rig.fly(1.7)
+    rig.recorder.finish()
+    logs = [entry.path for entry in rig.directory.logs()]
+    assert len(logs) == 3
+    for path in logs:
+        with open_recording(path) as log:
+            assert log.info().logs == tuple(one.name for one in logs)
+            assert log.duration_s == pytest.approx(5.69)
+            found = list(log.entries({"/snapshot"}))
+            numbers = [one.data["cycle"] for one in found]
+            assert numbers == [*range(1, 391), *range(1, 171)]
+            assert [one.t_s for one in found] == sorted(one.t_s for one in found)
+            assert log.status_at(9.0) is None
+    with LogPart(logs[1]) as second, LogPart(logs[2]) as third:
+        assert (second.before, second.after) == (logs[0].name, logs[2].name)
+        assert (third.before, third.after) == (logs[1].name, "")
+    whole = tmp_path / "whole.mcap"
+    assert recover(logs[2], whole).lost_bytes == 0
+    with open_recording(whole) as log:
+        assert log.info().topics["/snapshot"] == 560
+        assert log.duration_s == pytest.approx(5.69)
+    logs[0].unlink()
+    with open_recording(logs[2]) as log:
+        assert log.info().logs == (logs[1].name, logs[2].name)
+    logs[1].write_bytes(b"no log")
+    with open_recording(logs[2]) as log:
+        assert log.info().logs == (logs[2].name,)
+
+
+def test_another_flight_is_not_taken_for_the_same(rig: Rig) -> None:
+    rig.fly(1.5)
+    rig.flight = Flight(rig.ring, msgspec.structs.replace(SESSION, boot_id="b2"), up_s=2.0)
+    rig.fly(1.5)  # the first one has ended in order
+    strange = msgspec.structs.replace(SESSION, boot_id="b3", follows="b1")
+    rig.flight = Flight(rig.ring, strange, up_s=4.0)  # its predecessor is not the one before
+    rig.fly(1.5)
+    rig.flight.armed = False
+    rig.fly(IDLE_S + 10.0)
+    rig.flight.armed = True  # it stood for long
+    rig.fly(1.5)
+    rig.recorder.finish()
+    logs = [entry.path for entry in rig.directory.logs()]
+    assert len(logs) == 4
+    for path in logs:
+        with open_recording(path) as log:
+            assert log.info().logs == (path.name,)
+
+
+@pytest.mark.parametrize("name", ["", ".", "..", "../x.mcap", "no\0file", "x" * 300, "a.mcap"])
+def test_a_name_that_is_no_log_beside_it_ends_the_flight(tmp_path: Path, name: str) -> None:
+    path = tmp_path / "a.mcap"
+    with LogFile(path, SESSION, before=name) as log:
+        log.continue_in(name)
+    with open_recording(path) as found:
+        assert found.info().logs == ("a.mcap",)
 
 
 def test_what_found_no_room_is_counted_in_the_log(rig: Rig) -> None:
@@ -247,7 +313,7 @@ def test_a_command_before_the_first_cycle_has_the_time_of_that_cycle(rig: Rig) -
     logs = [entry.path for entry in rig.directory.logs()]
     assert len(logs) == 3
     for path, cycle in zip(logs[1:], (1, 151), strict=True):
-        with open_recording(path) as log:
+        with open_recording(path, alone=True) as log:
             assert 1.0 < log.duration_s < 2.0
             for topic in ("/command", "/outcome"):
                 (entry,) = log.entries({topic})

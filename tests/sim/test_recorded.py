@@ -66,3 +66,25 @@ def test_a_flight_is_recorded_whatever_becomes_of_its_recorder(tmp_path: Path) -
     # All of them, if the second recorder was not stopped for longer than the ring lasts.
     assert len(cycles) >= max(cycles) - dropped
     assert logs.stat().st_mode & 0o777 == 0o700
+
+
+def test_a_flight_process_that_dies_leaves_one_flight(tmp_path: Path) -> None:
+    logs = tmp_path / "logs"
+    stack = RunningStack("--seed", "4", logs=logs)
+    try:
+        stack.wait_until(lambda: list(logs.glob("*.mcap")), within_s=60.0)
+        assert stack.ground("arm").status == 0
+        stack.kill("flight")
+        stack.wait_for_event(lambda event: event.get("process") == "flight")
+        assert stack.ground("ping").status == 0
+        assert stack.end() == 0
+    finally:
+        stack.close()
+    names = tuple(sorted(path.name for path in logs.iterdir()))
+    assert len(names) == 2
+    for name in names:
+        with open_recording(logs / name) as log:
+            assert log.info().logs == names
+            boots = {one.data["boot_id"] for one in log.entries({"/status"})}
+            assert len(boots) == 2
+            assert "arm" in {one.data["name"] for one in log.entries({"/command"})}

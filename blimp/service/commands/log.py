@@ -146,7 +146,7 @@ def list_logs(
         raise LogError(f"log directory {place}: {error.strerror}") from error
     for path in logs:
         try:
-            with open_recording(path) as log:
+            with open_recording(path, alone=True) as log:
                 found = log.info()
         except LogError as error:
             say(f"blimp: {error}")
@@ -159,7 +159,10 @@ def list_logs(
 
 @app.command()
 def info(file: File, *, json_output: Json = False) -> None:
-    """Say what is in a log.
+    """Say what is in a log, and in all others of its flight.
+
+    A flight goes on in a new log if its flight process or its recorder dies, or if a log is full.
+    All commands but `list` and `refly` take the whole flight, whichever of its logs is named.
 
     Example: blimp log info flight.mcap --json
     """
@@ -182,6 +185,7 @@ def info(file: File, *, json_output: Json = False) -> None:
         f"{found.chunks} chunks, {complete}",
         *(f"  {topic:<12} {count:>9}" for topic, count in found.topics.items()),
         *(f"  {name:<12} {facts[name]}" for name in sorted(facts) if name != "session"),
+        *(f"  {'log':<12} {name}" for name in found.logs if len(found.logs) > 1),
     ]
     print("\n".join(map(printable, lines)))
 

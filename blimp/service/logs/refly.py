@@ -49,7 +49,7 @@ def refly(path: Path, *, out: Path | None = None, progress: Progress = unseen) -
     the share that is flown, 0 to 1. Raises LogError if the log is no simulated flight
     from its beginning, or `out` cannot be written.
     """
-    with open_recording(path) as log, tempfile.TemporaryDirectory() as scratch:
+    with open_recording(path, alone=True) as log, tempfile.TemporaryDirectory() as scratch:
         cycles = _cycles(log)
         if not cycles:
             raise LogError(f"log {path}: no cycle is in it")

@@ -161,7 +161,7 @@ def _wrong(now: Snapshot, start: Snapshot, flown_s: float) -> str:
 def newest_log(directory: Path, boot_id: str) -> Path:
     """Return the log that this flight process is recorded in. Raises LogError."""
     for path in sorted(directory.glob("*.mcap"), reverse=True):
-        with suppress(LogError), open_recording(path) as log:
+        with suppress(LogError), open_recording(path, alone=True) as log:
             if log.session.boot_id == boot_id:
                 return path
     raise LogError(

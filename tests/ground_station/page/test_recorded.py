@@ -96,7 +96,7 @@ def test_it_plays_stands_still_and_goes_to_any_place_with_all_that_led_there(flo
 def test_what_cannot_be_shown_is_refused_in_words(flown: Path, tmp_path: Path) -> None:
     data = flown.read_bytes()
     with open_recording(flown) as log:
-        session, chunk = log.session, log.chunks[1]
+        session, (_, chunk) = log.session, log.chunks[1]
     (tmp_path / "text").write_text("no log\n")
     (tmp_path / "damaged").write_bytes(
         data[: chunk.offset + 200] + bytes(50) + data[chunk.offset + 250 :]

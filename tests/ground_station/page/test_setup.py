@@ -12,6 +12,8 @@ from blimp import airframe as airframes
 from blimp.config import log_directory
 from blimp.link.paths import RuntimePaths
 from blimp.link.registry import register
+from blimp.recording.log_file import LogFile
+from blimp.recording.recording import open_recording
 from tests.browser import WITHIN_MS, errors_of, serious_findings
 from tests.ground_station.page.client import Served
 from tests.ground_station.page.test_browser import ENDS, FAULT, MISSION
@@ -55,6 +57,23 @@ def test_the_log_of_an_earlier_flight_is_not_given(logs: Path, local: Served) ->
     with earlier.open("ab") as file:  # as its recorder does while the ship flies
         file.write(b"more")
     assert local.ask("/api/log") == (200, earlier.read_bytes())
+
+
+def test_a_flight_in_several_logs_is_given_whole(logs: Path, local: Served) -> None:
+    vehicle = local.ship.vehicle
+    names = [f"{vehicle}-00000{one}-20260101T000000Z.mcap" for one in (7, 8)]
+    with open_recording(next(logs.iterdir())) as log:
+        for number, name in enumerate(names):
+            with LogFile(logs / name, log.session, before=names[0] if number else "") as new:
+                for message in log.messages(number):
+                    new.add(message)
+        both = len(log.messages(0)) + len(log.messages(1))
+    status, given = local.ask("/api/log")
+    assert status == 200
+    (logs / "given").write_bytes(given)
+    with open_recording(logs / "given") as whole:
+        assert sum(whole.info().topics.values()) == both
+    assert local.ask("/api/replay", {})[1]["state"] == "SUCCESS"
 
 
 def test_checks_and_logs_are_for_the_operator_and_for_a_ship_that_is_here(served: Served) -> None:
