@@ -50,7 +50,6 @@ NOW = {
     "let-go": "The ship is let go of.",
     "replay-command": "The last command is sent again, as it was recorded.",
 }
-HELD = ("hold-ship", "let-go")  # by a person: nothing to come back from
 NONE_HERE = "no chaos here: it is in the demo's page, and in that of `ground page --chaos`"
 
 
@@ -62,7 +61,7 @@ class Harm(Protocol):
         ...
 
     def act(self, name: str, *, amount: float | None = None, device: str | None = None) -> Any:
-        """Do it, wait until the ship is back, and return what it did about it."""
+        """Do it, wait until the ship is well, and return what it did, with a `sentence` of it."""
         ...
 
 
@@ -183,7 +182,7 @@ class ChaosRoom:
         finally:
             tell("down", ())
             self._busy.release()
-        tell("caption", {"text": story(result)})
+        tell("caption", {"text": result["sentence"]})
         return Outcome(id=None, task=task, state="SUCCESS", result=result)
 
     # --- a recorded command, played back ----------------------------------------------------
@@ -217,16 +216,18 @@ class ChaosRoom:
             for field in ("mode", "armed", "killed", "active_command", "target_ned_m"):
                 was, now = (getattr(one[0], field) for one in (before, after))
                 if was != now:
-                    seen.append({"after_ms": 1e3 * took_s, "text": f"{field}: {was} to {now}"})
+                    seen.append(f"{field}: {was} to {now}")
+        took_ms, did = round(1e3 * took_s), seen or ["taken, and without effect"]
+        words = f"{recorded.command} was sent again as it was recorded"
         return {
             "action": REPLAY,
             "down_s": 0.0,
-            "back_ms": round(1e3 * took_s),
+            "back_ms": took_ms,
             "off_m": None,
-            "words": f"{recorded.command} was sent again as it was recorded",
+            "words": words,
             "lost": "",
-            "seen": seen
-            or [{"after_ms": round(1e3 * took_s), "text": "taken, and without effect"}],
+            "sentence": f"{words}: {'; '.join(did)}.",
+            "seen": [{"after_ms": took_ms, "text": one} for one in did],
         }
 
 
@@ -234,16 +235,3 @@ class ChaosRoom:
 class _Wish(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     amount: float | None = None
     device: str | None = None
-
-
-def story(result: dict[str, Any]) -> str:
-    """Return a report as one line for everybody in the room."""
-    back_ms, seen = result["back_ms"], result["seen"]
-    did = "; ".join(dict.fromkeys(one["text"] for one in seen[:3])) or "the ship flew on"
-    if result["action"] == REPLAY:
-        return f"{result['words']}: {did}."
-    if result["action"] in HELD:
-        return f"{result['words']}."
-    back = "not back yet" if back_ms is None else f"back in {back_ms:.0f} ms"
-    back = result["lost"] or back
-    return f"{result['words']}: {did}; {back}."

@@ -265,6 +265,7 @@ def chaos(
       blimp sim chaos gust --amount 0.5
     """
     from blimp.service.show.chaos import chaos_of, report_lines
+    from blimp.service.show.reaction import BACK_WITHIN_S
 
     harm = chaos_of(runtime_dir)
     if action is None:
@@ -277,7 +278,7 @@ def chaos(
             print(f"{one.name:15} {', '.join(one.devices) or limit}")
         return
     if sys.stderr.isatty() and not json_output:
-        say(f"{action}: the report comes when the ship is back, or does not come back in time")
+        say(f"{action}: the report comes once the ship is well, or after {BACK_WITHIN_S:g} s")
     report = harm.act(action, amount=amount, device=device)
     if json_output:
         print_json(builtins(report))

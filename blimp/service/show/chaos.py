@@ -28,7 +28,7 @@ from blimp.queue.redis.client import open_redis
 from blimp.queue.redis.urls import link_errors
 from blimp.rotation import yaw_of
 from blimp.service.show.chaos_offers import HELIUM_LIFT_KG_M3, LIES, Offer, failures, offers
-from blimp.service.show.reaction import Reaction, Seen, off_m
+from blimp.service.show.reaction import BACK_WITHIN_S, Reaction, Seen, off_m, sentence
 from blimp.service.stack.broker import socket_url
 from blimp.service.truth import only_stack
 from blimp.sim.remote import RemoteWorld
@@ -37,7 +37,6 @@ from blimp.tasks.client import VehicleClient
 from blimp.types import Snapshot
 from ground_station.discover import running_stacks
 
-BACK_WITHIN_S = 30.0
 HEARD_WITHIN_S = 5.0
 PING_S = 1.0
 OUTAGE_S = 5.0
@@ -56,7 +55,8 @@ class ChaosReport(msgspec.Struct, frozen=True, kw_only=True):
     down_s: from the beginning until it was back, or until it was given up. back_ms: since the
     harm was over, or since a process was killed; None if it was not back in 30 s. off_m: how far
     it was at most from where it wanted to be; None if it wanted to be nowhere. lost: what the harm
-    made of a ship that was armed and is not any more, "" for one that flies on.
+    made of a ship that was armed and is not any more, "" for one that flies on. sentence: what
+    terminal, panel, caption and end card say.
     """
 
     action: str
@@ -65,7 +65,12 @@ class ChaosReport(msgspec.Struct, frozen=True, kw_only=True):
     off_m: float | None = None
     words: str = ""
     lost: str = ""
+    sentence: str = ""
     seen: tuple[Seen, ...] = ()
+
+    @property
+    def is_well(self) -> bool:
+        return self.back_ms is not None and not self.lost
 
 
 class Chaos:
@@ -90,7 +95,7 @@ class Chaos:
         self._airframe = airframe
         self._clock = clock
         self._keys = keys
-        self.survived: list[ChaosReport] = []  # what the ship is back from
+        self.faults: list[ChaosReport] = []  # all that was done, but for a ship that was held
 
     @property
     def actions(self) -> Mapping[str, Callable[[], ChaosReport]]:
@@ -119,58 +124,69 @@ class Chaos:
         with Reaction(self._reader, clock=self._clock) as reaction:
             before = reaction.begin(within_s=HEARD_WITHIN_S)
             began_s = self._clock.now_s()
-            words, over_s, is_back = self._do(name, amount, device, before)
+            words, over_s, (again, is_back) = self._do(name, amount, device, before)
             back_s = is_back(reaction, over_s)
-            now_s = self._clock.now_s()
+            now_s, now = self._clock.now_s(), reaction.newest()
+            back_ms = None if back_s is None else round(1e3 * max(0.0, back_s - over_s))
             report = ChaosReport(
                 action=name,
                 down_s=round((now_s if back_s is None else back_s) - began_s, 3),
-                back_ms=None if back_s is None else round(1e3 * max(0.0, back_s - over_s)),
+                back_ms=back_ms,
                 off_m=reaction.off_m,
                 words=words,
-                lost=_lost(before, reaction.newest()),
+                lost=_lost(before, now),
+                sentence=sentence(
+                    now, words=words, again=again, back_ms=back_ms, most_m=reaction.off_m
+                ),
                 seen=tuple(reaction.seen),
             )
-        if report.back_ms is not None and not report.lost and name not in HELD:
-            self.survived.append(report)
+        if name not in HELD:
+            self.faults.append(report)
         return report
 
-    # --- each action: what was done, when it was over, and how to wait until the ship is well ---
+    # --- each action: what was done, when it was over, what is waited for, and how ---
 
     def _do(
         self, name: str, amount: float, device: str | None, before: Snapshot
-    ) -> tuple[str, float, "_Wait"]:
+    ) -> tuple[str, float, "_Proof"]:
         if name == "kill-worker":
             self._signal("worker", signal.SIGKILL)
-            return "the worker was killed", self._clock.now_s(), self._pinged
+            return "the worker was killed", self._clock.now_s(), self._pinged()
         if name == "kill-flight":
             self._signal("fly", signal.SIGKILL)
             boot = before.boot_id
             return (
                 "the flight process was killed",
                 self._clock.now_s(),
-                _until(lambda now: now.boot_id != boot and not now.failsafe),
+                _until(
+                    "its successor was heard",
+                    lambda now: now.boot_id != boot and not now.failsafe,
+                ),
             )
         if name == "stop-broker":
             with self._stopped_broker():
                 self._pass(OUTAGE_S)
-            return f"the broker stood still for {OUTAGE_S:g} s", self._clock.now_s(), self._pinged
+            return f"the broker stood still for {OUTAGE_S:g} s", self._clock.now_s(), self._pinged()
         if name == "cut-link":
             with link_errors(self._broker), open_redis(self._broker, timeout_s=2.0) as redis:
                 redis.client_pause(int(1e3 * OUTAGE_S))
             self._pass(OUTAGE_S)
-            return f"the link carried nothing for {OUTAGE_S:g} s", self._clock.now_s(), self._pinged
+            return (
+                f"the link carried nothing for {OUTAGE_S:g} s",
+                self._clock.now_s(),
+                self._pinged(),
+            )
         if name in ("hold-ship", "let-go"):
             is_held = name == "hold-ship"
             with self._world() as world:
                 world.hold(is_held)
             words = "a person holds it still" if is_held else "the ship was let go of"
-            return words, self._clock.now_s(), lambda _, over_s: over_s
+            return words, self._clock.now_s(), ("", lambda _, over_s: over_s)
         if name in ("gust", "heat", "leak"):
             return self._air(name, amount)
         return self._fault(name, device)
 
-    def _fault(self, name: str, device: str | None) -> tuple[str, float, "_Wait"]:
+    def _fault(self, name: str, device: str | None) -> tuple[str, float, "_Proof"]:
         """Let sensors fail for a while."""
         names = tuple(one.name for one in self._airframe.device)
         options: dict[str, Any] = {}
@@ -202,9 +218,10 @@ class Chaos:
             fresh = all(one.healthy and (one.age_s or 0.0) < FRESH_S for one in sensors)
             return fresh and not now.failsafe and not now.health.doubts
 
-        return f"{words} for {OUTAGE_S:g} s", self._clock.now_s(), _until(is_well)
+        again = f"{' and '.join(hit)} measured again, and nothing was in doubt"
+        return f"{words} for {OUTAGE_S:g} s", self._clock.now_s(), _until(again, is_well)
 
-    def _air(self, name: str, amount: float) -> tuple[str, float, "_Wait"]:
+    def _air(self, name: str, amount: float) -> tuple[str, float, "_Proof"]:
         with self._world() as world:
             if name == "gust":
                 yaw = yaw_of(world.truth().attitude)
@@ -216,7 +233,7 @@ class Chaos:
                 return (
                     f"a gust of {amount:.2g} m/s from ahead",
                     self._clock.now_s(),
-                    _until(_is_near),
+                    _until(f"it was within {NEAR_M:g} m of its place", _is_near),
                 )
             if name == "heat":
                 try:
@@ -233,9 +250,13 @@ class Chaos:
                 finally:
                     world.air("leak", m3_per_day=0.0)
                 words = f"{amount:.2g} g of lift leaked, for good"
-        return words, self._clock.now_s(), _until(_is_level)
+        again = f"it was within {NEAR_M:g} m of its height"
+        return words, self._clock.now_s(), _until(again, _is_level)
 
-    def _pinged(self, _: Reaction, __: float) -> float | None:
+    def _pinged(self) -> "_Proof":
+        return "a command was answered", lambda _, __: self._answered_s()
+
+    def _answered_s(self) -> float | None:
         """Wait until a command reaches the ship and its answer comes back."""
         until_s = self._clock.now_s() + BACK_WITHIN_S
         with VehicleClient(self._broker, self._vehicle, signing_key=self._keys) as client:
@@ -294,7 +315,8 @@ class Chaos:
             os.close(pidfd)
 
 
-_Wait = Callable[[Reaction, float], float | None]
+# What is waited for, and how: with when the harm was over, for when it was seen, None if not.
+_Proof = tuple[str, Callable[[Reaction, float], float | None]]
 
 
 def process_of(command: str, directory: Path) -> int:
@@ -317,8 +339,11 @@ def process_of(command: str, directory: Path) -> int:
     raise BlimpError(f"no `blimp {command}` runs in {directory}: is it starting again?")
 
 
-def _until(is_well: Callable[[Snapshot], bool]) -> _Wait:
-    return lambda reaction, over_s: reaction.wait(is_well, since_s=over_s, within_s=BACK_WITHIN_S)
+def _until(again: str, is_well: Callable[[Snapshot], bool]) -> _Proof:
+    def wait(reaction: Reaction, over_s: float) -> float | None:
+        return reaction.wait(is_well, since_s=over_s, within_s=BACK_WITHIN_S)
+
+    return again, wait
 
 
 def _lost(before: Snapshot, now: Snapshot) -> str:
@@ -360,8 +385,5 @@ def chaos_of(runtime_dir: Path | None) -> Chaos:
 
 def report_lines(report: ChaosReport) -> list[str]:
     """Return a report as a person reads it."""
-    back = "not back" if report.back_ms is None else f"back in {report.back_ms:.0f} ms"
-    back = report.lost or back
     lines = [f"{one.after_ms:6.0f} ms  {printable(one.text)}" for one in report.seen]
-    off = "" if report.off_m is None else f", at most {report.off_m:.2f} m off its place"
-    return [f"{report.words}: {back}{off}", *(lines or ["the ship flew on as before"])]
+    return [printable(report.sentence), *(lines or ["the ship reported nothing"])]

@@ -29,10 +29,10 @@ from blimp.errors import BlimpError
 from blimp.link.paths import RuntimePaths
 from blimp.link.telemetry import TelemetryReader, signer_of
 from blimp.recording.directory import newest_log
-from blimp.service.show.chaos import Chaos
+from blimp.service.show.chaos import Chaos, ChaosReport
 from blimp.service.show.demo_page import Story, demo_page, stay
 from blimp.service.show.observer import LinkCheck, Observer, percentile
-from blimp.service.show.story import ALL, Show, chosen
+from blimp.service.show.story import ALL, Card, Show, cause_of, chosen
 from blimp.service.show.story import MISSION as SHOW
 from blimp.service.stack.broker import socket_url
 from blimp.service.stack.stack_process import StackProcess, scratch_directory
@@ -112,7 +112,11 @@ def run_demo(options: DemoOptions, *, say: Say, tell: Tell = lambda _: None) -> 
                 hear=show.hear if options.mission == SHOW else story.hear,
             )  # fmt: skip
             show.close()
-            story.end(flight.mission(), tasks=_ends(flight.tasks()), faults=chaos.survived)
+            reason = "" if flight.result.ok else flight.result.reason
+            if reason and flight.result.state != STOPPED:  # after Ctrl-C there is nothing to find
+                reason = cause_of(reason, faults=chaos.faults, events=stack.events)
+            card = card_of(vehicle, flight.mission(), flight.tasks(), reason, chaos.faults)
+            story.end(card)
         finally:
             left_behind = stack.end()
         log_path = recorded_since(before, vehicle=vehicle)
@@ -127,17 +131,9 @@ def run_demo(options: DemoOptions, *, say: Say, tell: Tell = lambda _: None) -> 
             "left_behind": left_behind,
             "log": log_path,
         }
-        if not flight.result.ok:
-            say(f"not flown: {flight.result.reason}")
-            if flight.result.state != STOPPED:  # after Ctrl-C there is no fault to look for
-                for event in stack.events:
-                    if event["event"] == "hung":
-                        say(
-                            f"{event['process']} did not answer for {event['silent_s']:.2f} s "
-                            "and was restarted: this machine has too much else to do"
-                        )
-                say(f"the end of the stack's log:\n{stack.log_tail()}")
-        say(_summary(report))
+        if not flight.result.ok and flight.result.state != STOPPED:
+            say(f"the end of the stack's log:\n{stack.log_tail()}")
+        say("\n".join([*card.lines(), *_machine_lines(report)]))
         say_replay(log_path, say=say)
         if page is not None and sys.stdin.isatty() and flight.result.state != STOPPED:
             stay(page, clock=clock, say=say)
@@ -334,23 +330,41 @@ def _named(tasks: Sequence[dict[str, Any]]) -> list[str]:
     return [f"{count} {one}" for one, count in Counter(words).items()]
 
 
-def _summary(report: dict[str, Any]) -> str:
-    mission, tasks, loop = report["mission"], report["tasks"], report["loop"]
-    outcome = "flown" if report["ok"] else "NOT flown"
+def card_of(
+    vehicle: str,
+    mission: dict[str, Any],
+    tasks: dict[str, Any],
+    cause: str,
+    faults: Sequence[ChaosReport],
+) -> Card:
+    """Return the end of a demo in words. mission, tasks: of its report. cause: "" if it flew."""
     ends = _ends(tasks)
-    return (
-        f"mission {mission['name']!r} {outcome} (simulated): "
-        f"{mission['completed']} of {mission['legs']} legs in {mission['duration_s']:.1f} s, "
-        f"at most {_words(mission['max_cross_track_m'], 2)} m off its track, "
-        f"{_words(mission['final_error_m'], 2)} m from its end\n"
-        f"commands of the mission: {ends.commands}\n"
-        f"pings, two a second: {ends.pings}; to the flight process "
-        f"p50 {_words(tasks['latency_ms']['p50'], 1)} ms, "
-        f"p99 {_words(tasks['latency_ms']['p99'], 1)} ms\n"
-        f"flight loop: {loop.get('rate_hz', 0):.0f} Hz, {loop.get('overruns', 0)} overruns in "
-        f"{loop.get('cycles', 0)} cycles\n"
-        f"left behind: {', '.join(report['left_behind']) or 'nothing'}"
+    is_flown = not cause and mission["completed"] == mission["legs"]
+    return Card(
+        title=f"{vehicle} {'has flown it' if is_flown else 'ended early'} (simulated)",
+        cause=cause,
+        rows=(
+            ("mission", mission["name"]),
+            ("legs flown", f"{mission['completed']} of {mission['legs']}"),
+            ("time", f"{mission['duration_s']:.0f} s"),
+            ("farthest off its track", f"{_words(mission['max_cross_track_m'], 2)} m"),
+            ("off the pad at the end", f"{_words(mission['final_error_m'], 2)} m"),
+            ("commands of the mission", ends.commands),
+            ("pings, two a second", ends.pings),
+        ),
+        faults=tuple((one.sentence, one.is_well) for one in faults),
     )
+
+
+def _machine_lines(report: dict[str, Any]) -> list[str]:
+    """Return what a terminal says beside the card."""
+    ms, loop = report["tasks"]["latency_ms"], report["loop"]
+    return [
+        f"to the flight process: p50 {_words(ms['p50'], 1)} ms, p99 {_words(ms['p99'], 1)} ms",
+        f"flight loop: {loop.get('rate_hz', 0):.0f} Hz, {loop.get('overruns', 0)} overruns in "
+        f"{loop.get('cycles', 0)} cycles",
+        f"left behind: {', '.join(report['left_behind']) or 'nothing'}",
+    ]
 
 
 def _rounded(value: float | None) -> float | None:

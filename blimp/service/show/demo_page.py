@@ -8,12 +8,15 @@ from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+import msgspec
+
 from blimp.airframe import Airframe
 from blimp.clock import Clock
 from blimp.config import ground_config
 from blimp.distribution import needing
 from blimp.errors import ConfigError
-from blimp.service.show.chaos import Chaos, ChaosReport
+from blimp.service.show.chaos import Chaos
+from blimp.service.show.story import Card
 from blimp.web.listening import room_words
 from ground_station.flyer import MissionEvent
 from ground_station.page import PORT
@@ -23,7 +26,7 @@ from ground_station.session import Options, Session
 if TYPE_CHECKING:
     from ground_station.page.server import Page
 
-LOOK_S = 0.5  # a reloaded tab is back sooner than twice this
+LOOK_S = 0.5  # a reloaded tab is open again sooner than twice this
 Say = Callable[[str], None]
 Tell = Callable[[dict[str, Any]], None]
 
@@ -139,16 +142,11 @@ class Story:
             self._page.tell("caption", {"text": text})
 
     def down(self, stages: Sequence[str]) -> None:
-        """Show which stages of a command's way are down; none once all are back."""
+        """Show which stages of a command's way are down; none once the fault is over."""
         if self._page is not None:
             self._page.tell("down", stages)
 
-    def end(
-        self, mission: dict[str, Any], *, tasks: tuple[str, str], faults: Sequence[ChaosReport]
-    ) -> None:
-        """Show the card. tasks: how commands and pings ended, in the words of the report."""
+    def end(self, card: Card) -> None:
+        """Show the card."""
         if self._page is not None:
-            survived = [{"action": one.action, "down_s": one.down_s} for one in faults]
-            commands, pings = tasks
-            found = {"mission": mission, "faults": survived, "commands": commands, "pings": pings}
-            self._page.tell("end", found)
+            self._page.tell("end", msgspec.to_builtins(card))

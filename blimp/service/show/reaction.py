@@ -1,4 +1,4 @@
-"""What a ship does about a fault, as its own telemetry says it, and when it is well again."""
+"""What a ship does about a fault, as its own telemetry says it, and what is said of it after."""
 
 import contextlib
 import threading
@@ -16,6 +16,7 @@ from blimp.types import Snapshot
 POLL_S = 0.1
 RETRY_S = 0.1
 MAX_SEEN = 30
+BACK_WITHIN_S = 30.0
 
 
 class Seen(msgspec.Struct, frozen=True):
@@ -114,6 +115,26 @@ def off_m(snapshot: Snapshot) -> float | None:
     if any(want is None for want, _ in wanted):
         return None
     return hypot(*(want - is_ for want, is_ in wanted if want is not None))
+
+
+def sentence(
+    now: Snapshot, *, words: str, again: str, back_ms: float | None, most_m: float | None
+) -> str:
+    """Return what every face says of a fault that is over: about the ship, with the evidence.
+
+    words: what was done. again: what was waited for, "" for nothing. back_ms: until that was seen;
+    None if it was not. most_m: how far it was at most from the place that it keeps.
+    """
+    proof = f"{again} after {1e-3 * (back_ms or 0.0):.1f} s; "
+    if back_ms is None:
+        proof = f"not seen within {BACK_WITHIN_S:g} s that {again}; "
+    power = f"armed in {now.mode}" if now.armed else "disarmed"
+    state = f"{power}, {round(now.altitude_m, 1) + 0.0} m up"
+    now_m = off_m(now)
+    if now_m is not None and most_m is not None:
+        state += f", {now_m:.2f} m off its place (at most {max(now_m, most_m):.2f} m)"
+    failsafe = f"; {now.failsafe}" if now.failsafe else ""
+    return f"{words[:1].upper()}{words[1:]}: {proof if again else ''}{state}{failsafe}."
 
 
 def changes(before: Snapshot, after: Snapshot) -> list[str]:

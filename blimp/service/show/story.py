@@ -1,11 +1,11 @@
-"""The show: a mission with faults at set places, and the story of them, line by line.
+"""The show: a mission with faults at set places, the story of them, line by line, and its end.
 
-What is said of a fault is what happened: its time is measured, and the ship's own words stand in
-the telemetry beside it.
+What is said of a fault after it is the report's own sentence, about the ship.
 """
 
 import threading
 from collections.abc import Callable, Mapping, Sequence
+from typing import Any
 
 import msgspec
 
@@ -29,7 +29,6 @@ class Scene(msgspec.Struct, frozen=True, kw_only=True):
     action: str
     before: str
     wait_s: float = 0.0
-    after: str  # with the seconds until it worked again
 
 
 # For the legs of `ground_station/missions/show.toml`.
@@ -37,17 +36,14 @@ SCENES = (
     Scene(
         leg=3, fraction=0.25, action="kill-worker",
         before="Now the worker is killed, in the middle of the leg.",
-        after="The worker died; the ship kept flying; the worker was back in {down_s:.1f} s.",
     ),
     Scene(
         leg=4, fraction=0.0, wait_s=0.7, action="blind-position",
         before="Now both position sensors go blind.",
-        after="Blind for {down_s:.0f} s: the ship held height and heading, and flies on.",
     ),
     Scene(
         leg=6, fraction=0.0, wait_s=0.7, action="stop-broker",
         before="Now the broker stops: no command reaches the ship.",
-        after="No broker for {down_s:.0f} s: the ship held its place. Nothing was lost.",
     ),
 )  # fmt: skip
 
@@ -86,7 +82,7 @@ LINES = {
 class Show:
     """Plays the scenes as the mission comes to them. tell: gets each line of the story.
 
-    down: gets the stages of a command's way that a scene takes down, and none once they are back.
+    down: gets the stages of a command's way that a scene takes down, and none once it is over.
     """
 
     def __init__(
@@ -137,4 +133,40 @@ class Show:
         finally:
             self._down(())
         self.reports.append(report)
-        self._tell(scene.after.format(down_s=report.down_s))
+        self._tell(report.sentence)
+
+
+class Card(msgspec.Struct, frozen=True, kw_only=True):
+    """The end of a demo, in the words of the terminal and of the page's card.
+
+    cause: the one plain reason why it was not flown, "" if it was. rows: names and values. faults:
+    the sentence of each, and whether the ship was well after it.
+    """
+
+    title: str
+    cause: str
+    rows: tuple[tuple[str, str], ...]
+    faults: tuple[tuple[str, bool], ...]
+
+    def lines(self) -> list[str]:
+        """Return the card as a terminal prints it."""
+        cause = [f"because: {self.cause}"] if self.cause else []
+        rows = [f"{name}: {value}" for name, value in self.rows]
+        return [self.title, *cause, *rows, *(words for words, _ in self.faults)]
+
+
+def cause_of(
+    reason: str, *, faults: Sequence[ChaosReport], events: Sequence[Mapping[str, Any]]
+) -> str:
+    """Return the one plain cause why a mission was not flown.
+
+    reason: the mission's. events: the supervisor's. What came first in this order explains the
+    others: a process that got no processor, a fault that took the ship's power.
+    """
+    for event in events:
+        if event["event"] == "hung":
+            return (
+                f"{event['process']} did not answer for {event['silent_s']:.2f} s and was "
+                "restarted: this machine has too much else to do"
+            )
+    return next((one.sentence for one in faults if one.lost), reason)

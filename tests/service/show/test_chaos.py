@@ -4,7 +4,9 @@ import subprocess
 import sys
 from math import nan
 from pathlib import Path
+from typing import Any
 
+import msgspec
 import pytest
 
 from blimp import airframe as airframes
@@ -13,11 +15,13 @@ from blimp.errors import BlimpError, ConfigError
 from blimp.service.airframes.figures import compute
 from blimp.service.show.chaos import Chaos, process_of, report_lines
 from blimp.service.show.chaos_offers import offers
+from blimp.service.show.reaction import sentence
 from blimp.sim.remote import RemoteWorld
 from blimp.sim.wire import Truth
 from blimp.sim.world import World
 from blimp.tasks.client import VehicleClient
 from blimp.types import VehicleState
+from tests.ground_station.test_view import SHIP
 from tests.queue.conftest import wait_until
 from tests.sim.running import RunningStack
 
@@ -99,6 +103,46 @@ def test_a_ship_that_is_not_simulated_is_left_alone(tmp_path: Path) -> None:
             flight.kill()
 
 
+@pytest.mark.parametrize(
+    ("ship", "back_ms", "expected"),
+    [
+        (
+            {"mode": "GOTO", "armed": True, "altitude_m": 2.74, "target_ned_m": (3.0, 0.0, -2.7)},
+            712.0,
+            "The worker was killed: a command was answered after 0.7 s; "
+            "armed in GOTO, 2.7 m up, 0.05 m off its place (at most 0.21 m).",
+        ),
+        (
+            {"armed": False, "altitude_m": 2.75, "failsafe": "killed in the air: it sinks"},
+            3114.0,
+            "The worker was killed: a command was answered after 3.1 s; "
+            "disarmed, 2.8 m up; killed in the air: it sinks.",
+        ),
+        (
+            {"armed": False, "altitude_m": -0.01},
+            None,
+            "The worker was killed: not seen within 30 s that a command was answered; "
+            "disarmed, 0.0 m up.",
+        ),
+    ],
+)
+def test_the_sentence_of_a_fault_is_about_the_ship_with_its_evidence(
+    ship: dict[str, Any], back_ms: float | None, expected: str
+) -> None:
+    now = msgspec.structs.replace(
+        SHIP,
+        **(
+            {"position_ned_m": (3.0, 0.03, -2.74), "target_ned_m": (None,) * 3, "failsafe": ""}
+            | ship
+        ),
+    )
+    most_m = None if now.target_ned_m[0] is None else 0.21
+    assert expected == sentence(
+        now, words="the worker was killed", again="a command was answered", back_ms=back_ms,
+        most_m=most_m,
+    )  # fmt: skip
+
+
 @pytest.mark.long
 @pytest.mark.timeout(300)
 def test_a_running_ship_is_harmed_and_says_what_it_did() -> None:
@@ -134,8 +178,8 @@ def test_a_running_ship_is_harmed_and_says_what_it_did() -> None:
         report = chaos.act("kill-flight")
         assert report.back_ms is not None
         assert "the flight process runs again" in [one.text for one in report.seen]
-        assert "back in" in report_lines(report)[0]
-        assert [one.action for one in chaos.survived] == ["kill-worker", "kill-flight"]
+        assert "its successor was heard after" in report_lines(report)[0]
+        assert report.is_well
         with VehicleClient(stack.ready["broker"], "twin") as ground:
 
             def arms() -> bool:  # once its gyro has settled again
@@ -146,8 +190,11 @@ def test_a_running_ship_is_harmed_and_says_what_it_did() -> None:
         report = chaos.act("kill-flight")  # a process that runs again is not a ship that flies
         # Not weighed, it lands; on a loaded machine it is down before its successor runs.
         assert report.lost.startswith(("the flight process died in the air", "the ship came down"))
-        assert report.lost in report_lines(report)[0]
-        assert [one.action for one in chaos.survived] == ["kill-worker", "kill-flight"]
+        assert "disarmed, " in report_lines(report)[0]
+        assert not report.is_well
+        assert [one.action for one in chaos.faults] == [
+            "kill-worker", "kill-flight", "kill-flight"
+        ]  # fmt: skip
     finally:
         stack.close()
     with pytest.raises(BlimpError, match="no simulated world answers"):

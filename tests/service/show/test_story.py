@@ -8,7 +8,7 @@ import pytest
 from blimp.clock import ManualClock
 from blimp.errors import BlimpError, ConfigError
 from blimp.service.show.chaos import ChaosReport
-from blimp.service.show.story import MISSION, SCENES, Show, chosen
+from blimp.service.show.story import MISSION, SCENES, Card, Show, cause_of, chosen
 from ground_station.flyer import MissionEvent
 
 
@@ -24,7 +24,7 @@ def test_each_scene_is_played_once_when_its_leg_has_come_so_far() -> None:
     def action(name: str) -> Callable[[], ChaosReport]:
         def act() -> ChaosReport:
             done.append(name)
-            return ChaosReport(action=name, down_s=0.7)
+            return ChaosReport(action=name, down_s=0.7, sentence=f"{name} is over.")
 
         return act
 
@@ -42,8 +42,8 @@ def test_each_scene_is_played_once_when_its_leg_has_come_so_far() -> None:
         show.hear(event(3, "executing", fraction=fraction))
     show.close()
     assert done == ["kill-worker"]
-    assert down == [("worker",), ()], "the chain shows what is killed, and that it is back"
-    assert said[-1] == "The worker died; the ship kept flying; the worker was back in 0.7 s."
+    assert down == [("worker",), ()], "the chain shows what is killed, and when that is over"
+    assert said[-1] == "kill-worker is over."
     show.hear(event(4, "started", do="hold"))
     show.hear(event(7, "started"))  # the mission has gone on without the last scene
     show.close()
@@ -76,3 +76,22 @@ def test_a_scene_that_fails_is_said_and_counts_for_nothing() -> None:
     assert refused.is_set()
     assert "no process" in said[-1]
     assert show.reports == []
+
+
+def test_the_one_cause_is_what_explains_the_others() -> None:
+    hung = {"event": "hung", "process": "fly", "silent_s": 0.62}
+    well = ChaosReport(action="kill-worker", down_s=0.7, back_ms=700.0, sentence="Well.")
+    fell = ChaosReport(
+        action="kill-flight", down_s=3.0, back_ms=None, lost="x", sentence="It sinks."
+    )
+    reason = "leg 4: INTERRUPTED"
+    assert cause_of(reason, faults=[well], events=[{"event": "restarted"}]) == reason
+    assert cause_of(reason, faults=[well, fell], events=[]) == "It sinks."
+    assert cause_of(reason, faults=[fell], events=[hung]) == (
+        "fly did not answer for 0.62 s and was restarted: this machine has too much else to do"
+    )
+    card = Card(
+        title="twin ended early (simulated)", cause="It sinks.", rows=(("legs flown", "3 of 8"),),
+        faults=(("It sinks.", False),),
+    )  # fmt: skip
+    assert card.lines() == [card.title, "because: It sinks.", "legs flown: 3 of 8", "It sinks."]

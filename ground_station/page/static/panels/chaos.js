@@ -1,7 +1,7 @@
 // Harm to a simulated ship, and what the ship did about it. Only for an operator, in the demo and with
 // `ground page --chaos`: elsewhere the server refuses, and there is nothing to see here.
 import { element, say } from "../lib/dom.js";
-import { age, milliseconds, number } from "../lib/format.js";
+import { age } from "../lib/format.js";
 
 const PROCESSES = [
   ["kill-worker", "Kill the worker"],
@@ -22,7 +22,6 @@ const AIR = [
   ["heat", "Heat the air", "K"],
   ["leak", "Leak", "g of lift"],
 ];
-const HELD = ["hold-ship", "let-go"]; // by a person: nothing to come back from
 const FIRST_SHARE = 0.5; // of the limit: what stands in a field at first
 const SHOWN = 6;
 
@@ -158,19 +157,13 @@ class Chaos {
   }
 }
 
+/** What the server says of it, as terminal, caption and end card do; and what the ship reported. */
 function words({ state, reason, result }) {
   if (state !== "SUCCESS") return [element("span", { class: "back bad" }, `${state}: ${reason}`)];
-  const { back_ms, off_m, seen, lost } = result;
-  if (HELD.includes(result.action)) return [element("span", { class: "back" }, "done"), element("span", {}, result.words)];
-  const isCopy = result.action === "replay-command";
-  const back = isCopy ? "answered" : back_ms === null ? "not back in 30 s" : "back";
-  const time = back_ms === null ? "" : ` in ${milliseconds(back_ms)}`;
-  const end = lost || `${back}${time}`; // a process that runs again is not a ship that flies again
-  const off = off_m === null ? "" : `, at most ${number(off_m, 2)} m off its place`;
+  const { back_ms, seen, lost, sentence } = result;
   const did = seen.map(({ after_ms, text }) => element("li", {}, element("span", { class: "after" }, age(after_ms / 1000)), ` ${text}`));
   return [
-    element("span", { class: back_ms === null || lost ? "back bad" : "back" }, end),
-    element("span", {}, `${result.words}${off}`),
-    element("ul", { "aria-label": "what the ship did" }, ...(did.length ? did : [element("li", {}, "the ship flew on as before")])),
+    element("span", { class: back_ms === null || lost ? "back bad" : "back" }, sentence),
+    element("ul", { "aria-label": "what the ship did" }, ...(did.length ? did : [element("li", {}, "the ship reported nothing")])),
   ];
 }

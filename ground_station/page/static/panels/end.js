@@ -1,18 +1,6 @@
-// The card at a show's end: what was flown, what was survived, and what to take home.
+// The card at a show's end, in the words of the demo's terminal, and what to take home.
 import { ask } from "../lib/connection.js";
 import { element, say } from "../lib/dom.js";
-import { number } from "../lib/format.js";
-
-const FAULTS = {
-  "kill-worker": "worker killed",
-  "kill-flight": "flight process killed",
-  "stop-broker": "broker stopped",
-  "cut-link": "link cut",
-  "blind-position": "position blinded",
-  "blind-sensor": "a sensor blinded",
-  "freeze-sensor": "a sensor frozen",
-  "lie-sensor": "a sensor that lied",
-};
 
 const OVER = "The demo has ended, and the server of this page with it.";
 let again = ""; // the command that replays the flight, once its log is known
@@ -63,25 +51,17 @@ async function replay(page, note) {
   if (!opened) note.replaceChildren(element("a", { href: outcome.result.url, target: "_blank" }, "Open the recording"));
 }
 
-function show(dialog, { mission, commands, pings, faults }, page) {
-  const all = mission.completed === mission.legs;
-  const rows = [
-    ["legs flown", `${mission.completed} of ${mission.legs}`],
-    ["time", `${number(mission.duration_s, 0)} s`],
-    ["farthest off its track", `${number(mission.max_cross_track_m, 2)} m`],
-    ["off the pad at the end", `${number(mission.final_error_m, 2)} m`],
-    ["commands of the mission", commands],
-    ["pings, two a second", pings],
-    ["faults survived", String(faults.length)],
-    ...faults.map((one) => [`· ${FAULTS[one.action] ?? one.action}`, `worked again after ${number(one.down_s, 1)} s`]),
-  ];
+function show(dialog, { title, cause, rows, faults }, page) {
   const list = element("dl", {}, ...rows.flatMap(([name, value]) => [element("dt", {}, name), element("dd", {}, value)]));
+  const items = faults.map(([text, isWell]) => element("li", { class: isWell ? "" : "bad" }, text));
   const note = element("p", { class: "note", role: "status", "data-testid": "end-note" });
   const log = element("button", { type: "button", disabled: true, hidden: !page.mayCommand, "data-testid": "end-log" }, "Save log");
   const replaying = element("button", { type: "button", "data-testid": "end-replay", hidden: !page.mayCommand, on: { click: () => replay(page, note) } }, "Replay");
   dialog.replaceChildren(
-    element("h2", { id: "end-title" }, all ? `${page.vehicle} has flown it (simulated)` : `${page.vehicle} ended early (simulated)`),
+    element("h2", { id: "end-title" }, title),
+    element("p", { class: "cause", hidden: !cause }, cause),
     list,
+    element("ul", { "aria-label": "faults, and the ship after each" }, ...items),
     element(
       "div",
       { class: "row" },

@@ -59,14 +59,15 @@ class Journey {
     this.show();
   }
 
-  /** A stage whose process was killed, or that nobody reaches, says so until it is back. */
+  /** A stage whose process was killed, or that nobody reaches, says so; then, for a while, that it runs. */
   markDown(stages) {
     for (const { stage, root } of this.stations) {
       const isDown = stages.includes(stage);
-      if (root.classList.contains("down") && !isDown) root.classList.add("returned");
-      else if (isDown) root.classList.remove("returned");
+      // Motors run once the ship is armed, and not because their process does.
+      const runs = root.classList.contains("down") && !isDown && stage !== "motor";
       root.classList.toggle("down", isDown);
-      say(root.querySelector(".life"), isDown ? "✗ down" : root.classList.contains("returned") ? "✓ back" : "");
+      root.classList.toggle("returned", runs);
+      say(root.querySelector(".life"), isDown ? "✗ down" : runs ? "✓ runs" : "");
     }
   }
 
