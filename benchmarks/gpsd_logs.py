@@ -23,7 +23,7 @@ from blimp.hardware import ubx
 from blimp.hardware.bus import Buses
 from blimp.hardware.gps import GpsNmea
 from blimp.hardware.gps_ubx import GpsUbx
-from blimp.hardware.registers import UBX
+from blimp.hardware.registers.position import UBX
 from blimp.types import GpsSample
 
 BYTES_A_S = 11520.0  # 115200 baud

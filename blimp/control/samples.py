@@ -4,35 +4,7 @@ from math import isfinite
 from typing import Protocol
 
 from blimp.airframe import Airframe, Device
-
-# What a chip is to the estimator, if the device's name does not say it.
-ROLE_BY_CHIP = {
-    "bno055": "imu",
-    "icm20948": "imu",
-    "mpu6050": "imu",
-    "mpu6500": "imu",
-    "mpu9250": "imu",
-    "bmp280": "baro",
-    "bme280": "baro",
-    "bmp388": "baro",
-    "bmp390": "baro",
-    "ms5607": "baro",
-    "ms5611": "baro",
-    "tfluna": "ranger",
-    "vl53l1x": "ranger",
-    "hcsr04": "sonar",
-    "dwm1001": "tag",
-    "mocap": "tag",
-    "pmw3901": "flow",
-    "gps-nmea": "gps",
-    "gps-ubx": "gps",
-    "ina219": "power",
-    "ina226": "power",
-    "ina260": "power",
-    "crsf": "transmitter",
-    "sbus": "transmitter",
-}
-ROLES = frozenset(("imu", "baro", "ranger", "sonar", "tag", "gps", "power", "flow", "transmitter"))
+from blimp.chips import CHIPS
 
 _AHEAD_S = 0.1  # a sample of a later time has no time
 _OLD_S = 1.0  # an older sample is of no use to any filter
@@ -46,7 +18,8 @@ class Timed(Protocol):
 
 def role(device: Device) -> str:
     """Return which sample of `SensorReadings` this device makes; "" if none."""
-    return device.name if device.name in ROLES else ROLE_BY_CHIP.get(device.chip, "")
+    chip = CHIPS.get(device.chip)
+    return "" if chip is None else chip.role
 
 
 class Samples:

@@ -17,7 +17,6 @@ MAX_STEP_PA = 1000.0  # 85 m of height between two reads
 class Barometer(I2CSensor[BaroSample]):
     """Pressure and temperature from raw readings, refused where the chip cannot mean them."""
 
-    ROLE: ClassVar[str] = "baro"
     UNIT: ClassVar[str] = "Pa"
     LIMITS_PA: ClassVar[tuple[float, float]] = (30000.0, 110000.0)
     LIMITS_C: ClassVar[tuple[float, float]] = (-40.0, 85.0)

@@ -15,7 +15,7 @@ from blimp.errors import DeviceError
 from blimp.hardware.barometer import Barometer
 from blimp.hardware.bus import Buses
 from blimp.hardware.device import Steps, Wiring
-from blimp.hardware.registers import BMP280 as R
+from blimp.hardware.registers.barometers import BMP280 as R
 from blimp.types import BaroSample
 
 # The data sheet says 2 ms. Reports of boards that needed 10 to 20 ms:
@@ -77,7 +77,7 @@ class Bmp280(Barometer):
     Either chip passes for either name: boards are sold as one with the other on them.
     """
 
-    WIRING: ClassVar = Wiring(bus="i2c", addresses=R.ADDRESSES)
+    WIRING: ClassVar = Wiring(bus="i2c")
     STALE_S: ClassVar[float] = 2.0
     STALE_ERROR: ClassVar[str] = f"frozen: the same {R.DATA_LENGTH} bytes"
 

@@ -14,7 +14,7 @@ from blimp.errors import DeviceError
 from blimp.hardware.barometer import Barometer
 from blimp.hardware.bus import Buses
 from blimp.hardware.device import Steps, Wiring
-from blimp.hardware.registers import BMP388 as R
+from blimp.hardware.registers.barometers import BMP388 as R
 from blimp.types import BaroSample
 
 _CALIBRATION = Struct("<HHbhhbbHHbbhbb")
@@ -74,7 +74,7 @@ class Bmp388(Barometer):
     """Reads in normal mode: the chip measures on its own and says when there is news."""
 
     CHIP_ID: ClassVar[int] = R.CHIP_ID_BMP388
-    WIRING: ClassVar = Wiring(bus="i2c", addresses=R.ADDRESSES)
+    WIRING: ClassVar = Wiring(bus="i2c")
     LIMITS_PA: ClassVar = (30000.0, 125000.0)  # table 2
     STALE_ERROR: ClassVar[str] = "no new measurement"
 

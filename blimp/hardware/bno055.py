@@ -18,7 +18,7 @@ from blimp.hardware.device import Steps, Wiring, read_options
 from blimp.hardware.inertial import FROZEN_READS, MAX_TEMPERATURE_STEP_C, values
 from blimp.hardware.mounting import FLAT, Mounting
 from blimp.hardware.plausible import Plausible
-from blimp.hardware.registers import BNO055 as R
+from blimp.hardware.registers.inertial import BNO055 as R
 from blimp.hardware.serial_sensor import SerialSensor
 from blimp.types import ImuSample
 
@@ -69,7 +69,6 @@ class Bno055(SerialSensor[ImuSample]):
     Samples in the body frame (forward-right-down): (0, 0, -9.81) m/s² level and at rest.
     """
 
-    ROLE: ClassVar[str] = "imu"
     UNIT: ClassVar[str] = "m/s², rad/s, µT"
     WIRING: ClassVar = Wiring(bus="serial")
     STALE_ERROR: ClassVar[str] = "frozen: the same bytes"

@@ -9,68 +9,15 @@ import msgspec
 
 from blimp.airframe import Airframe
 from blimp.airframe import Device as Row
+from blimp.chips import CHIPS, load
 from blimp.clock import Clock
 from blimp.closing import Closing
 from blimp.errors import BoardError, HardwareError
 from blimp.hardware.actuators import Actuators
-from blimp.hardware.bmp280 import Bmp280
-from blimp.hardware.bmp388 import Bmp388, Bmp390
-from blimp.hardware.bno055 import Bno055
 from blimp.hardware.bus import Buses
-from blimp.hardware.crsf import Crsf
-from blimp.hardware.device import Device, Output, Sensor, attempt_all
-from blimp.hardware.drv8833 import Drv8833
-from blimp.hardware.dwm1001 import Dwm1001
-from blimp.hardware.esc import EscPwm
-from blimp.hardware.gps import GpsNmea
-from blimp.hardware.gps_ubx import GpsUbx
-from blimp.hardware.hcsr04 import HcSr04
-from blimp.hardware.icm20948 import Icm20948
-from blimp.hardware.ina219 import Ina219
-from blimp.hardware.ina226 import Ina226, Ina260
-from blimp.hardware.mocap import Mocap
-from blimp.hardware.mpu6050 import Mpu6050
-from blimp.hardware.ms5611 import Ms5607, Ms5611
-from blimp.hardware.pca9685 import Pca9685
-from blimp.hardware.pmw3901 import Pmw3901
-from blimp.hardware.sbus import Sbus
+from blimp.hardware.device import Device, Output, Sensor, Wiring, attempt_all
 from blimp.hardware.suite import SensorSuite
-from blimp.hardware.tb6612 import Tb6612
-from blimp.hardware.tfluna import TfLuna
-from blimp.hardware.vl53l1x import Vl53L1X
 from blimp.types import SensorReadings, SensorStatus, Snapshot
-
-# Every chip there is a driver for. A new one is one file and one line here.
-CHIPS: dict[str, type[Sensor[Any]] | type[Output]] = {
-    "bmp280": Bmp280,
-    "bme280": Bmp280,
-    "bmp388": Bmp388,
-    "bmp390": Bmp390,
-    "bno055": Bno055,
-    "crsf": Crsf,
-    "drv8833": Drv8833,
-    "dwm1001": Dwm1001,
-    "esc-pwm": EscPwm,
-    "gps-nmea": GpsNmea,
-    "gps-ubx": GpsUbx,
-    "hcsr04": HcSr04,
-    "icm20948": Icm20948,
-    "ina219": Ina219,
-    "ina226": Ina226,
-    "ina260": Ina260,
-    "mocap": Mocap,
-    "mpu6050": Mpu6050,
-    "mpu6500": Mpu6050,
-    "mpu9250": Mpu6050,
-    "ms5607": Ms5607,
-    "ms5611": Ms5611,
-    "pca9685": Pca9685,
-    "pmw3901": Pmw3901,
-    "sbus": Sbus,
-    "tb6612": Tb6612,
-    "tfluna": TfLuna,
-    "vl53l1x": Vl53L1X,
-}
 
 # Buses with a number: an example, and what one looks like.
 NUMBERED = {
@@ -81,6 +28,17 @@ NUMBERED = {
 SPI_PINS = {"spi-0.0": (9, 10, 11, 8), "spi-0.1": (9, 10, 11, 7)}  # MISO, MOSI, SCLK, CE
 I2C_PINS = {"i2c-0": (0, 1), "i2c-1": (2, 3)}
 UART_PINS = {"/dev/ttyAMA0": (14, 15), "/dev/ttyS0": (14, 15), "/dev/serial0": (14, 15)}
+
+
+def driver(chip: str) -> type[Sensor[Any]] | type[Output]:
+    """Return the driver of a chip, which is imported when it is first asked for."""
+    kind: type[Sensor[Any]] | type[Output] = load(CHIPS[chip].driver, "blimp.hardware")
+    return kind
+
+
+def wiring_of(chip: str) -> Wiring:
+    """Return how a chip is connected."""
+    return driver(chip).WIRING
 
 
 class Board(Closing):
@@ -157,7 +115,7 @@ def safe_state(airframe: Airframe, *, buses: Buses) -> dict[str, str]:
     """
     _check_wiring(airframe)  # a sensor's wrong option must not keep a motor running
     results = {}
-    rows = [row for row in airframe.device if issubclass(CHIPS[row.chip], Output)]
+    rows = [row for row in airframe.device if not CHIPS[row.chip].role]
     made = [_made(row, airframe, buses) for row in rows]
     for output in _motors_first(airframe, [d for d in made if isinstance(d, Output)]):
         try:
@@ -197,34 +155,32 @@ def _check_wiring(airframe: Airframe) -> None:
                 f"device {row.name!r} has chip {row.chip!r}; known chips: {', '.join(CHIPS)}"
             )
         _check_row(row, airframe)
-        if issubclass(chip, Sensor):
-            other = roles.setdefault(chip.ROLE, row)
-            if other is not row:
-                raise BoardError(
-                    f"devices {other.name!r} and {row.name!r} both measure for {chip.ROLE!r}"
-                )
+        other = roles.setdefault(chip.role, row) if chip.role else row
+        if other is not row:
+            raise BoardError(
+                f"devices {other.name!r} and {row.name!r} both measure for {chip.role!r}"
+            )
     _check_clashes(airframe)
 
 
 def _made(row: Row, airframe: Airframe, buses: Buses) -> Sensor[Any] | Output:
-    chip = CHIPS[row.chip]
-    if issubclass(chip, Sensor):
-        return chip(row=row, buses=buses)
-    return chip(row=row, buses=buses, airframe=airframe)
+    kind = driver(row.chip)
+    if issubclass(kind, Sensor):
+        return kind(row=row, buses=buses)
+    return kind(row=row, buses=buses, airframe=airframe)
 
 
 def _check_row(row: Row, airframe: Airframe) -> None:
     """Check one row against its chip's wiring."""
-    wiring = CHIPS[row.chip].WIRING
+    wiring, addresses = wiring_of(row.chip), CHIPS[row.chip].addresses
     who = f"device {row.name!r} ({row.chip})"
     like, form = NUMBERED.get(wiring.bus, (wiring.bus, re.compile(wiring.bus)))
     if not form.fullmatch(row.bus):
         raise BoardError(f"{who} is on bus {row.bus!r}, but needs one like {like!r}")
-    if wiring.bus == "i2c" and row.address not in wiring.addresses:
+    if wiring.bus == "i2c" and row.address not in addresses:
         given = "no address" if row.address is None else f"address 0x{row.address:02X}"
         raise BoardError(
-            f"{who} has {given}, but can have 0x{wiring.addresses[0]:02X} "
-            f"to 0x{wiring.addresses[-1]:02X}"
+            f"{who} has {given}, but can have 0x{min(addresses):02X} to 0x{max(addresses):02X}"
         )
     if wiring.bus == "serial" and not row.port:
         raise BoardError(f"{who} has no port")
@@ -261,7 +217,7 @@ def _check_clashes(airframe: Airframe) -> None:
 def _claims(airframe: Airframe) -> Iterator[tuple[str, str, str]]:
     """Yield (place, who, sharing): two claims on a place are fine when both share it alike."""
     for row in airframe.device:
-        wiring = CHIPS[row.chip].WIRING
+        wiring = wiring_of(row.chip)
         who = f"device {row.name!r} ({row.chip})"
         if wiring.bus == "i2c":
             yield f"{row.bus} address 0x{row.address or 0:02X}", who, ""

@@ -11,8 +11,8 @@ from struct import pack
 from blimp.airframe import Device as Row
 from blimp.hardware.bus import Buses
 from blimp.hardware.receiver import Receiver, channels
-from blimp.hardware.registers import CHANNELS
-from blimp.hardware.registers import CRSF as R
+from blimp.hardware.registers.receivers import CHANNELS
+from blimp.hardware.registers.receivers import CRSF as R
 from blimp.rotation import wrap_pi
 from blimp.types import Snapshot, TransmitterSample
 

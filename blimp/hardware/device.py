@@ -15,6 +15,7 @@ import msgspec
 
 from blimp.airframe import Airframe
 from blimp.airframe import Device as Row
+from blimp.chips import CHIPS
 from blimp.errors import BoardError, DeviceError, HardwareError
 from blimp.hardware.bus import Buses
 from blimp.types import SensorStatus, Snapshot
@@ -37,13 +38,12 @@ O = TypeVar("O", bound=msgspec.Struct)  # noqa: E741 - read as "options"
 class Wiring(msgspec.Struct, frozen=True, kw_only=True):
     """How a chip is connected, for the board to check rows against.
 
-    addresses: what its address pins allow. shared_addresses: what every chip of this kind
-    answers as well. pins: names a row must have; channel_pins: and those per used channel.
-    channels: what `outputs` may name. drives: "thruster", "servo" or both, none for a sensor.
+    shared_addresses: what every chip of this kind answers beside its own. pins: names a row must
+    have; channel_pins: and those per used channel. channels: what `outputs` may name. drives:
+    "thruster", "servo" or both, none for a sensor.
     """
 
     bus: str  # "i2c", "spi", "pwm" (these with a number), "gpio" or "serial"
-    addresses: tuple[int, ...] = ()
     shared_addresses: tuple[int, ...] = ()
     pins: tuple[str, ...] = ()
     optional_pins: tuple[str, ...] = ()
@@ -174,11 +174,16 @@ class Device(ABC):
 
 
 class Sensor(Device, Generic[S]):
-    """A device that makes samples. `sample` is the newest good one, None before the first."""
+    """A device that makes samples. `sample` is the newest good one, None before the first.
 
-    ROLE: ClassVar[str]  # the field of SensorReadings that it fills
+    role: the field of SensorReadings that it fills.
+    """
 
     sample: S | None = None
+
+    def __init__(self, *, row: Row, buses: Buses) -> None:
+        super().__init__(row=row, buses=buses)
+        self.role = CHIPS[row.chip].role
 
     def status(self, now_s: float) -> SensorStatus:
         """Return what a person may want to know of this device."""

@@ -12,7 +12,7 @@ from blimp.airframe import Device as Row
 from blimp.hardware.bus import Buses
 from blimp.hardware.device import Steps, Wiring, read_options
 from blimp.hardware.lines import LineReader, number
-from blimp.hardware.registers import DWM1001 as R
+from blimp.hardware.registers.position import DWM1001 as R
 from blimp.hardware.serial_sensor import StreamSensor
 from blimp.types import PositionSample, Vec3
 
@@ -34,7 +34,6 @@ class Options(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
 class Dwm1001(StreamSensor[PositionSample, str]):
     """Position in the room, north-east-down from the pad."""
 
-    ROLE: ClassVar[str] = "tag"
     UNIT: ClassVar[str] = "m"
     WIRING: ClassVar = Wiring(bus="serial")
     STALE_S: ClassVar[float] = 3.0

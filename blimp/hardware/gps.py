@@ -36,7 +36,6 @@ class GpsNmea(StreamSensor[GpsSample, str]):
     horizontal dilution of precision times 2.5 m.
     """
 
-    ROLE: ClassVar[str] = "gps"
     UNIT: ClassVar[str] = "deg, deg, m"
     WIRING: ClassVar = Wiring(bus="serial")
     STALE_S: ClassVar[float] = 3.0  # without a new UTC time

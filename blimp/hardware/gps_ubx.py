@@ -15,8 +15,8 @@ from blimp.errors import BoardError
 from blimp.hardware import ubx
 from blimp.hardware.bus import Buses
 from blimp.hardware.device import Steps, Wiring, read_options
-from blimp.hardware.registers import GNSS
-from blimp.hardware.registers import UBX as R
+from blimp.hardware.registers.position import GNSS
+from blimp.hardware.registers.position import UBX as R
 from blimp.hardware.serial_sensor import StreamSensor
 from blimp.types import GpsSample
 
@@ -55,7 +55,6 @@ def settings(rate_hz: float) -> list[bytes]:
 
 
 class GpsUbx(StreamSensor[GpsSample, ubx.Message]):
-    ROLE: ClassVar[str] = "gps"
     UNIT: ClassVar[str] = "deg, deg, m"
     WIRING: ClassVar = Wiring(bus="serial")
     STALE_S: ClassVar[float] = 3.0  # without a solution of a new time

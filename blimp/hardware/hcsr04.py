@@ -15,7 +15,7 @@ from blimp.airframe import Device as Row
 from blimp.errors import DeviceError
 from blimp.hardware.bus import Buses, EchoPin
 from blimp.hardware.device import Sensor, Steps, Wiring, read_options
-from blimp.hardware.registers import HCSR04 as R
+from blimp.hardware.registers.rangers import HCSR04 as R
 from blimp.types import RangeSample
 
 WINDOW = 5  # echoes in the median
@@ -41,7 +41,6 @@ def speed_of_sound_mps(temperature_c: float) -> float:
 class HcSr04(Sensor[RangeSample]):
     """Triggers at its rate and takes what came back; the median of five drops stray echoes."""
 
-    ROLE: ClassVar[str] = "sonar"
     UNIT: ClassVar[str] = "m"
     WIRING: ClassVar = Wiring(bus="gpio", pins=("trigger", "echo"))
     STALE_S: ClassVar[float] = 1.0

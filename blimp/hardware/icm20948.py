@@ -11,8 +11,8 @@ from blimp.airframe import Device as Row
 from blimp.hardware.bus import Buses
 from blimp.hardware.device import Steps, Wiring
 from blimp.hardware.inertial import InertialSensor
-from blimp.hardware.registers import AK09916
-from blimp.hardware.registers import ICM20948 as R
+from blimp.hardware.registers.inertial import AK09916
+from blimp.hardware.registers.inertial import ICM20948 as R
 from blimp.types import ImuSample, Vec3
 
 MAGNETIC_LSB_T = 0.15e-6
@@ -32,7 +32,7 @@ class Icm20948(InertialSensor):
     """Without an answer from its magnetometer the rest is good, and `error` says so."""
 
     UNIT: ClassVar[str] = "m/s², rad/s, µT"
-    WIRING: ClassVar = Wiring(bus="i2c", addresses=R.ADDRESSES)
+    WIRING: ClassVar = Wiring(bus="i2c")
     RANGES_DPS: ClassVar = {250: (0 << R.FS_SHIFT, 131.0), 500: (1 << R.FS_SHIFT, 65.5)}
     FILTERS_HZ: ClassVar = {197: 0, 120: 2, 51: 3, 24: 4}  # of the gyro, table 16
     FILTER_HZ: ClassVar[int] = 51

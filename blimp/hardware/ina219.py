@@ -14,7 +14,7 @@ from blimp.errors import BoardError
 from blimp.hardware.bus import Buses
 from blimp.hardware.device import Steps, Wiring, read_options
 from blimp.hardware.power_monitor import PowerMonitor
-from blimp.hardware.registers import INA219 as R
+from blimp.hardware.registers.power import INA219 as R
 from blimp.types import PowerSample
 
 SHUNT_RANGES_V = ((0.04, R.PG_40_MV), (0.08, R.PG_80_MV), (0.16, R.PG_160_MV), (0.32, R.PG_320_MV))
@@ -42,7 +42,7 @@ def calibration_word(*, shunt_ohm: float, current_lsb_a: float) -> int:
 
 
 class Ina219(PowerMonitor):
-    WIRING: ClassVar = Wiring(bus="i2c", addresses=R.ADDRESSES)
+    WIRING: ClassVar = Wiring(bus="i2c")
 
     def __init__(self, *, row: Row, buses: Buses) -> None:
         super().__init__(row=row, buses=buses)

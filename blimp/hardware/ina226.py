@@ -14,8 +14,8 @@ from blimp.errors import BoardError, DeviceError
 from blimp.hardware.bus import Buses
 from blimp.hardware.device import NoOptions, Steps, Wiring, read_options
 from blimp.hardware.power_monitor import PowerMonitor
-from blimp.hardware.registers import INA226 as R
-from blimp.hardware.registers import INA260
+from blimp.hardware.registers.power import INA226 as R
+from blimp.hardware.registers.power import INA260
 from blimp.types import PowerSample
 
 BUS_LSB_V = 0.00125
@@ -38,7 +38,7 @@ class Options(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
 
 
 class Ina226(PowerMonitor):
-    WIRING: ClassVar = Wiring(bus="i2c", addresses=R.ADDRESSES)
+    WIRING: ClassVar = Wiring(bus="i2c")
     CONFIG_RESET: ClassVar[int] = R.CONFIG_RESET
     CONFIG: ClassVar[int] = R.CONFIG_FIXED | _CONFIG
     DIE: ClassVar[int] = R.DIE

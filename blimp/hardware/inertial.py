@@ -38,7 +38,6 @@ class InertialSensor(I2CSensor[ImuSample]):
     RANGES_DPS: setting and counts per degree/s of each gyro range. FILTERS_HZ: settings.
     """
 
-    ROLE: ClassVar[str] = "imu"
     UNIT: ClassVar[str] = "m/s², rad/s"
     STALE_ERROR: ClassVar[str] = "frozen: the same bytes"
     ACCEL_LSB_PER_G: ClassVar[float] = 16384.0  # at ±2 g

@@ -16,7 +16,7 @@ from blimp.airframe import Device as Row
 from blimp.hardware.bus import Buses
 from blimp.hardware.device import Wiring, read_options
 from blimp.hardware.lines import LineReader, number
-from blimp.hardware.registers import MOCAP as R
+from blimp.hardware.registers.position import MOCAP as R
 from blimp.hardware.serial_sensor import StreamSensor
 from blimp.types import PositionSample
 
@@ -36,7 +36,6 @@ class Options(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
 class Mocap(StreamSensor[PositionSample, str]):
     """Position and heading in the room, north-east-down from the pad, with their age."""
 
-    ROLE: ClassVar[str] = "tag"
     UNIT: ClassVar[str] = "m"
     WIRING: ClassVar = Wiring(bus="serial")
     STALE_S: ClassVar[float] = 1.0

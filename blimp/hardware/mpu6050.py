@@ -12,8 +12,8 @@ from blimp.airframe import Device as Row
 from blimp.hardware.bus import Buses
 from blimp.hardware.device import Steps, Wiring
 from blimp.hardware.inertial import InertialSensor
-from blimp.hardware.registers import MPU6050 as R
-from blimp.hardware.registers import MPU6500
+from blimp.hardware.registers.inertial import MPU6050 as R
+from blimp.hardware.registers.inertial import MPU6500
 from blimp.types import ImuSample
 
 SETTINGS_EVERY = 10  # reads, between two looks at the settings
@@ -43,7 +43,7 @@ MODELS = {
 class Mpu6050(InertialSensor):
     """Any of the models passes for any of their names."""
 
-    WIRING: ClassVar = Wiring(bus="i2c", addresses=R.ADDRESSES)
+    WIRING: ClassVar = Wiring(bus="i2c")
     RANGES_DPS: ClassVar = {250: (R.FS_250_DPS, 131.0), 500: (R.FS_500_DPS, 65.5)}
     FILTERS_HZ: ClassVar = {
         184: R.DLPF_184_HZ, 94: R.DLPF_94_HZ, 44: R.DLPF_44_HZ, 21: R.DLPF_21_HZ,

@@ -14,7 +14,7 @@ from blimp.errors import DeviceError
 from blimp.hardware.barometer import Barometer
 from blimp.hardware.bus import Buses
 from blimp.hardware.device import Steps, Wiring
-from blimp.hardware.registers import MS5611 as R
+from blimp.hardware.registers.barometers import MS5611 as R
 from blimp.types import BaroSample
 
 PRESSURES_A_TEMPERATURE = 8  # temperature moves slowly, and takes as long to measure
@@ -84,7 +84,7 @@ def crc4(words: tuple[int, ...]) -> int:
 class Ms5611(Barometer):
     """Each poll takes the conversion that the poll before ordered, and orders the next."""
 
-    WIRING: ClassVar = Wiring(bus="i2c", addresses=R.ADDRESSES)
+    WIRING: ClassVar = Wiring(bus="i2c")
     LIMITS_PA: ClassVar = (1000.0, 120000.0)
     STALE_ERROR: ClassVar[str] = "frozen: the same conversion"
     CALIBRATION: ClassVar[type[Calibration]] = Calibration

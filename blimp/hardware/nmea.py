@@ -11,8 +11,8 @@ from math import inf
 import msgspec
 
 from blimp.hardware.lines import number
-from blimp.hardware.registers import GNSS
-from blimp.hardware.registers import NMEA as R
+from blimp.hardware.registers.position import GNSS
+from blimp.hardware.registers.position import NMEA as R
 
 KNOT_MPS = 1852.0 / 3600.0
 MAX_KNOTS = GNSS.MAX_SPEED_MPS / KNOT_MPS

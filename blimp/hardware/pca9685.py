@@ -16,7 +16,7 @@ from blimp.errors import BoardError, DeviceError
 from blimp.hardware.bus import Buses, DigitalOutput, I2CBus
 from blimp.hardware.device import Output, Steps, Wiring, attempt_all, read_options
 from blimp.hardware.esc import EscOptions, check_esc, check_throttle
-from blimp.hardware.registers import PCA9685 as R
+from blimp.hardware.registers.outputs import PCA9685 as R
 from blimp.hardware.who import answers_as
 
 OFF = bytes([0, 0, 0, R.FULL])
@@ -55,7 +55,6 @@ class Pca9685(Output):
 
     WIRING: ClassVar = Wiring(
         bus="i2c",
-        addresses=R.ADDRESSES,
         shared_addresses=(R.ALL_CALL_ADDRESS,),
         optional_pins=("oe",),
         channels=tuple(str(channel) for channel in range(R.CHANNELS)),

@@ -14,7 +14,7 @@ from blimp.airframe import Device as Row
 from blimp.errors import BoardError, DeviceError
 from blimp.hardware.bus import Buses, SpiDevice
 from blimp.hardware.device import Sensor, Steps, Wiring, read_options
-from blimp.hardware.registers import PMW3901 as R
+from blimp.hardware.registers.flow import PMW3901 as R
 from blimp.types import FlowSample
 
 MAX_SPAN_S = 0.5  # between two reads: beyond it the counts may have wrapped
@@ -40,7 +40,6 @@ class Options(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
 class Pmw3901(Sensor[FlowSample]):
     """Rates of the ground in view, the ship's own turning still in them."""
 
-    ROLE: ClassVar[str] = "flow"
     UNIT: ClassVar[str] = "rad/s"
     WIRING: ClassVar = Wiring(bus="spi")
     STALE_S: ClassVar[float] = 1.0

@@ -15,7 +15,6 @@ _FULL_S = 1.0  # a motor's start may be beyond the range for less
 class PowerMonitor(I2CSensor[PowerSample]):
     """Voltage at the bus pin, current positive out of the battery."""
 
-    ROLE: ClassVar[str] = "power"
     UNIT: ClassVar[str] = "V, A"
     STALE_ERROR: ClassVar[str] = "no new conversion"
 

@@ -9,7 +9,7 @@ from typing import ClassVar
 from blimp.airframe import Device as Row
 from blimp.hardware.bus import Buses
 from blimp.hardware.device import NoOptions, Wiring, read_options
-from blimp.hardware.registers import CHANNELS as R
+from blimp.hardware.registers.receivers import CHANNELS as R
 from blimp.hardware.serial_sensor import F, Reader, StreamSensor
 from blimp.types import TransmitterSample
 
@@ -35,7 +35,6 @@ class Receiver(StreamSensor[TransmitterSample, F]):
     other is noisy: it keeps what it had and is named in the sample, and the others count.
     """
 
-    ROLE: ClassVar[str] = "transmitter"
     UNIT: ClassVar[str] = "share"
     WIRING: ClassVar = Wiring(bus="serial")
     STALE_S: ClassVar[float] = 0.5

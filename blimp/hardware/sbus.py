@@ -7,8 +7,8 @@ line is inverted: see docs/chips.md.
 from blimp.airframe import Device as Row
 from blimp.hardware.bus import Buses, SerialPort
 from blimp.hardware.receiver import Receiver, channels
-from blimp.hardware.registers import CHANNELS
-from blimp.hardware.registers import SBUS as R
+from blimp.hardware.registers.receivers import CHANNELS
+from blimp.hardware.registers.receivers import SBUS as R
 from blimp.types import TransmitterSample
 
 # In a row, 140 to 280 ms: repeated for so long, it is no stick that is held. A receiver sets its

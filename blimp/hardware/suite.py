@@ -34,7 +34,7 @@ class SensorSuite:
             sensor = slot.sensor
             if now_s >= slot.due_s - slot.early_s:
                 sensor.poll(now_s)
-                samples[sensor.ROLE] = sensor.sample
+                samples[sensor.role] = sensor.sample
                 slot.due_s += slot.period_s
                 if slot.due_s <= now_s:  # the loop was late by more than a period: no catching up
                     slot.due_s = now_s + slot.period_s

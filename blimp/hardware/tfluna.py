@@ -15,7 +15,7 @@ from blimp.hardware.bus import Buses
 from blimp.hardware.device import Steps, Wiring, read_options
 from blimp.hardware.i2c_sensor import I2CSensor
 from blimp.hardware.plausible import Plausible
-from blimp.hardware.registers import TFLuna as R
+from blimp.hardware.registers.rangers import TFLuna as R
 from blimp.types import RangeSample
 
 MAX_TEMPERATURE_STEP_C = 5.0
@@ -37,10 +37,8 @@ class Options(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
 class TfLuna(I2CSensor[RangeSample]):
     """Measures on its own at 100 Hz; its tick counter shows that it lives."""
 
-    ROLE: ClassVar[str] = "ranger"
     UNIT: ClassVar[str] = "m"
-    # The address can be set and saved.
-    WIRING: ClassVar = Wiring(bus="i2c", addresses=tuple(range(0x08, 0x78)))
+    WIRING: ClassVar = Wiring(bus="i2c")
     STALE_S: ClassVar[float] = 0.5
     STALE_ERROR: ClassVar[str] = "frozen: the same tick"
 

@@ -8,7 +8,7 @@ from struct import Struct
 
 import msgspec
 
-from blimp.hardware.registers import UBX as R
+from blimp.hardware.registers.position import UBX as R
 
 _HEADER = 6
 _CHECKSUM = 2

@@ -14,7 +14,7 @@ from blimp.errors import BoardError, DeviceError
 from blimp.hardware.bus import Buses
 from blimp.hardware.device import Steps, Wiring, read_options
 from blimp.hardware.i2c_sensor import I2CSensor
-from blimp.hardware.registers import VL53L1X as R
+from blimp.hardware.registers.rangers import VL53L1X as R
 from blimp.types import RangeSample
 
 # The settings that ST's driver writes from 0x2D on: long distance, interrupt active high. Few of
@@ -55,9 +55,8 @@ class Options(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
 class Vl53L1X(I2CSensor[RangeSample]):
     """Ranges on its own, one measurement after the other; its stream count proves each."""
 
-    ROLE: ClassVar[str] = "ranger"
     UNIT: ClassVar[str] = "m"
-    WIRING: ClassVar = Wiring(bus="i2c", addresses=(R.ADDRESS,))
+    WIRING: ClassVar = Wiring(bus="i2c")
     STALE_S: ClassVar[float] = 0.5
     STALE_ERROR: ClassVar[str] = "no new measurement"
     WIDE: ClassVar[bool] = True

@@ -4,68 +4,21 @@ from collections.abc import Mapping, Sequence
 from functools import partial
 
 from blimp.airframe import Airframe, Device
+from blimp.chips import CHIPS, load
 from blimp.errors import BoardError, ConfigError
 from blimp.sim.bus import I2CBus, no_answer
-from blimp.sim.chips.bmp280 import Bme280, Bmp280
-from blimp.sim.chips.bmp388 import Bmp388, Bmp390
-from blimp.sim.chips.bno055 import Bno055
 from blimp.sim.chips.chip import Chip, Fitting, I2CChip, SerialChip, SpiChip
-from blimp.sim.chips.crsf import Crsf
-from blimp.sim.chips.drv8833 import Drv8833
-from blimp.sim.chips.dwm1001 import Dwm1001
 from blimp.sim.chips.esc import EscPwm
-from blimp.sim.chips.gps_nmea import GpsNmea
-from blimp.sim.chips.gps_ubx import GpsUbx
-from blimp.sim.chips.hcsr04 import HcSr04
-from blimp.sim.chips.icm20948 import Icm20948
-from blimp.sim.chips.ina219 import Ina219
-from blimp.sim.chips.ina226 import Ina226, Ina260
-from blimp.sim.chips.mocap import Mocap
-from blimp.sim.chips.mpu6050 import Mpu6050, Mpu6500, Mpu9250
-from blimp.sim.chips.ms5607 import Ms5607
-from blimp.sim.chips.ms5611 import Ms5611
-from blimp.sim.chips.pca9685 import Pca9685
-from blimp.sim.chips.pmw3901 import Pmw3901
-from blimp.sim.chips.sbus import Sbus
-from blimp.sim.chips.tb6612 import Tb6612
-from blimp.sim.chips.tfluna import TfLuna
-from blimp.sim.chips.vl53l1x import Vl53L1X
 from blimp.sim.electrical import BytesCallback
 from blimp.sim.gpio import GpioBank
 from blimp.sim.timeline import Timeline
 from blimp.sim.truth import Truth
 
-# Every chip the simulator has, by its name in the board table. A new one is one line here.
-CHIPS: Mapping[str, type[Chip]] = {
-    "bmp280": Bmp280,
-    "bme280": Bme280,
-    "bmp388": Bmp388,
-    "bmp390": Bmp390,
-    "bno055": Bno055,
-    "crsf": Crsf,
-    "drv8833": Drv8833,
-    "dwm1001": Dwm1001,
-    "esc-pwm": EscPwm,
-    "gps-nmea": GpsNmea,
-    "gps-ubx": GpsUbx,
-    "hcsr04": HcSr04,
-    "icm20948": Icm20948,
-    "ina219": Ina219,
-    "ina226": Ina226,
-    "ina260": Ina260,
-    "mocap": Mocap,
-    "mpu6050": Mpu6050,
-    "mpu6500": Mpu6500,
-    "mpu9250": Mpu9250,
-    "ms5607": Ms5607,
-    "ms5611": Ms5611,
-    "pca9685": Pca9685,
-    "pmw3901": Pmw3901,
-    "sbus": Sbus,
-    "tb6612": Tb6612,
-    "tfluna": TfLuna,
-    "vl53l1x": Vl53L1X,
-}
+
+def twin(chip: str) -> type[Chip]:
+    """Return the simulated part of a chip, which is imported when it is first asked for."""
+    kind: type[Chip] = load(CHIPS[chip].twin, "blimp.sim.chips")
+    return kind
 
 
 class Electronics:
@@ -111,14 +64,13 @@ class Electronics:
         self._servos = airframe.servo_names
 
     def _fit(self, device: Device, fitting: Fitting) -> None:
-        kind = CHIPS.get(device.chip)
-        if kind is None:
+        if device.chip not in CHIPS:
             raise BoardError(
                 f"device {device.name!r}: the simulator has no chip {device.chip!r}; "
                 f"it has {', '.join(CHIPS)}"
             )
         try:
-            chip = kind(fitting)
+            chip = twin(device.chip)(fitting)
         except KeyError as error:
             raise BoardError(
                 f"device {device.name!r}: the simulated {device.chip} has no use for, or lacks, "

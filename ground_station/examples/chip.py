@@ -7,18 +7,25 @@ project both are files of their own, each made from the data sheet alone: CONTRI
 from math import nan
 from typing import ClassVar
 
+from blimp.chips import Chip
 from blimp.hardware.device import Steps, Wiring
 from blimp.hardware.i2c_sensor import I2CSensor
 from blimp.sim.chips.chip import I2CChip
 from blimp.types import PowerSample
 
+ROW = Chip(
+    driver="ground_station.examples.chip:Adc121",
+    twin="ground_station.examples.chip:SimulatedAdc121",
+    role="power",
+    supply="3V3; the battery behind a divider by four",
+    addresses=(0x50, 0x51, 0x52, 0x54, 0x55, 0x56),  # of nine
+)
 RESULT = 0x00
 FULL_V = 3.3 * 4.0  # the supply, behind a divider by four
 
 
 class Adc121(I2CSensor[PowerSample]):
-    ROLE: ClassVar[str] = "power"
-    WIRING: ClassVar = Wiring(bus="i2c", addresses=(0x50, 0x51, 0x52, 0x54, 0x55, 0x56))  # of nine
+    WIRING: ClassVar = Wiring(bus="i2c")
 
     def _start(self) -> Steps:
         self._open()

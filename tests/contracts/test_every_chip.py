@@ -9,13 +9,12 @@ from collections.abc import Callable, Iterator
 import msgspec
 import pytest
 
-from blimp.control.samples import ROLE_BY_CHIP
-from blimp.hardware.board import CHIPS, safe_state
-from blimp.hardware.device import Sensor
+from blimp.chips import CHIPS
+from blimp.hardware.board import safe_state
 from blimp.hardware.linux import LinuxBuses
 from blimp.rotation import rotate_back
 from blimp.sim.chips.inertial import EARTH_FIELD_NED_T
-from blimp.sim.electronics import CHIPS as SIMULATED
+from blimp.sim.electronics import twin
 from blimp.sim.seam import linux_devices
 from blimp.sim.world import World
 from blimp.types import (
@@ -61,19 +60,7 @@ def device(name: str) -> str:
 
 
 def sample(flight: Flight, name: str) -> object:
-    chip = CHIPS[rows.documented()[name].chip]
-    return getattr(flight.readings, chip.ROLE)  # type: ignore[union-attr]
-
-
-def test_every_driver_has_its_chip_and_its_row() -> None:
-    documented = {row.chip for row in rows.documented().values()}
-    assert set(CHIPS) == set(SIMULATED) == documented
-
-
-def test_the_estimator_knows_what_each_chip_measures() -> None:
-    """A device's own name may say nothing ("pressure"): then its chip must."""
-    roles = {n: kind.ROLE for n, kind in CHIPS.items() if issubclass(kind, Sensor)}
-    assert roles == ROLE_BY_CHIP
+    return getattr(flight.readings, CHIPS[rows.documented()[name].chip].role)
 
 
 @pytest.mark.parametrize("name", ["tfluna", "vl53l1x", "hcsr04"])
@@ -117,7 +104,7 @@ def test_it_starts_and_agrees_with_the_truth(flight: Flight, name: str) -> None:
     else:
         AGREES[type(made)](made, flight.world)
         if isinstance(made, ImuSample):
-            has_field = "magnetic_x" in SIMULATED[rows.documented()[name].chip].CHANNELS
+            has_field = "magnetic_x" in twin(rows.documented()[name].chip).CHANNELS
             assert (made.magnetic_body_t is not None) == has_field
         values = flight.board.status(flight.machine.clock.now_s())[device(name)].value
         numbers = values if isinstance(values, tuple) else (values,)
@@ -162,7 +149,7 @@ def test_garbage_makes_it_unhealthy_and_no_wild_sample(flight: Flight, name: str
 
 @pytest.mark.parametrize(
     "name",
-    [n for n in rows.sensors() if "wrong_identity" in SIMULATED[rows.documented()[n].chip].KINDS],
+    [n for n in rows.sensors() if "wrong_identity" in twin(rows.documented()[n].chip).KINDS],
 )
 def test_another_chip_at_its_place_is_named(name: str) -> None:
     with lockstep(rows.ship(name)) as machine:

@@ -27,9 +27,11 @@ from blimp.config import check_broker_is_closed
 from blimp.control.failsafe import Flags
 from blimp.errors import BlimpError, MissionError
 from blimp.hardware import crsf, nmea, ubx
-from blimp.hardware.board import CHIPS, check
+from blimp.hardware.board import check, driver
 from blimp.hardware.device import Sensor
-from blimp.hardware.registers import BNO055, CRSF, SBUS, UBX
+from blimp.hardware.registers.inertial import BNO055
+from blimp.hardware.registers.position import UBX
+from blimp.hardware.registers.receivers import CRSF, SBUS
 from blimp.link.mailbox import MailboxServer
 from blimp.link.paths import emergency_socket
 from blimp.service.computer.configuration import read_configuration
@@ -190,7 +192,7 @@ class Serial(Target):
         self._sensors: list[Sensor[Any]] = []
         for chip, port in zip(SERIAL_CHIPS, self._ports, strict=True):
             row = Row(name=chip, chip=chip, bus="serial", port="/dev/fuzz", rate_hz=5.0)
-            kind: Any = CHIPS[chip]
+            kind: Any = driver(chip)
             self._sensors.append(kind(row=row, buses=Ports(port)))
         pvt = bytes(20) + b"\x03\x01\x00\x09" + bytes(UBX.NAV_PVT_LENGTH - 24)
         self.seeds = [

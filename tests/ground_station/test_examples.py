@@ -24,9 +24,8 @@ import pytest
 
 from blimp import airframe
 from blimp.airframe import Device
-from blimp.hardware import board
+from blimp.chips import CHIPS
 from blimp.ship import Lockstep
-from blimp.sim import electronics
 from ground_station import examples, plain
 from ground_station.examples import chip, failsafe, follow, log_csv, square, sticks, swarm
 from ground_station.ship import Ship
@@ -147,8 +146,7 @@ def test_failsafe() -> None:
 
 
 def test_chip(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(board.CHIPS, "adc121c021", chip.Adc121)
-    monkeypatch.setitem(electronics.CHIPS, "adc121c021", chip.SimulatedAdc121)
+    monkeypatch.setitem(CHIPS, "adc121c021", chip.ROW)
     twin = airframe.load("twin")
     row = Device(name="power", chip="adc121c021", bus="i2c-1", address=0x54)
     rows = tuple(row if one.name == row.name else one for one in twin.device)

@@ -12,7 +12,6 @@ from tests.hardware.doubles import Doubles, well
 class Scripted(Sensor[RangeSample]):
     """A sensor that does what the test says."""
 
-    ROLE: ClassVar[str] = "ranger"
     STALE_S: ClassVar[float] = 1.0
     STALE_ERROR: ClassVar[str] = "silent"
 

@@ -1,5 +1,3 @@
-from typing import ClassVar
-
 from blimp.airframe import Device as Row
 from blimp.errors import BusError
 from blimp.hardware.device import Sensor, Steps
@@ -11,10 +9,8 @@ from tests.hardware.doubles import Doubles
 class Ticking(Sensor[RangeSample]):
     """Notes when it is polled."""
 
-    ROLE: ClassVar[str] = "ranger"
-
-    def __init__(self, name: str = "ranger") -> None:
-        super().__init__(row=Row(name=name, chip="tfluna", bus="i2c-1"), buses=Doubles())
+    def __init__(self, name: str = "ranger", chip: str = "tfluna") -> None:
+        super().__init__(row=Row(name=name, chip=chip, bus="i2c-1"), buses=Doubles())
         self.polled: list[float] = []
         self.broken = False
 
@@ -38,12 +34,8 @@ class Ticking(Sensor[RangeSample]):
         return sample.distance_m
 
 
-class Other(Ticking):
-    ROLE: ClassVar[str] = "sonar"
-
-
 def test_each_is_polled_at_its_own_rate() -> None:
-    fast, slow = Ticking(), Other("sonar")
+    fast, slow = Ticking(), Ticking("sonar", "hcsr04")
     suite = SensorSuite(sensors=[(fast, 100.0), (slow, 10.0)])
     for step in range(1000):
         suite.read(5.0 + step * 0.01)
@@ -69,7 +61,7 @@ def test_after_a_stall_nothing_is_caught_up() -> None:
 
 
 def test_slow_sensors_do_not_share_a_step() -> None:
-    first, second = Ticking(), Other("sonar")
+    first, second = Ticking(), Ticking("sonar", "hcsr04")
     suite = SensorSuite(sensors=[(first, 10.0), (second, 10.0)])
     for step in range(100):
         suite.read(step * 0.01)
@@ -77,7 +69,7 @@ def test_slow_sensors_do_not_share_a_step() -> None:
 
 
 def test_samples_come_by_role_and_the_sick_by_name() -> None:
-    first, second = Ticking(), Other("down-looking")
+    first, second = Ticking(), Ticking("down-looking", "hcsr04")
     suite = SensorSuite(sensors=[(first, 100.0), (second, 100.0)])
     for step in range(10):
         readings = suite.read(step * 0.01)

@@ -6,7 +6,7 @@ from typing import Any
 from blimp import airframe
 from blimp.airframe import Airframe, Device
 from blimp.sim.chips.chip import Chip, Fitting
-from blimp.sim.electronics import CHIPS
+from blimp.sim.electronics import twin
 from blimp.sim.gpio import GpioBank
 from blimp.sim.timeline import Timeline
 from blimp.types import LEVEL, ZERO3, Quaternion, Vec3
@@ -48,7 +48,7 @@ class Bench:
         row = next(row for row in self.ship.device if row.name == name)
         values = {key: getattr(row, key) for key in row.__struct_fields__} | changes
         device = Device(**values)
-        chip: Chip = CHIPS[device.chip](
+        chip: Chip = twin(device.chip)(
             Fitting(
                 device=device,
                 airframe=self.ship,

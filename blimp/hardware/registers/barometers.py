@@ -6,7 +6,6 @@ from typing import Final
 class BMP280:
     """Bosch BMP280, BST-BMP280-DS001 section 4: memory map. Reads auto-increment."""
 
-    ADDRESSES: Final = (0x76, 0x77)  # SDO low, SDO high
     CALIB00: Final = 0x88  # T1 u16, T2 T3 i16, P1 u16, P2..P9 i16, all little-endian
     CALIB_LENGTH: Final = 24
     ID: Final = 0xD0
@@ -56,7 +55,6 @@ class BMP388:
     Reads auto-increment; a write of several bytes is pairs of register and value (5.2.1).
     """
 
-    ADDRESSES: Final = (0x76, 0x77)  # SDO low, SDO high
     CHIP_ID: Final = 0x00
     CHIP_ID_BMP388: Final = 0x50
     CHIP_ID_BMP390: Final = 0x60
@@ -100,7 +98,6 @@ class BMP388:
 class MS5611:
     """TE Connectivity MS5611-01BA03: commands instead of registers, answers big-endian."""
 
-    ADDRESSES: Final = (0x77, 0x76)  # CSB low, CSB high
     RESET: Final = 0x1E
     CONVERT_D1: Final = 0x40  # pressure; plus 2 for each doubling of the oversampling
     CONVERT_D2: Final = 0x50  # temperature

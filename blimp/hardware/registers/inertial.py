@@ -6,7 +6,6 @@ from typing import Final
 class MPU6050:
     """InvenSense MPU-6050, RM-MPU-6000A-00 rev 4.2. Reads auto-increment."""
 
-    ADDRESSES: Final = (0x68, 0x69)  # AD0 low, AD0 high
     SMPLRT_DIV: Final = 0x19  # sample rate = gyro output rate / (1 + this)
     CONFIG: Final = 0x1A  # DLPF_CFG 2..0
     DLPF_260_HZ: Final = 0  # gyro output rate 8 kHz; 1 kHz with every other setting
@@ -71,7 +70,6 @@ class MPU6500:
 class ICM20948:
     """TDK InvenSense ICM-20948, DS-000189. Four banks of registers; reads auto-increment."""
 
-    ADDRESSES: Final = (0x68, 0x69)  # AD0 low, AD0 high
     REG_BANK_SEL: Final = 0x7F  # in every bank; the bank in bits 5..4
     BANK_SHIFT: Final = 4
     # bank 0

@@ -6,7 +6,6 @@ from typing import Final
 class PCA9685:
     """NXP PCA9685, rev 4. Auto-increments only while MODE1_AI is set."""
 
-    ADDRESSES: Final = tuple(range(0x40, 0x70))
     ALL_CALL_ADDRESS: Final = 0x70  # answered as well while MODE1_ALLCALL is set
     MODE1: Final = 0x00
     MODE1_RESET: Final = 0x11

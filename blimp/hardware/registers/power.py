@@ -6,7 +6,6 @@ from typing import Final
 class INA219:
     """Texas Instruments INA219, SBOS448G. 16-bit big-endian registers, no auto-increment."""
 
-    ADDRESSES: Final = tuple(range(0x40, 0x50))
     CONFIG: Final = 0x00
     CONFIG_RESET: Final = 0x399F
     RST: Final = 0x8000  # clears itself
@@ -37,7 +36,6 @@ class INA219:
 class INA226:
     """Texas Instruments INA226, SBOS547. 16-bit big-endian registers, no auto-increment."""
 
-    ADDRESSES: Final = tuple(range(0x40, 0x50))
     CONFIG: Final = 0x00
     CONFIG_RESET: Final = 0x4127
     CONFIG_FIXED: Final = 0x4000  # bits 14..12 always read 100

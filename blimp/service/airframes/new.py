@@ -6,9 +6,10 @@ Lamb, drag scaled from the published ships. The file says where each number come
 """
 
 import re
+from collections.abc import Sequence
 from math import pi
 from pathlib import Path
-from typing import Annotated, Any, Literal, get_args, get_origin, get_type_hints
+from typing import Annotated, Any, Literal, get_args, get_type_hints
 
 import msgspec
 from msgspec import Meta
@@ -16,6 +17,7 @@ from msgspec import Meta
 from blimp import airframe as airframes
 from blimp.airframe import SEA_LEVEL_DENSITY_KG_M3 as AIR
 from blimp.airframe import Name
+from blimp.chips import CHIPS
 from blimp.errors import AirframeError, BlimpError
 from blimp.service.airframes.check import Report, check
 from blimp.service.airframes.template import TEMPLATE
@@ -36,6 +38,18 @@ HOLD_SHARE = 0.1  # of the lift thrust: what the feet hold
 GONDOLA_M = (0.16, 0.06, 0.04)
 
 
+# The chips that the template has a place for, by the bus of that place.
+CHOICES = {
+    "imu": [name for name, chip in CHIPS.items() if chip.role == "imu" and chip.addresses],
+    "baro": [name for name, chip in CHIPS.items() if chip.role == "baro" and chip.addresses],
+    "position": [name for name, chip in CHIPS.items() if chip.role in ("tag", "gps") and chip.baud],
+}
+
+
+def _one_of(names: Sequence[str]) -> Meta:
+    return Meta(pattern=rf"^({'|'.join(names)})\Z")
+
+
 class Plan(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """What a builder knows of the ship; masses and thrusts as a kitchen scale shows them.
 
@@ -54,9 +68,9 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
     lift_gf: Annotated[float, Meta(ge=0.1, le=1e4)] = 10.0
     motor_a: Annotated[float, Meta(ge=0.01, le=100.0)] = 0.8
     arm_m: Annotated[float, Meta(ge=0.01, le=5.0)] = 0.15
-    imu: Literal["mpu6050", "mpu6500", "mpu9250", "icm20948"] = "mpu6050"
-    baro: Literal["bmp280", "bme280", "bmp388", "bmp390"] = "bmp280"
-    position: Literal["dwm1001", "gps-nmea", "gps-ubx"] = "dwm1001"
+    imu: Annotated[str, _one_of(CHOICES["imu"])] = "mpu6050"
+    baro: Annotated[str, _one_of(CHOICES["baro"])] = "bmp280"
+    position: Annotated[str, _one_of(CHOICES["position"])] = "dwm1001"
 
 
 UNITS = {"m": "m", "g": "g", "gf": "gf", "a": "A"}  # by the ending of a field
@@ -71,9 +85,9 @@ QUESTIONS: dict[str, str] = {
     "lift_gf": "Thrust of the lift motor on the scale, g",
     "motor_a": "Current of a motor at full power, A",
     "arm_m": "Each forward motor from the middle line, m",
-    "imu": "IMU: mpu6050, mpu6500, mpu9250 or icm20948",
-    "baro": "Barometer: bmp280, bme280, bmp388 or bmp390",
-    "position": "Position: dwm1001, gps-nmea or gps-ubx",
+    "imu": f"IMU: {', '.join(CHOICES['imu'])}",
+    "baro": f"Barometer: {', '.join(CHOICES['baro'])}",
+    "position": f"Position: {', '.join(CHOICES['position'])}",
 }
 
 
@@ -107,10 +121,9 @@ def _in_words(message: str, answers: dict[str, Any]) -> str:
         return message
     field = match[1]
     option = "--" + field.removesuffix("_m").replace("_", "-")
-    form = get_type_hints(Plan, include_extras=True)[field]
-    choices = get_args(form)
-    if get_origin(form) is Literal:
-        limits = " or ".join(choices)
+    choices = get_args(get_type_hints(Plan, include_extras=True)[field])
+    if field in CHOICES or field == "shape":
+        limits = " or ".join(CHOICES.get(field, choices))
     else:
         unit = UNITS.get(field.rpartition("_")[2], "")
         limits = f"{choices[1].ge:g} to {choices[1].le:g} {unit}".rstrip()
@@ -201,11 +214,7 @@ def describe(plan: Plan) -> str:
         speed=min(0.7, 0.4 * (2.0 * forward_n / front) ** 0.5),
         climb=min(0.4, 0.4 * (REVERSE_SHARE * lift_n / top) ** 0.5),
         acceleration=0.5 * 2.0 * forward_n / (mass_kg + axial),
-        imu_address="0x69" if plan.imu == "icm20948" else "0x68",
-        baro_address="0x77" if plan.baro == "bmp390" else "0x76",
-        role="tag" if plan.position == "dwm1001" else "gps",
-        baud=115200 if plan.position == "dwm1001" else 9600,
-        rate="10.0" if plan.position == "dwm1001" else "5.0",
+        imu=CHIPS[plan.imu], baro=CHIPS[plan.baro], position=CHIPS[plan.position],
     )  # fmt: skip
 
 

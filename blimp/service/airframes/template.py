@@ -116,15 +116,15 @@ address = 0x41
 name = "imu"
 chip = "{plan.imu}"
 bus = "i2c-1"
-address = {imu_address}
-rate_hz = 100.0
+address = 0x{imu.addresses[0]:02x}
+rate_hz = {imu.rate_hz}
 
 [[device]]
 name = "baro"
 chip = "{plan.baro}"
 bus = "i2c-1"
-address = {baro_address}
-rate_hz = 25.0
+address = 0x{baro.addresses[0]:02x}
+rate_hz = {baro.rate_hz}
 
 [[device]]
 name = "ranger" # looks down
@@ -148,12 +148,12 @@ pins = {{ ain1 = 17, ain2 = 27, nsleep = 22 }}
 outputs = {{ a = "lift" }}
 
 [[device]]
-name = "{role}"
+name = "{position.role}"
 chip = "{plan.position}"
 bus = "serial"
 port = "/dev/ttyAMA0"
-baud = {baud}
-rate_hz = {rate}
+baud = {position.baud}
+rate_hz = {position.rate_hz}
 
 # Those of blimp2b.
 [gains]

@@ -10,7 +10,8 @@ from html import escape
 import msgspec
 
 from blimp.airframe import Airframe, Device
-from blimp.hardware.board import CHIPS, I2C_PINS, SPI_PINS, UART_PINS, check
+from blimp.chips import CHIPS
+from blimp.hardware.board import I2C_PINS, SPI_PINS, UART_PINS, check, wiring_of
 from blimp.service.airframes.wiring_layout import FIRST, LINE, ROW, TOP, Box, End, Side, arrange
 
 # BCM number -> pin of the header; the same on every Pi with 40 pins.
@@ -23,37 +24,6 @@ POWER = {1: "3V3", 17: "3V3", 2: "5V", 4: "5V"} | dict.fromkeys(
     (6, 9, 14, 20, 25, 30, 34, 39), "GND"
 )
 _NAMES = {pin: f"GPIO {bcm}" for bcm, pin in HEADER.items()} | POWER
-# What the table does not say, from each datasheet. A chip that is missing here is drawn, too.
-SUPPLY = {
-    "bmp280": "3V3",
-    "bme280": "3V3",
-    "bmp388": "3V3",
-    "bmp390": "3V3",
-    "crsf": "5V",
-    "drv8833": "VM: motor battery, 2.7 to 10.8 V",
-    "bno055": "3V3; PS1 to 3V3 selects the UART",
-    "dwm1001": "3V3",
-    "mocap": "3V3",
-    "esc-pwm": "motor battery; its own 5 V output stays open",
-    "gps-nmea": "3V3",
-    "gps-ubx": "3V3",
-    "icm20948": "3V3",
-    "ms5607": "3V3",
-    "ms5611": "3V3",
-    "hcsr04": "5V; echo through a divider to 3.3 V",
-    "ina219": "3V3; shunt in the battery's + wire",
-    "ina226": "3V3; shunt in the battery's + wire",
-    "ina260": "3V3; its shunt in the battery's + wire",
-    "mpu6050": "3V3",
-    "mpu6500": "3V3",
-    "mpu9250": "3V3",
-    "pca9685": "VCC 3V3; V+ servo supply, 5 to 6 V",
-    "pmw3901": "3V3",
-    "sbus": "5V; its line through an inverter",
-    "tb6612": "VCC 3V3; VM motor battery, 2.5 to 13.5 V",
-    "tfluna": "5V; its pin 5 to GND selects I2C",
-    "vl53l1x": "3V3",
-}
 # A second UART, on a Pi 4 and 5 alone: docs/pi.md. BCM numbers: sends, receives.
 SECOND_UART = {"/dev/ttyAMA1": (4, 5)}
 SECOND_UART_NEEDS = "dtoverlay=uart3, Pi 5: uart2-pi5"
@@ -85,7 +55,7 @@ def wires(airframe: Airframe) -> list[Wire]:
 
 
 def _wires(row: Device, uarts: dict[str, tuple[int, int]]) -> Iterator[Wire]:
-    kind = CHIPS[row.chip].WIRING.bus
+    kind = wiring_of(row.chip).bus
     if kind == "i2c":
         yield from _pair(row, ("SDA", "SCL"), I2C_PINS.get(row.bus), row.bus)
     if kind == "spi":
@@ -238,7 +208,7 @@ def _box(
     """Draw a device, what its wires are, and what it drives."""
     x = edge_x - _BOX if is_left else edge_x
     where = f"0x{row.address:02x} on {row.bus}" if row.address is not None else row.port or row.bus
-    supply = SUPPLY.get(row.chip, "supply: see its datasheet")
+    supply = CHIPS[row.chip].supply
     if row.port in SECOND_UART:
         supply += f"; {SECOND_UART_NEEDS}"
     yield (

@@ -7,7 +7,7 @@ from typing import Any
 from blimp.airframe import Airframe, Device, Servo, Thruster, parse
 from blimp.distribution import needing
 from blimp.errors import ConfigError
-from blimp.hardware.board import CHIPS, check
+from blimp.hardware.board import check, wiring_of
 from blimp.service.files import write_whole
 
 PULSE_DIGITS = 6  # microseconds
@@ -34,7 +34,7 @@ class AirframeFile:
         row, channel = self._driver(thruster)
         pins = [
             pin
-            for pin in CHIPS[row.chip].WIRING.channel_pins.get(channel, ())
+            for pin in wiring_of(row.chip).channel_pins.get(channel, ())
             if pin.endswith(("1", "2"))
         ]
         if len(pins) != 2:

@@ -12,7 +12,7 @@ from pathlib import Path
 from blimp.airframe import Device
 from blimp.control.arming import where
 from blimp.errors import BoardError, BusError
-from blimp.hardware.board import CHIPS, check, open_board
+from blimp.hardware.board import check, open_board, wiring_of
 from blimp.hardware.linux import LinuxBuses, scan_i2c
 from blimp.link.mailbox import MailboxServer
 from blimp.service.airframes.check import check as judge
@@ -74,7 +74,7 @@ def _scan(computer: Computer, bus: str) -> Iterator[Finding]:
         if row.address not in answering:
             yield _problem(row, "does not answer", f"check power, SDA and SCL at {where(row)}")
     known = {row.address for row in rows}
-    known |= {a for row in rows for a in CHIPS[row.chip].WIRING.shared_addresses}
+    known |= {a for row in rows for a in wiring_of(row.chip).shared_addresses}
     for address in sorted(answering - known):
         yield warning(
             f"{bus} 0x{address:02x} answers, and is in no row of the airframe's table",

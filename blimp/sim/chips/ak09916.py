@@ -5,7 +5,7 @@ Source: DS-000189 rev 1.3, 12 and 13. Not simulated: self-test.
 
 import struct
 
-from blimp.hardware.registers import AK09916
+from blimp.hardware.registers.inertial import AK09916
 from blimp.sim.chips.chip import Chip
 from blimp.sim.chips.inertial import Inertial, counts
 from blimp.sim.timeline import Timeline

@@ -7,7 +7,7 @@ temperature and pressure: this file knows only the datasheet, never a driver.
 
 import struct
 
-from blimp.hardware.registers import BMP280
+from blimp.hardware.registers.barometers import BMP280
 from blimp.sim.chips.barometer import Barometer, quantise, solve
 from blimp.sim.chips.chip import Fitting
 

@@ -8,7 +8,7 @@ its rounding) for the true temperature and pressure: this file knows no driver.
 
 import struct
 
-from blimp.hardware.registers import BMP388
+from blimp.hardware.registers.barometers import BMP388
 from blimp.sim.chips.barometer import Barometer, quantise, solve
 from blimp.sim.chips.chip import Fitting
 

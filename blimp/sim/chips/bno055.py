@@ -5,7 +5,7 @@ Not simulated: fusion (its registers stay 0), calibration, axis remapping, power
 
 import struct
 
-from blimp.hardware.registers import BNO055
+from blimp.hardware.registers.inertial import BNO055
 from blimp.sim.chips import inertial
 from blimp.sim.chips.chip import Fitting, SerialChip
 from blimp.sim.chips.inertial import Inertial, Noise, counts

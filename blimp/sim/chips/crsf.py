@@ -1,6 +1,6 @@
 """A CRSF receiver at 150 frames a second, as ExpressLRS has it. Source: TBS CRSF specification."""
 
-from blimp.hardware.registers import CRSF as R
+from blimp.hardware.registers.receivers import CRSF as R
 from blimp.sim.chips.chip import Fitting
 from blimp.sim.chips.receiver import Receiver, packed
 

@@ -4,7 +4,7 @@ The module has been set up and prints `lep` lines from power-on, until `lep` is 
 Its room frame is x east, y north, z up from the pad.
 """
 
-from blimp.hardware.registers import DWM1001
+from blimp.hardware.registers.position import DWM1001
 from blimp.sim.chips.chip import Fitting, SerialChip, clamp
 
 _MAX_RATE_HZ = 10.0  # data sheet: location rate

@@ -8,7 +8,7 @@ import struct
 from datetime import UTC, datetime
 from math import atan2, degrees, hypot
 
-from blimp.hardware.registers import UBX
+from blimp.hardware.registers.position import UBX
 from blimp.sim.chips.chip import Fitting
 from blimp.sim.chips.gps_nmea import GpsNmea
 

@@ -6,7 +6,7 @@ the time of flight there and back, or for 38 ms when nothing comes back.
 
 from math import sqrt
 
-from blimp.hardware.registers import HCSR04
+from blimp.hardware.registers.rangers import HCSR04
 from blimp.sim.chips.chip import SENSOR_KINDS, Chip, Fitting
 from blimp.sim.chips.looking_down import LookingDown
 

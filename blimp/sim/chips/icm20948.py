@@ -7,7 +7,7 @@ slaves 1 to 3; the low-pass filter's delay (its bandwidth sets the noise).
 import math
 import struct
 
-from blimp.hardware.registers import AK09916, ICM20948
+from blimp.hardware.registers.inertial import AK09916, ICM20948
 from blimp.sim.chips import ak09916, inertial
 from blimp.sim.chips.ak09916 import Ak09916
 from blimp.sim.chips.chip import Fitting, I2CChip

@@ -3,7 +3,7 @@
 16-bit big-endian registers behind a pointer that stays where it was set.
 """
 
-from blimp.hardware.registers import INA219
+from blimp.hardware.registers.power import INA219
 from blimp.sim.chips.chip import Fitting, clamp
 from blimp.sim.chips.power_monitor import BUS, SHUNT, PowerMonitor, reply
 

@@ -4,7 +4,7 @@
 alert pin and its limit.
 """
 
-from blimp.hardware.registers import INA226, INA260
+from blimp.hardware.registers.power import INA226, INA260
 from blimp.sim.chips.chip import Fitting, clamp
 from blimp.sim.chips.power_monitor import BUS, SHUNT, PowerMonitor, reply
 

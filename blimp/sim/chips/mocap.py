@@ -2,7 +2,7 @@
 
 from math import degrees
 
-from blimp.hardware.registers import MOCAP
+from blimp.hardware.registers.position import MOCAP
 from blimp.rotation import yaw_of
 from blimp.sim.chips.chip import Fitting, SerialChip
 

@@ -9,7 +9,7 @@ chip on that bus.
 import math
 import struct
 
-from blimp.hardware.registers import MPU6050, MPU6500
+from blimp.hardware.registers.inertial import MPU6050, MPU6500
 from blimp.sim.chips import inertial
 from blimp.sim.chips.chip import Fitting, I2CChip
 from blimp.sim.chips.inertial import Inertial, Noise

@@ -4,7 +4,7 @@ The chip carries the coefficients of the data sheet's example. Raw readings are 
 solving its formulas (second order included) for the true temperature and pressure.
 """
 
-from blimp.hardware.registers import MS5611
+from blimp.hardware.registers.barometers import MS5611
 from blimp.sim.chips.barometer import Barometer, solve
 from blimp.sim.chips.chip import Fitting, clamp
 

@@ -6,7 +6,7 @@ Not simulated: sub-addresses' use beyond answering, external clock, output drive
 from collections.abc import Mapping
 
 from blimp.airframe import Servo
-from blimp.hardware.registers import PCA9685
+from blimp.hardware.registers.outputs import PCA9685
 from blimp.sim.chips.chip import Fitting, I2CChip, clamp
 from blimp.sim.chips.esc import Esc
 

@@ -6,7 +6,7 @@ than by the speed at their end.
 
 import struct
 
-from blimp.hardware.registers import PMW3901
+from blimp.hardware.registers.flow import PMW3901
 from blimp.rotation import rotate_back
 from blimp.sim.chips.chip import Fitting, SpiChip, clamp
 from blimp.sim.chips.looking_down import LookingDown

@@ -3,7 +3,7 @@
 Source: the frame in `hardware/registers/receivers.py`.
 """
 
-from blimp.hardware.registers import SBUS as R
+from blimp.hardware.registers.receivers import SBUS as R
 from blimp.sim.chips.receiver import Receiver, packed
 
 

@@ -5,7 +5,7 @@ Not simulated: low-power modes, and an address changed by register (the row's st
 
 import struct
 
-from blimp.hardware.registers import TFLuna
+from blimp.hardware.registers.rangers import TFLuna
 from blimp.sim.chips.chip import Fitting, I2CChip, clamp
 from blimp.sim.chips.looking_down import LookingDown
 

@@ -7,7 +7,7 @@ measurement is that which ST's driver encodes for it.
 
 import struct
 
-from blimp.hardware.registers import VL53L1X
+from blimp.hardware.registers.rangers import VL53L1X
 from blimp.sim.chips.chip import Fitting, I2CChip, clamp
 from blimp.sim.chips.looking_down import LookingDown
 

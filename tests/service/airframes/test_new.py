@@ -9,7 +9,7 @@ import pytest
 from blimp import airframe
 from blimp.errors import AirframeError, BlimpError
 from blimp.service.airframes.check import check
-from blimp.service.airframes.new import Plan, asked, describe, write
+from blimp.service.airframes.new import CHOICES, Plan, asked, describe, write
 from blimp.service.computer.initialise import Question
 from blimp.ship.lockstep import Lockstep
 
@@ -47,6 +47,14 @@ def test_a_90_cm_foil_balloon_flies_the_first_time(tmp_path: Path) -> None:
 )  # fmt: skip
 def test_other_plans_pass_the_check(plan: Plan) -> None:
     assert check(airframe.parse(describe(plan), where="new.toml")).errors == ()
+
+
+@pytest.mark.parametrize(("key", "chip"), [(k, c) for k, names in CHOICES.items() for c in names])
+def test_every_chip_that_it_offers_can_be_wired(key: str, chip: str) -> None:
+    plan = asked("mine", {key: chip}, ask=None)
+    assert check(airframe.parse(describe(plan), where="new.toml")).errors == ()
+    with pytest.raises(AirframeError, match=f"--{key} must be .*{CHOICES[key][-1]}, not toaster"):
+        asked("mine", {key: "toaster"}, ask=None)
 
 
 def test_hobby_is_what_the_defaults_describe() -> None:
