@@ -98,7 +98,7 @@ class Zone(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
 
 
 class Rally(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Where a ship may return to if it is nearer than the pad."""
+    """Where a ship may return to if it is nearer than the pad; 0 m for no height of its own."""
 
     north_m: float
     east_m: float
@@ -147,8 +147,10 @@ class Geofence(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
             return "is not finite"
         if hypot(*place[:2]) > max_distance_m:
             return f"is {hypot(*place[:2]):g} m from the pad, the limit is {max_distance_m:g} m"
-        if not 0.0 < rally.altitude_m <= max_altitude_m:
-            return f"is at {rally.altitude_m:g} m, must be above 0 to {max_altitude_m:g} m"
+        if not 0.0 <= rally.altitude_m <= max_altitude_m:
+            return f"is at {rally.altitude_m:g} m, must be 0 to {max_altitude_m:g} m"
+        if rally.altitude_m == 0.0:  # QGroundControl's own, where a person sets none
+            return self.line_problem(place[:2], place[:2])
         return self.way_problem(place, place)
 
     def breach(self, place: Place, altitude_m: float) -> str:

@@ -98,7 +98,8 @@ def test_a_way_is_allowed_only_if_every_place_on_it_is(way: list[tuple[float, fl
             "rally point 1 ends 2.0 m outside",
         ),
         (Geofence(rally=(Rally(north_m=0, east_m=120, altitude_m=3),)), "the limit is 100 m"),
-        (Geofence(rally=(Rally(north_m=0, east_m=1, altitude_m=31),)), "must be above 0 to 30 m"),
+        (Geofence(rally=(Rally(north_m=0, east_m=1, altitude_m=31),)), "must be 0 to 30 m"),
+        (Geofence(rally=(Rally(north_m=0, east_m=1, altitude_m=-1),)), "must be 0 to 30 m"),
         (
             Geofence(zones=(Zone(polygon=tuple((float(n), 1.0) for n in range(MAX_CORNERS + 1))),)),
             "the limits are 16, 64 and 8",
@@ -110,6 +111,14 @@ def test_a_way_is_allowed_only_if_every_place_on_it_is(way: list[tuple[float, fl
 )  # fmt: skip
 def test_what_is_no_fence_is_refused_with_the_numbers(fence: Geofence, words: str) -> None:
     assert words in fence.problem(max_altitude_m=30.0, max_distance_m=100.0)
+
+
+def test_a_rally_point_at_0_m_has_no_height_of_its_own() -> None:
+    """QGroundControl writes it so."""
+    rally = (Rally(north_m=3.0, east_m=0.0, altitude_m=0.0),)
+    square = (Zone(polygon=SQUARE),)
+    assert Geofence(zones=square, floor_m=1.0, rally=rally).problem() == ""
+    assert "outside" in Geofence(zones=(Zone(circle=(0.0, 0.0, 2.0)),), rally=rally).problem()
 
 
 def test_a_height_has_a_ceiling_and_a_floor() -> None:

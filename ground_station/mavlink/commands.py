@@ -70,6 +70,12 @@ class Parts(NamedTuple):
     demands: Demands
     parameters: Parameters
 
+    def flown_by(self) -> Mode | None:
+        """Return the mode in which a part flies the ship now."""
+        if self.missions.is_active:
+            return Mode.AUTO
+        return Mode.VELOCITY if self.demands.is_active else None
+
 
 class Asked(msgspec.Struct, frozen=True):
     """A command. params: seven, NaN for none; degrees in 5 and 6. frame: None from COMMAND_LONG."""

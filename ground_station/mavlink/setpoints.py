@@ -31,6 +31,7 @@ from ground_station.mavlink.system import (
     System,
     answer_of,
 )
+from ground_station.mavlink.telemetry import ON_GROUND
 from ground_station.mavlink.wire import GLOBAL, RELATIVE, Message
 
 TTL_S = 0.5
@@ -68,6 +69,10 @@ class Demands:
 
     # --- offboard -------------------------------------------------------------------------
 
+    @property
+    def is_active(self) -> bool:
+        return self._flying is not None
+
     async def begin(self, station: Station) -> Answer:
         """Fly what the station streams from now on. It must be streaming already."""
         if self._fresh(station) is None:
@@ -101,6 +106,9 @@ class Demands:
             await asyncio.sleep(PERIOD_S)
         self._flying = None
         if not first.done():
+            seen = self._system.seen
+            if seen is not None and seen.landed == ON_GROUND:
+                words = f"{words}; offboard begins in the air: arm, take off, then begin it"
             first.set_result((result, words))
             return
         self._system.say(f"offboard ends: {words}")
@@ -128,9 +136,10 @@ class Demands:
                 return OK
             await system.note(refused)
             return answer_of(refused)
-        if (answer := await self._ended(state.get("going"))) is not None:
+        if (answer := await self._ended(state)) is not None:
             return answer
         if _far(state.get("goto"), demand.arguments):
+            state.pop("held", None)
             state["goto"] = demand.arguments
             state["going"] = going = asyncio.create_task(
                 system.transport.command("goto", demand.arguments, timeout_s=FLIGHT_S, coalesce=KEY)
@@ -138,15 +147,23 @@ class Demands:
             # The stream may end first: what becomes of the last place is nobody's question then.
             going.add_done_callback(lambda done: done.cancelled() or done.exception())
             await asyncio.wait([going], timeout=PERIOD_S)
-            return await self._ended(going) or OK
+            return await self._ended(state) or OK
         return OK
 
-    async def _ended(self, going: asyncio.Task[Reply] | None) -> Answer | None:
+    async def _ended(self, state: dict[str, Any]) -> Answer | None:
         """Return why a place is not flown to; None if it is, or is held. Raises LinkError."""
-        if going is None or not going.done() or answer_of(going.result()) == OK:
+        going: asyncio.Task[Reply] | None = state.get("going")
+        if going is None or not going.done():
             return None
-        await self._system.note(going.result())
-        return answer_of(going.result())
+        if (answer := answer_of(going.result())) != OK:
+            await self._system.note(going.result())
+            return answer
+        seen = self._system.seen
+        if seen is not None and seen.ship.mode == Mode.LOITER.name:
+            state["held"] = True  # telemetry may be older than the answer: not before
+        elif seen is not None and "held" in state:
+            return CANCELLED, f"the ship flies {seen.ship.mode}"
+        return None
 
     def _along(self, demand: Demand) -> dict[str, float] | None:
         """Return a velocity in the world's axes; None if that needs a heading and none is known."""

@@ -26,14 +26,16 @@ _ESTIMATES = ((1, "attitude"), (2, "velocity"), (4, "climb"), (8, "position"), (
 
 
 class Seen(msgspec.Struct, frozen=True):
-    """A snapshot, and what else the messages need. flies: a mission of ours is under way.
+    """A snapshot, and what else the messages need.
 
+    flown_by: the mode of a station that is under way, AUTO or VELOCITY: its places are flown in
+    LOITER, and a station that sees another mode than it began takes it for over.
     full_v, empty_v: voltages of a full and an empty battery.
     """
 
     ship: Snapshot
     home: Home
-    flies: bool = False
+    flown_by: Mode | None = None
     full_v: float = 0.0
     empty_v: float = 0.0
 
@@ -43,7 +45,7 @@ class Seen(msgspec.Struct, frozen=True):
 
     @property
     def mode(self) -> Mode:
-        return Mode.AUTO if self.flies else BY_NAME[self.ship.mode].mode
+        return self.flown_by or BY_NAME[self.ship.mode].mode
 
     @property
     def landed(self) -> int:

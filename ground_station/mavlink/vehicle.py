@@ -101,7 +101,7 @@ class Vehicle:
                         continue
                 battery = system.airframe.battery
                 system.seen = Seen(
-                    snapshot, system.airframe.home, self.parts.missions.is_active,
+                    snapshot, system.airframe.home, self.parts.flown_by(),
                     FULL_CELL_V * battery.cells, battery.empty_v,
                 )  # fmt: skip
                 self._tell_news(before, system.seen)

@@ -152,6 +152,9 @@ def test_a_return_goes_to_the_nearer_rally_point_not_under_its_height() -> None:
     climbs = ReturnToPad(at(15.0, 0.0, 3.0), ship=ship)
     assert (climbs.result["north_m"], climbs.result["altitude_m"]) == (15.0, 5.0)
     assert ReturnToPad(at(9.0, 0.0, 6.0), ship=ship).result["north_m"] == 0.0
+    ship.area.fence = Geofence(rally=(Rally(north_m=20.0, east_m=0.0, altitude_m=0.0),))
+    pad = ReturnToPad(at(15.0, 0.0, 1.0), ship=ship)
+    assert (pad.result["north_m"], pad.result["altitude_m"]) == (15.0, 2.0)  # it climbs first
     ship.area.fence = Geofence(ceiling_m=1.5)
     low = ReturnToPad(at(9.0, 0.0, 1.4), ship=ship)
     assert low.result["altitude_m"] == 1.5

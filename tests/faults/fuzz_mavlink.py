@@ -191,7 +191,7 @@ class Twin(NamedTuple):
 
 def twin() -> Twin:
     with Lockstep("twin", seed=1) as ship:
-        seen = Seen(ship.snapshot(), ship.airframe.home, False, 8.4, 6.4)
+        seen = Seen(ship.snapshot(), ship.airframe.home, None, 8.4, 6.4)
         return Twin(seen, load("twin"), ship.command("limits").result)
 
 

@@ -42,7 +42,7 @@ def test_each_message_has_the_axes_and_units_of_its_definition() -> None:
         health=msgspec.structs.replace(standing.ship.health, position=doubt),
     )  # fmt: skip
     home = msgspec.structs.replace(standing.home, altitude_msl_m=3.0)
-    found = read_back(Seen(ship, home, False, 8.4, 6.4))
+    found = read_back(Seen(ship, home, None, 8.4, 6.4))
     heart, place, local = (
         found[name] for name in ("HEARTBEAT", "GLOBAL_POSITION_INT", "LOCAL_POSITION_NED")
     )

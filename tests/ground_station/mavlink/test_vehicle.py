@@ -11,6 +11,7 @@ from collections.abc import Callable, Coroutine
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 from pymavlink.dialects.v20 import all as dialect
 
@@ -18,7 +19,7 @@ from blimp.config import log_directory
 from blimp.errors import ConfigError
 from blimp.recording.directory import Entry, logs_of
 from blimp.tasks.reply import Reply, ReplyState
-from ground_station.mavlink import logs
+from ground_station.mavlink import logs, setpoints
 from ground_station.mavlink.commands import MAX_STOPS
 from ground_station.mavlink.missions import ACTIVE
 from ground_station.mavlink.signing import read_key
@@ -394,6 +395,60 @@ def test_offboard_ends_when_its_place_is_not_flown_to(
             await asyncio.sleep(0.001)
         await bench.turn()
         assert asked == ["goto", *["mode"] * is_held]
+
+    fly(standing, flight)
+
+
+def test_a_place_is_offboard_until_something_else_flies_the_ship(
+    standing: Twin, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """MAVSDK sends no more setpoints to a ship that it sees in another mode."""
+    news: asyncio.Queue[Any] = asyncio.Queue()
+
+    async def flight(bench: Bench) -> None:
+        monkeypatch.setattr(setpoints, "PERIOD_S", 0.0)
+        monkeypatch.setattr(bench.ship, "snapshot", lambda _: news.get())
+        running = asyncio.create_task(bench.vehicle.run())
+
+        async def seen_in(mode: str) -> int:
+            bench.clock.advance(1.0)
+            await send(bench, place(6))
+            bench.sent.clear()
+            news.put_nowait(msgspec.structs.replace(standing.seen.ship, mode=mode, armed=True))
+            while not (beats := bench.read("HEARTBEAT")):
+                await bench.turn()
+            return int(beats[-1].custom_mode) >> 16 & 255
+
+        await send(bench, place(6))
+        await send(bench, command(*OFFBOARD))
+        while not acks(bench, 176):
+            await bench.turn()
+        assert acks(bench, 176) == [0]
+        assert await seen_in("LOITER") == 6
+        assert await seen_in("LOITER") == 6
+        await bench.turn()  # the stream's next turn sees that the place is held
+        assert await seen_in("RTL") == 6
+        while "offboard ends: the ship flies RTL" not in bench.texts:
+            await send(bench, place(6))
+        assert await seen_in("RTL") == 4
+        assert [name for name, _ in bench.ship.asked] == ["goto"]
+        running.cancel()
+
+    fly(standing, flight)
+
+
+def test_offboard_on_the_ground_is_refused_and_says_what_to_do(
+    standing: Twin, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def flight(bench: Bench) -> None:
+        async def refused(name: str, *_: object, **__: object) -> Reply:
+            return Reply(id="1", task=name, state="REFUSED", reason="goto: on the ground")
+
+        monkeypatch.setattr(bench.ship, "command", refused)
+        await send(bench, place(6))
+        await send(bench, command(*OFFBOARD))
+        assert acks(bench, 176) == [2]
+        assert "on the ground; offboard begins in the air: arm, take off, then" in bench.texts
 
     fly(standing, flight)
 
