@@ -27,6 +27,7 @@ MIN_ALTITUDE_M = 0.5  # lower, a gust sets a hovering ship down
 MIN_SPEED_MPS = 0.05  # slower, a leg has no end
 MAX_SPEED_MPS = 10.0  # of any ship: each has its own, lower one
 MAX_SECONDS = 60.0  # of one velocity: a forgotten one ends
+FORCE = 21196.0  # parameter 2 of MAVLink's COMPONENT_ARM_DISARM that skips the checks
 MAX_ACTUATOR_SECONDS = 30.0  # of one push on an output by hand
 
 
@@ -205,6 +206,23 @@ class Absent(msgspec.Struct, frozen=True):
     why: str
 
 
+class MavCommand(msgspec.Struct, frozen=True):
+    """The command of MAVLink's common message set that means an action.
+
+    number: MAV_CMD. params: the argument that a parameter (1 to 7) is; NaN leaves it out.
+    `north_m`, `east_m` and `altitude_m` are its latitude, longitude and altitude, in its frame.
+    only: the values that other parameters must have: with them several actions share a number.
+    radians: the parameters that are in radians where the form has degrees.
+    true: the value of a parameter that means yes.
+    """
+
+    number: int
+    params: Mapping[int, str] = {}
+    only: Mapping[int, float] = {}
+    radians: tuple[int, ...] = ()
+    true: float = 1.0
+
+
 class Action(msgspec.Struct, frozen=True, kw_only=True):
     """One row: the command `name` to the flight process, which is the task `blimp.<name>`.
 
@@ -212,6 +230,7 @@ class Action(msgspec.Struct, frozen=True, kw_only=True):
     examples: of its command line, which begins with its name.
     http: None for `POST api/command/NAME`.
     python: the method of `Ship`; "" for its name.
+    mavlink: the command that means it.
     in_parts: it comes in several commands while it is flown, which each face makes of one thing.
     needs: what must hold for it to begin.
     asks: the question to a person at a terminal, in which arguments may stand. insists: the one
@@ -234,6 +253,7 @@ class Action(msgspec.Struct, frozen=True, kw_only=True):
     examples: tuple[str, ...] | Absent
     http: Absent | None = None
     python: str | Absent = ""
+    mavlink: MavCommand | Absent
     in_parts: bool = False
     arguments: type[Arguments] = Nothing
     needs: tuple[Need, ...] = ()
@@ -266,6 +286,7 @@ _ROWS = (
         about="Ask whether the ship answers.",
         more="The question goes through the queue; the flight process answers it.",
         examples=("ping",),
+        mavlink=Absent("the gateway answers MAVLink's own PING"),
         needs_ttl=False,
         needs_control=False,
     ),
@@ -273,6 +294,7 @@ _ROWS = (
         name="limits",
         about="Return what the ship can do, and what its battery has left for a mission.",
         examples=("limits",),
+        mavlink=Absent("they are parameters there, LIM_SPEED and others"),
         needs_ttl=False,
         needs_control=False,
     ),
@@ -280,6 +302,7 @@ _ROWS = (
         name="arm",
         about="Arm the ship: allow the propellers to turn.",
         examples=("arm",),
+        mavlink=MavCommand(400, {2: "force"}, only={1: 1.0}, true=FORCE),
         arguments=Arm,
         asks="Arm? The propellers may start to turn.",
         insists="Arm without any check?",
@@ -292,11 +315,13 @@ _ROWS = (
         name="disarm",
         about="Stop the propellers. In the air the ship refuses it.",
         examples=("disarm",),
+        mavlink=MavCommand(400, only={1: 0.0}),
     ),
     Action(
         name="mode",
         about="Change the flight mode.",
         examples=("mode LOITER",),
+        mavlink=MavCommand(176, {2: "name"}),
         arguments=SetMode,
         needs=(Need.ARMED,),  # and what the mode needs
     ),
@@ -304,6 +329,7 @@ _ROWS = (
         name="takeoff",
         about="Climb from the pad to an altitude and stay there.",
         examples=("takeoff 3",),
+        mavlink=MavCommand(22, {7: "altitude_m"}),
         arguments=Takeoff,
         needs=(Need.ARMED, Need.POSITION),
         progress=Progress.WAY,
@@ -313,6 +339,11 @@ _ROWS = (
         name="goto",
         about="Fly to a place, in metres from the pad, and stay there.",
         examples=("goto 10 0 3", "goto -3 4 5 --yaw-deg -90"),
+        mavlink=MavCommand(
+            192,
+            {1: "speed_mps", 4: "yaw_deg", 5: "north_m", 6: "east_m", 7: "altitude_m"},
+            radians=(4,),
+        ),
         arguments=Goto,
         needs=_IN_FLIGHT,
         progress=Progress.WAY,
@@ -322,6 +353,7 @@ _ROWS = (
         name="velocity",
         about="Fly at a velocity for a time, then stay there.",
         examples=("velocity -0.2 0 0.1 --seconds 3",),
+        mavlink=Absent("velocities are a stream there, SET_POSITION_TARGET_LOCAL_NED"),
         arguments=SetVelocity,
         needs=_IN_FLIGHT,
         progress=Progress.TIME,
@@ -333,6 +365,7 @@ _ROWS = (
         examples=("trajectory circle.csv",),
         http=Absent("its parts are sent while it is flown"),
         in_parts=True,
+        mavlink=Absent("no command carries its points"),
         arguments=FlyTrajectory,
         needs=_IN_FLIGHT,
         progress=Progress.WAY,
@@ -341,6 +374,7 @@ _ROWS = (
         name="hold",
         about="Hold height and heading. It needs no position, so the wind moves the ship.",
         examples=("hold",),
+        mavlink=Absent("it is a mode there: DO_SET_MODE"),
         needs=(Need.ARMED,),
         comes_to_rest=True,
     ),
@@ -348,6 +382,7 @@ _ROWS = (
         name="land",
         about="Land at this place and disarm.",
         examples=("land",),
+        mavlink=MavCommand(21),
         progress=Progress.WAY,
         wait_s=FLIGHT_S,
         comes_to_rest=True,
@@ -357,6 +392,7 @@ _ROWS = (
         about="Fly back to the pad, or to a nearer rally point.",
         examples=("return",),
         python="return_to_pad",
+        mavlink=MavCommand(20),
         needs=_IN_FLIGHT,
         progress=Progress.WAY,
         wait_s=FLIGHT_S,
@@ -365,6 +401,7 @@ _ROWS = (
         name="geofence",
         about="Limit the next flight by zones, a ceiling and a floor, and set its rally points.",
         examples=Absent("zones are no words of a command line: a mission file has them"),
+        mavlink=Absent("it is a plan there, uploaded by the mission protocol"),
         arguments=SetGeofence,
         needs=(Need.GROUND,),
     ),
@@ -373,6 +410,7 @@ _ROWS = (
         about="Set a number of the ship's airframe.",
         examples=("param limits.speed_mps 0.5",),
         python="set_parameter",
+        mavlink=Absent("it is a message there, PARAM_SET"),
         arguments=SetParameter,
         needs=(Need.DISARMED,),
         wait_s=PARAMETER_S,
@@ -381,6 +419,7 @@ _ROWS = (
         name="payload",
         about="Turn a servo that steers nothing to an angle.",
         examples=("payload --name hook --deg 30", "payload --channel 9 --pulse-us 1700"),
+        mavlink=MavCommand(183, {1: "channel", 2: "pulse_us"}),
         arguments=Payload,
         needs=(Need.ARMED,),
     ),
@@ -390,6 +429,7 @@ _ROWS = (
         "ends the stop.",
         examples=("estop",),
         http=Absent("a stop has a request of its own, `POST api/estop`"),
+        mavlink=MavCommand(185, only={1: 1.0}),
         wait_s=5.0,
         needs_ttl=False,
         needs_control=False,
@@ -400,6 +440,7 @@ _ROWS = (
         name="stick",
         about="Push the ship by hand, in STABILIZE or ALTHOLD. It keeps its heading.",
         examples=("stick --forward 40 --turn -20 --seconds 2",),
+        mavlink=Absent("it is a message there, MANUAL_CONTROL"),
         arguments=PushStick,
         needs=(Need.ARMED,),
     ),
@@ -407,6 +448,7 @@ _ROWS = (
         name="motor",
         about="Turn one motor, in MANUAL or on the bench.",
         examples=("motor left -20 --seconds 1",),
+        mavlink=Absent("MAVLink counts motors, and an airframe has names for them"),
         arguments=Motor,
         needs=(Need.MANUAL,),
         asks="Turn motor {name!r} at {percent:g} % for {seconds:g} s?",
@@ -417,6 +459,7 @@ _ROWS = (
         name="servo",
         about="Turn one servo to an angle, in MANUAL or on the bench.",
         examples=("servo tilt -30",),
+        mavlink=Absent("DO_SET_SERVO is the payload's: nobody steers a flight by a servo"),
         arguments=Servo,
         needs=(Need.MANUAL,),
         asks="Turn servo {name!r} to {deg:g} degrees?",
@@ -427,6 +470,7 @@ _ROWS = (
         name="sensor",
         about="Return one sensor's newest value, unit, age and health.",
         examples=("sensor baro",),
+        mavlink=Absent("what sensors measure comes as telemetry"),
         arguments=Sensor,
         needs_ttl=False,
         needs_control=False,

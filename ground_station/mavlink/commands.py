@@ -12,16 +12,19 @@ import math
 from collections import Counter
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
+from functools import partial
 from typing import Any, NamedTuple
 
 import msgspec
 
-from blimp.actions import FLIGHT_S, SHORT_S
+from blimp.actions import ACTIONS, Action, MavCommand, Progress
+from blimp.airframe import Home
 from blimp.errors import BlimpError
+from blimp.forms import arguments_of
 from blimp.tasks.reply import Reply
 from blimp.types import Mode
 from ground_station.mavlink import telemetry
-from ground_station.mavlink.frames import FORCE, means_stop
+from ground_station.mavlink.frames import means_stop
 from ground_station.mavlink.missions import Missions
 from ground_station.mavlink.modes import asked_mode, standard_mode
 from ground_station.mavlink.parameters import Parameters
@@ -60,6 +63,9 @@ _NO_PLACE = (2**31 - 1, -(2**31))
 # Bits of AUTOPILOT_VERSION: mission, integers, commands, parameters by bits, files, targets, stop,
 # version 2, fence, rally
 CAPABILITIES = 2 | 4 | 8 | 16 | 32 | 128 | 256 | 2048 | 8192 | 16384 | 32768
+
+
+Choice = tuple[tuple[Action, MavCommand], ...]  # the actions that share a number
 
 
 class Parts(NamedTuple):
@@ -220,15 +226,10 @@ class Commands:
         )  # fmt: skip
 
 
-async def _order(
-    parts: Parts, name: str, arguments: dict[str, Any] | None = None, *, within_s: float
-) -> Answer:
+async def _order(parts: Parts, name: str, arguments: dict[str, Any]) -> Answer:
     """Send a command that ends what flew before: a mission, a stream of setpoints."""
-    given = {key: value for key, value in (arguments or {}).items() if value is not None}
-    if any(isinstance(value, float) and not math.isfinite(value) for value in given.values()):
-        return DENIED, "a parameter is infinite"
     parts.system.take_over()
-    return answer_of(await parts.system.command(name, given, within_s=within_s))
+    return answer_of(await parts.system.command(name, arguments))
 
 
 def _same(one: Asked | None, other: Asked) -> bool:
@@ -241,82 +242,105 @@ def _stops(asked: Asked) -> bool:
     return means_stop(asked.command, *asked.params[:2])
 
 
-async def _stop(parts: Parts, asked: Asked) -> Answer:
-    if not _stops(asked):
-        return DENIED, f"parameter 1 is {asked.params[0]:g}: only arm undoes a stop"
-    return answer_of(await _press(parts))
-
-
 def _press(parts: Parts) -> Awaitable[Reply]:
     stopping = parts.system.transport.estop()
     parts.system.take_over()
     return stopping
 
 
-async def _arm(parts: Parts, asked: Asked) -> Answer:
-    arm, force = asked.params[:2]
+class _NotTaken(Exception):
+    """args: an Answer."""
+
+
+async def _act(choice: Choice, parts: Parts, asked: Asked) -> Answer:
+    """Do the action of this number that the parameters mean."""
     if _stops(asked):
-        return await _stop(parts, asked)
-    if arm not in (0.0, 1.0):
-        return DENIED, f"parameter 1 is {arm:g}, must be 0 or 1"
-    if arm == 0.0:
-        return await _order(parts, "disarm", within_s=SHORT_S)
-    fence = parts.missions.fence_arguments()
+        return answer_of(await _press(parts))
+    try:
+        action, command = _meant(choice, asked)
+        arguments = action.checked(_arguments(action, command, parts, asked))
+    except _NotTaken as error:
+        result, words = error.args
+        return result, words
+    except ValueError as error:
+        return DENIED, str(error)
+    return await _carry_out(parts, action.name, arguments)
+
+
+async def _carry_out(parts: Parts, name: str, arguments: dict[str, Any]) -> Answer:
+    fence = parts.missions.fence_arguments() if name == "arm" else None
     if fence is not None:
-        fenced = answer_of(await parts.system.command("geofence", fence, within_s=SHORT_S))
+        fenced = answer_of(await parts.system.command("geofence", fence))
         if fenced != OK:
             return fenced
-    forced = {"force": True} if force == FORCE else {}
-    return await _order(parts, "arm", forced, within_s=SHORT_S)
+    answer = await _order(parts, name, arguments)
+    # RTL means to land there, too; a stop or another command in between ends it.
+    return await _order(parts, "land", {}) if name == "return" and answer == OK else answer
 
 
-async def _takeoff(parts: Parts, asked: Asked) -> Answer:
-    altitude = asked.params[6]
-    if math.isnan(altitude):
-        height_m = parts.parameters.takeoff_m
+def _meant(choice: Choice, asked: Asked) -> tuple[Action, MavCommand]:
+    for action, command in choice:
+        if all(asked.params[number - 1] == value for number, value in command.only.items()):
+            return action, command
+    number = next(iter(choice[0][1].only))
+    values = " or ".join(f"{command.only[number]:g}" for _, command in choice)
+    value = asked.params[number - 1]
+    raise _NotTaken(DENIED, f"parameter {number} is {value:g}, must be {values}")
+
+
+def _arguments(action: Action, command: MavCommand, parts: Parts, asked: Asked) -> dict[str, Any]:
+    """Return what the parameters say, in the form's units. Raises _NotTaken, BlimpError."""
+    if 5 in command.params:
+        found = _place(parts, asked)
     else:
-        height_m = altitude - (_home(parts).altitude_msl_m if asked.frame in GLOBAL else 0.0)
-    if why := _here_only(asked):
-        return DENIED, why
-    return await _order(parts, "takeoff", {"altitude_m": height_m}, within_s=FLIGHT_S)
+        found = {}
+        if why := _here_only(asked):
+            raise _NotTaken(DENIED, why)
+    known = {one.name: one for one in arguments_of(action.arguments)}
+    for number, name in command.params.items():
+        argument, value = known[name], asked.params[number - 1]
+        if name == "altitude_m":
+            found[name] = _height_m(action, parts, asked)
+        elif name in found or math.isnan(value):
+            pass
+        elif argument.kind is bool:
+            found |= {name: True} if value == command.true else {}
+        elif not argument.is_required and value <= 0.0 < argument.low:
+            pass  # -1 is its default
+        elif argument.kind is int and value.is_integer():
+            found[name] = int(value)
+        else:
+            found[name] = math.degrees(value) if number in command.radians else value
+    return found
 
 
-async def _land(parts: Parts, asked: Asked) -> Answer:
-    if why := _here_only(asked):
-        return DENIED, why
-    return await _order(parts, "land", within_s=FLIGHT_S)
-
-
-async def _return(parts: Parts, asked: Asked) -> Answer:  # noqa: ARG001
-    """Return and land, as RTL means it; a stop or another command in between ends it."""
-    answer = await _order(parts, "return", within_s=FLIGHT_S)
-    return await _order(parts, "land", within_s=FLIGHT_S) if answer == OK else answer
-
-
-async def _reposition(parts: Parts, asked: Asked) -> Answer:
-    speed, _, _, yaw, latitude, longitude, altitude = asked.params
+def _place(parts: Parts, asked: Asked) -> dict[str, Any]:
+    """Return parameters 5 and 6 in metres from the pad; where the ship is for none."""
+    latitude, longitude = asked.params[4:6]
     if asked.frame is None:
-        return INT_ONLY, "a place in COMMAND_LONG is not exact: send COMMAND_INT"
+        raise _NotTaken(INT_ONLY, "a place in COMMAND_LONG is not exact: send COMMAND_INT")
     if asked.frame not in (*GLOBAL, *RELATIVE):
-        return DENIED, f"frame {asked.frame}, must be one of {(*GLOBAL, *RELATIVE)}"
-    if parts.system.seen is None:
-        return BUSY, "the ship has sent nothing yet"
-    home, (north_m, east_m, _) = _home(parts), parts.system.seen.ship.position_ned_m
+        words = f"frame {asked.frame}, must be one of {(*GLOBAL, *RELATIVE)}"
+        raise _NotTaken(DENIED, words)
     if math.isnan(latitude) != math.isnan(longitude):
-        return DENIED, "a latitude or a longitude alone is no place"
+        raise _NotTaken(DENIED, "a latitude or a longitude alone is no place")
+    north_m, east_m, _ = _seen(parts).ship.position_ned_m
     if not math.isnan(latitude):
         if abs(latitude) > 90.0 or abs(longitude) > 180.0:
-            return DENIED, f"latitude {latitude:g}, longitude {longitude:g}: no place on Earth"
-        north_m, east_m = home.local_m(latitude, longitude)
-    height_m = parts.system.seen.ship.altitude_m
+            words = f"latitude {latitude:g}, longitude {longitude:g}: no place on Earth"
+            raise _NotTaken(DENIED, words)
+        north_m, east_m = _home(parts).local_m(latitude, longitude)
+    return {"north_m": north_m, "east_m": east_m}
+
+
+def _height_m(action: Action, parts: Parts, asked: Asked) -> float:
+    """Return parameter 7 in metres above the pad; for none the ship's, or that of a takeoff."""
+    altitude = asked.params[6]
     if not math.isnan(altitude):
-        height_m = altitude - (home.altitude_msl_m if asked.frame in GLOBAL else 0.0)
-    arguments = {
-        "north_m": north_m, "east_m": east_m, "altitude_m": height_m,
-        "yaw_deg": None if math.isnan(yaw) else math.degrees(yaw),
-        "speed_mps": speed if speed > 0.0 else None,
-    }  # fmt: skip
-    return await _order(parts, "goto", arguments, within_s=FLIGHT_S)
+        return altitude - (_home(parts).altitude_msl_m if asked.frame in GLOBAL else 0.0)
+    if action.name == "takeoff":
+        return parts.parameters.takeoff_m
+    return _seen(parts).ship.altitude_m
 
 
 async def _set_mode(parts: Parts, asked: Asked) -> Answer:
@@ -344,18 +368,17 @@ async def _enter(parts: Parts, mode: Mode, asked: Asked) -> Answer:
         case Mode.VELOCITY:
             return await parts.demands.begin(asked.station)
         case Mode.RTL | Mode.LAND:
-            do = _return if mode is Mode.RTL else _land
-            nowhere = msgspec.structs.replace(asked, params=(math.nan,) * 7)
-            doing = asyncio.ensure_future(do(parts, nowhere))
+            name = "return" if mode is Mode.RTL else "land"
+            doing = asyncio.ensure_future(_carry_out(parts, name, {}))
             done, _ = await asyncio.wait([doing], timeout=PROGRESS_S)
             if done:
                 return await doing
             parts.system.start(_said(parts, mode, doing))
             return OK
         case Mode.HOLD:
-            return await _order(parts, "hold", within_s=SHORT_S)
+            return await _order(parts, "hold", {})
         case _:
-            return await _order(parts, "mode", {"name": mode.name}, within_s=SHORT_S)
+            return await _order(parts, "mode", {"name": mode.name})
 
 
 async def _said(parts: Parts, mode: Mode, doing: Awaitable[Answer]) -> None:
@@ -377,7 +400,7 @@ async def _pause(parts: Parts, asked: Asked) -> Answer:
         return DENIED, f"parameter 1 is {asked.params[0]:g}, must be 0 or 1"
     if asked.params[0] == 1.0:
         return await parts.missions.begin()
-    return await _order(parts, "mode", {"name": Mode.LOITER.name}, within_s=SHORT_S)
+    return await _order(parts, "mode", {"name": Mode.LOITER.name})
 
 
 async def _set_current(parts: Parts, asked: Asked) -> Answer:
@@ -462,24 +485,38 @@ def _here_only(asked: Asked) -> str:
     return ""
 
 
-def _home(parts: Parts) -> Any:
+def _home(parts: Parts) -> Home:
     if parts.system.airframe is None:
         raise BlimpError("the ship has sent nothing yet")
     return parts.system.airframe.home
 
 
-COMMANDS: dict[int, Row] = {
-    20: Row("RTL", _return, long=True),
-    21: Row("land", _land, long=True),
-    22: Row("takeoff", _takeoff, long=True),
+def _seen(parts: Parts) -> telemetry.Seen:
+    if parts.system.seen is None:
+        raise _NotTaken(BUSY, "the ship has sent nothing yet")
+    return parts.system.seen
+
+
+def _rows_of_actions() -> dict[int, Row]:
+    """Return a row for each number of the table of actions; several actions may share one."""
+    found: dict[int, Choice] = {}
+    for action in ACTIONS.values():
+        if isinstance(command := action.mavlink, MavCommand):
+            found[command.number] = (*found.get(command.number, ()), (action, command))
+    rows = {}
+    for number, choice in found.items():
+        used = {parameter for _, command in choice for parameter in command.only}
+        long = any(action.progress is not Progress.NONE for action, _ in choice)
+        rows[number] = Row(choice[0][0].name, partial(_act, choice), tuple(sorted(used)), long=long)
+    return rows
+
+
+COMMANDS: dict[int, Row] = _rows_of_actions() | {
     176: Row("mode", _set_mode, used=(1, 2)),
-    185: Row("termination", _stop, used=(1,)),
-    192: Row("reposition", _reposition, long=True),
     193: Row("pause", _pause, used=(1,)),
     224: Row("mission item", _set_current, used=(1,)),
     262: Row("mode", _set_standard_mode, used=(1,)),
     300: Row("mission", _start_mission),
-    400: Row("arm", _arm, used=(1,)),
     410: Row("home", _request_home, acts=False),
     510: Row("interval", _get_interval, used=(1,), acts=False),
     511: Row("interval", _set_interval, used=(1, 2), acts=False),

@@ -9,6 +9,7 @@ import struct
 from collections.abc import Callable
 from typing import NamedTuple
 
+from blimp.actions import FORCE
 from ground_station.mavlink.wire import checksum
 
 V1, V2 = 0xFE, 0xFD
@@ -18,7 +19,6 @@ _MAGIC = re.compile(b"[\xfd\xfe]")
 _HEAD = struct.Struct("<xBBxxBBHB")  # length, flags, system, component, number
 _COMMANDS = (75, 76)  # COMMAND_INT and COMMAND_LONG, alike in what is read here
 _COMMAND = struct.Struct("<ff20xH")  # parameters 1 and 2, command
-FORCE = 21196.0  # parameter 2 of COMPONENT_ARM_DISARM
 
 
 class Frame(NamedTuple):

@@ -11,7 +11,6 @@ import math
 import struct
 from collections.abc import AsyncIterator, Callable
 
-from blimp.actions import PARAMETER_S
 from blimp.airframe import Airframe
 from blimp.errors import BlimpError
 from blimp.parameters import Parameter, parameters
@@ -150,7 +149,7 @@ class Parameters:
             return 0, ""
         arguments = {"name": one.path, "value": wanted}
         try:
-            reply = await system.command("param", arguments, within_s=PARAMETER_S)
+            reply = await system.command("param", arguments)
         except BlimpError as error:
             return DENIED, f"{id}: {error}"
         if reply.state != "SUCCESS":

@@ -14,7 +14,7 @@ from typing import Any
 
 import msgspec
 
-from blimp.actions import FLIGHT_S, SHORT_S
+from blimp.actions import ACTIONS
 from blimp.errors import BlimpError
 from blimp.tasks.reply import Reply
 from blimp.types import Mode
@@ -116,7 +116,7 @@ class Demands:
         # one, a failsafe or a person, flies on.
         if "going" in state and not _is_answered(state["going"]):
             loiter = {"name": Mode.LOITER.name}
-            work = self._system.command("mode", loiter, within_s=SHORT_S)
+            work = self._system.command("mode", loiter)
             self._system.start(work, is_stop=True)
 
     async def _fly_once(self, station: Station, state: dict[str, Any]) -> Answer:
@@ -140,9 +140,10 @@ class Demands:
             return answer
         if _far(state.get("goto"), demand.arguments):
             state.pop("held", None)
-            state["goto"] = demand.arguments
+            state["goto"] = place = demand.arguments
+            patience_s = ACTIONS["goto"].timeout_s(place)
             state["going"] = going = asyncio.create_task(
-                system.transport.command("goto", demand.arguments, timeout_s=FLIGHT_S, coalesce=KEY)
+                system.transport.command("goto", place, timeout_s=patience_s, coalesce=KEY)
             )
             # The stream may end first: what becomes of the last place is nobody's question then.
             going.add_done_callback(lambda done: done.cancelled() or done.exception())

@@ -11,6 +11,7 @@ from contextlib import AsyncExitStack, contextmanager
 from contextvars import ContextVar
 from typing import Any
 
+from blimp.actions import ACTIONS
 from blimp.airframe import Airframe
 from blimp.errors import BlimpError, NotInControl
 from blimp.tasks.authority import CONTROL_TTL_S
@@ -202,9 +203,10 @@ class System:
         self._acted_s = self.transport.now_s()
         return True
 
-    async def command(self, name: str, arguments: dict[str, Any], *, within_s: float) -> Reply:
+    async def command(self, name: str, arguments: dict[str, Any]) -> Reply:
         """Send one command under the control that is held. Raises LinkError."""
-        reply = await self.transport.command(name, arguments, timeout_s=within_s)
+        timeout_s = ACTIONS[name].timeout_s(arguments)
+        reply = await self.transport.command(name, arguments, timeout_s=timeout_s)
         await self.note(reply)
         return reply
 

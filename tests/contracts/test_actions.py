@@ -5,24 +5,30 @@ One test a face. A row that reaches only some of them makes the tests of the oth
 
 import inspect
 import json
+import math
 from typing import Any
 
 import pytest
+from pymavlink.dialects.v20 import all as dialect
 from typer.main import get_command
 
-from blimp.actions import ACTIONS, Absent, Action
-from blimp.forms import arguments_of
+from blimp.actions import ACTIONS, Absent, Action, MavCommand
+from blimp.forms import Argument, arguments_of
 from ground_station.commands import app
+from ground_station.mavlink.commands import COMMANDS
+from ground_station.mavlink.modes import BY_NAME
 from ground_station.page.actions import NAMES
 from ground_station.page.openapi import openapi
 from ground_station.ship import Ship
+from tests.faults.fuzz_mavlink import Bench, twin
+from tests.ground_station.mavlink.test_vehicle import HOME, acks, fly, send
 
 ROWS = pytest.mark.parametrize("action", ACTIONS.values(), ids=lambda row: row.name)
 
 
 @ROWS
 def test_an_absence_has_a_reason(action: Action) -> None:
-    for face in (action.examples, action.http, action.python):
+    for face in (action.examples, action.http, action.python, action.mavlink):
         assert not isinstance(face, Absent) or len(face.why.split()) > 2
 
 
@@ -75,3 +81,57 @@ def test_python(action: Action) -> None:
         assert (default is inspect.Parameter.empty) is argument.is_required, argument.name
         if not argument.is_required:
             assert default == argument.default, argument.name
+
+
+@ROWS
+def test_mavlink(action: Action) -> None:
+    """A COMMAND_INT with a value for each parameter asks the ship for the action with them."""
+    if isinstance(action.mavlink, Absent):
+        return
+    row: MavCommand = action.mavlink
+    assert set(row.params.values()) <= set(action.arguments.__struct_fields__)
+    params = [0.0] * 7
+    for number, value in row.only.items():
+        params[number - 1] = value
+    wanted: dict[str, Any] = {}
+    for argument in arguments_of(action.arguments):
+        for number in (number for number, name in row.params.items() if name == argument.name):
+            value, params[number - 1] = _value_of(argument, row, number)
+            wanted[argument.name] = value
+    wanted = {"name": "ALTHOLD"} if action.name == "mode" else wanted
+    if action.name == "mode":  # its numbers are those of a table of modes
+        params[:3] = 1.0, BY_NAME["ALTHOLD"].main, BY_NAME["ALTHOLD"].sub
+
+    async def flight(bench: Bench) -> None:
+        await send(bench, command_int(row.number, params))
+        assert acks(bench, row.number)[-1] == 0, bench.texts
+        if action.is_emergency:
+            assert bench.ship.stops == 1
+        else:
+            asked = dict(bench.ship.asked)  # before it a fence, after it a landing
+            assert asked[action.name] == pytest.approx(wanted, abs=0.02)
+
+    assert COMMANDS[row.number].acts
+    fly(twin(), flight)
+
+
+def _value_of(argument: Argument, row: MavCommand, number: int) -> tuple[Any, float]:
+    """Return a value of an argument, and the parameter that says it."""
+    if argument.kind is bool:
+        return True, row.true
+    if number in (5, 6):  # the pad's latitude and longitude, times 1e7
+        return 0.0, HOME[number - 5]
+    value = 9.0 if argument.kind is int else max(argument.low, min(argument.high, 2.0))
+    return value, math.radians(value) if number in row.radians else value
+
+
+def command_int(number: int, params: list[float]) -> Any:
+    *four, x, y, z = params
+    return dialect.MAVLink_command_int_message(1, 1, 6, number, 0, 0, *four, int(x), int(y), z)
+
+
+def test_mavlink_has_no_action_of_its_own() -> None:
+    """What moves the ship by a number is in the table, but for the plan's own and the modes'."""
+    known = {row.mavlink.number for row in ACTIONS.values() if isinstance(row.mavlink, MavCommand)}
+    others = {number for number, row in COMMANDS.items() if row.acts} - known
+    assert others == {193, 224, 262, 300}  # pause, mission item, standard mode, mission start

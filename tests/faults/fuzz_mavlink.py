@@ -214,7 +214,8 @@ MODE_COMMANDS = (176, 262)
 MISSION_TASKS = {"limits", "geofence", "arm", "takeoff", "goto", "yaw", "velocity", "hold",
                  "payload", "return", "land", "disarm", "mode"}  # fmt: skip
 TASKS = {20: {"return", "land"}, 21: {"land"}, 22: {"takeoff"}, 192: {"goto"}, 193: {"mode"},
-         300: set(), 400: {"arm", "disarm", "geofence"}, 224: set(), 185: set()}  # fmt: skip
+         183: {"payload"}, 185: set(), 224: set(), 300: set(),
+         400: {"arm", "disarm", "geofence"}}  # fmt: skip
 STREAM_KINDS = ("SET_POSITION_TARGET_LOCAL_NED", "SET_POSITION_TARGET_GLOBAL_INT")
 
 
