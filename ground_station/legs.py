@@ -190,12 +190,17 @@ def readable(message: str, table: dict[str, Any] | None = None) -> str:
     return f"{key}{value}: {what[0].lower()}{what[1:]}{rest}"
 
 
-def completed(legs: Sequence[Leg], geofence: Geofence, names: Sequence[str]) -> tuple[Leg, ...]:
+def completed(
+    tables: Sequence[dict[str, Any]], geofence: Geofence, names: Sequence[str], *, where: str
+) -> tuple[Leg, ...]:
     """Return the legs as they are flown: the geofence before each arm, a yaw as a goto.
 
-    names: of each leg, for errors. Raises MissionError for what cannot be flown in this order, or
-    leads out of the geofence.
+    tables: see `read_leg`. names, where: of each and of all, for errors. Raises MissionError for
+    what is no leg, cannot be flown in this order, or leads out of the geofence.
     """
+    if not 1 <= len(tables) <= MAX_LEGS:
+        raise MissionError(f"{where}: {len(tables)} legs, the limits are 1 to {MAX_LEGS}")
+    legs = [read_leg(table, name) for table, name in zip(tables, names, strict=True)]
     _check_order(legs, names)
     if problem := geofence.problem():
         raise MissionError(f"{names[0].rpartition(',')[0]}, geofence: {problem}")

@@ -16,8 +16,8 @@
     do = "goto"        # see ground_station/legs.py
     north_m = 10.0     # ... and the arguments of that command, named as on the command line
 
-A file of QGroundControl (ground_station/plan_file.py) is known by what it holds: they are named
-.plan, .waypoints or .txt.
+A file of QGroundControl (ground_station/mavlink/plan_file.py) is known by what it holds: they are
+named .plan, .waypoints or .txt.
 Everything is checked before anything is sent: keys, types, limits, order, the geofence.
 """
 
@@ -34,17 +34,8 @@ from blimp.errors import MissionError
 from blimp.geofence import Geofence, Rally, Zone
 from blimp.reading import ready
 from blimp.suggest import suggestion, with_suggestion
-from ground_station.legs import (
-    MAX_LEGS,
-    Goto,
-    Leg,
-    Takeoff,
-    completed,
-    end_of,
-    read_leg,
-    readable,
-)
-from ground_station.plan_file import Plan, parse_plan, parse_waypoints
+from ground_station.legs import Goto, Leg, Takeoff, completed, end_of, readable
+from ground_station.mavlink.plan_file import Plan, parse_plan, parse_waypoints
 from ground_station.track import Place, TrackLeg
 
 MAX_BYTES = 256 * 1024
@@ -143,31 +134,22 @@ def parse_mission(text: str, *, where: str) -> Mission:
         message = with_suggestion(str(error), _File)
         raise MissionError(f"mission {where}: {readable(message)}") from error
     names = [f"mission {where}, leg {number}" for number in range(1, len(file.leg) + 1)]
-    _check_count(len(file.leg), where)
-    legs = [read_leg(table, name) for table, name in zip(file.leg, names, strict=True)]
     geofence = Geofence(
         zones=file.geofence, ceiling_m=file.ceiling_m, floor_m=file.floor_m, rally=file.rally
     )
     return Mission(
         name=file.name,
         description=file.description,
-        legs=completed(legs, geofence, names),
+        legs=completed(file.leg, geofence, names, where=f"mission {where}"),
         geofence=geofence,
     )
 
 
 def _of_plan(plan: Plan, where: str) -> Mission:
-    _check_count(len(plan.tables), where)
-    legs = [read_leg(table, name) for table, name in zip(plan.tables, plan.names, strict=True)]
     return Mission(
         name=Path(where).stem[:64] or "plan",
         description=f"{len(plan.tables)} legs from {Path(where).name}",
-        legs=completed(legs, plan.geofence, plan.names),
+        legs=completed(plan.tables, plan.geofence, plan.names, where=f"mission {where}"),
         geofence=plan.geofence,
         origin_deg=plan.home_deg,
     )
-
-
-def _check_count(count: int, where: str) -> None:
-    if not 1 <= count <= MAX_LEGS:
-        raise MissionError(f"mission {where}: {count} legs, the limits are 1 to {MAX_LEGS}")

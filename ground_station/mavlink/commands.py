@@ -25,6 +25,7 @@ from blimp.tasks.reply import Reply
 from blimp.types import Mode
 from ground_station.mavlink import telemetry
 from ground_station.mavlink.frames import means_stop
+from ground_station.mavlink.items import GLOBAL, RELATIVE
 from ground_station.mavlink.missions import Missions
 from ground_station.mavlink.modes import asked_mode, standard_mode
 from ground_station.mavlink.parameters import Parameters
@@ -46,9 +47,7 @@ from ground_station.mavlink.system import (
     answer_of,
 )
 from ground_station.mavlink.wire import (
-    GLOBAL,
     PROTOCOL_VERSION,
-    RELATIVE,
     Message,
     message,
     number_of,

@@ -7,15 +7,16 @@ forgotten. Plans are kept until this process ends.
 from __future__ import annotations
 
 import asyncio
+import math
 from collections.abc import Callable
 from typing import Any
 
 from blimp.errors import BlimpError, MissionError
 from blimp.geofence import Geofence
 from ground_station.legs import SetGeofence, Takeoff
-from ground_station.mavlink import plans
+from ground_station.mavlink.items import ALL, FENCE, MISSION, NAMES, RALLY, Item, fence_of
 from ground_station.mavlink.peer import Peer
-from ground_station.mavlink.plans import FENCE, MISSION, MOST, NAMES, RALLY, Flown, Stored
+from ground_station.mavlink.plans import MOST, Flown, mission_of
 from ground_station.mavlink.stations import Station
 from ground_station.mavlink.system import BUSY, CANCELLED, DENIED, OK, Answer, System
 from ground_station.mavlink.telemetry import ON_GROUND
@@ -41,7 +42,7 @@ class _Upload:
 
     def __init__(self, peer: Peer, station: Station, kind: int, count: int) -> None:
         self.peer, self.station, self.kind, self.count = peer, station, kind, count
-        self.items: list[Stored] = []
+        self.items: list[Item] = []
         self.came = asyncio.Event()
 
 
@@ -51,7 +52,7 @@ class Missions:
     def __init__(self, system: System) -> None:
         self._system = system
         system.flown_by(self.pause)
-        self._items: dict[int, list[Stored]] = {kind: [] for kind in NAMES}
+        self._items: dict[int, list[Item]] = {kind: [] for kind in NAMES}
         self._upload: _Upload | None = None
         self._flying: asyncio.Task[Any] | None = None
         self._state = NONE
@@ -187,17 +188,17 @@ class Missions:
         airframe = self._system.airframe
         if airframe is None:
             raise MissionError("the ship has sent nothing yet")
-        return plans.fence_of(self._items[FENCE], self._items[RALLY], airframe.home)
+        return fence_of(self._items[FENCE], self._items[RALLY], airframe.home)
 
-    def _checked(self, kind: int, items: list[Stored]) -> Flown | None:
+    def _checked(self, kind: int, items: list[Item]) -> Flown | None:
         """Return the mission, None for another plan. Raises MissionError for what is refused."""
         airframe = self._system.airframe
         if airframe is None:
             raise MissionError("the ship has sent nothing yet")
         if kind == MISSION:
-            return plans.mission_of(items, airframe.home, self._fence()) if items else None
+            return mission_of(items, airframe.home, self._fence()) if items else None
         parts = self._items | {kind: items}
-        plans.fence_of(parts[FENCE], parts[RALLY], airframe.home)
+        fence_of(parts[FENCE], parts[RALLY], airframe.home)
         return None
 
     # --- up -------------------------------------------------------------------------------
@@ -281,12 +282,16 @@ class Missions:
                 self._system.say(f"item {m.seq}: {problem}")
                 self._ack(peer, station, upload.kind, INVALID)
                 return
-            params = (m.param1, m.param2, m.param3, m.param4)
-            upload.items.append(Stored(m.seq, m.frame, m.command, params, m.x, m.y, m.z))
+            values = (m.param1, m.param2, m.param3, m.param4, 1e-7 * m.x, 1e-7 * m.y, m.z)
+            params = tuple(None if math.isnan(value) else value for value in values)
+            name = f"item {m.seq}"
+            upload.items.append(
+                Item(name=name, id=m.seq, command=m.command, frame=m.frame, params=params)
+            )
             upload.came.set()
         # Another one was sent before, and is asked for again if it is missed.
 
-    def _store(self, peer: Peer, station: Station, kind: int, items: list[Stored]) -> None:
+    def _store(self, peer: Peer, station: Station, kind: int, items: list[Item]) -> None:
         if why := self._locked(station):  # since it began
             self._system.say(f"{NAMES[kind]}: {why}")
             self._ack(peer, station, kind, REFUSED)
@@ -303,7 +308,7 @@ class Missions:
         self._ack(peer, station, kind, TAKEN)
 
     def _clear(self, peer: Peer, station: Station, m: Message) -> None:
-        kinds = tuple(NAMES) if m.mission_type == plans.ALL else (m.mission_type,)
+        kinds = tuple(NAMES) if m.mission_type == ALL else (m.mission_type,)
         if any(kind not in NAMES for kind in kinds):
             self._ack(peer, station, m.mission_type, UNSUPPORTED)
         elif why := self._locked(station):
@@ -343,14 +348,14 @@ class Missions:
             self._ack(peer, station, m.mission_type, SEQUENCE)
             return
         item = items[m.seq]
-        p1, p2, p3, p4 = item.params
+        p1, p2, p3, p4, x, y, z = (math.nan if value is None else value for value in item.params)
         self._system.send(
             message(
                 "mission_item_int", target_system=station.system,
                 target_component=station.component,
-                seq=item.seq, frame=item.frame, command=item.command, autocontinue=1,
-                current=int(m.mission_type == MISSION and item.seq == self.current),
-                param1=p1, param2=p2, param3=p3, param4=p4, x=item.x, y=item.y, z=item.z,
+                seq=item.id, frame=item.frame, command=item.command, autocontinue=1,
+                current=int(m.mission_type == MISSION and item.id == self.current),
+                param1=p1, param2=p2, param3=p3, param4=p4, x=round(1e7 * x), y=round(1e7 * y), z=z,
                 mission_type=m.mission_type,
             ),
             peer,

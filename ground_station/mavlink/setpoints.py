@@ -18,6 +18,7 @@ from blimp.actions import ACTIONS
 from blimp.errors import BlimpError
 from blimp.tasks.reply import Reply
 from blimp.types import Mode
+from ground_station.mavlink.items import GLOBAL, RELATIVE
 from ground_station.mavlink.peer import Peer
 from ground_station.mavlink.stations import Station, name_of
 from ground_station.mavlink.system import (
@@ -32,7 +33,7 @@ from ground_station.mavlink.system import (
     answer_of,
 )
 from ground_station.mavlink.telemetry import ON_GROUND
-from ground_station.mavlink.wire import GLOBAL, RELATIVE, Message
+from ground_station.mavlink.wire import Message
 
 TTL_S = 0.5
 PERIOD_S = 0.1  # to the ship at most so often

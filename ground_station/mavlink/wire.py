@@ -14,7 +14,6 @@ with needing("mavlink", "MAVLink needs"):
 
 Message = Any
 PROTOCOL_VERSION, _PROTOCOL_VERSION_CRC = 300, 217  # MAVLink's common.xml
-GLOBAL, RELATIVE = (0, 5), (3, 6)  # MAV_FRAME: above the sea, above home
 AUTOPILOT = 1  # MAV_COMP_ID_AUTOPILOT1
 
 

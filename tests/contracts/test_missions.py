@@ -20,8 +20,8 @@ from ground_station.mission_file import load_mission
 from ground_station.ship import Ship
 from tests.ground_station.conftest import parked, twin
 from tests.ground_station.mavlink.test_gateway import gateway, opened
+from tests.ground_station.mavlink.test_plan_file import place
 from tests.ground_station.ship import FlyingShip, LockstepMailbox
-from tests.ground_station.test_plan_file import place
 
 __all__ = ["parked", "twin"]
 pytestmark = pytest.mark.long  # seconds of computing each

@@ -44,7 +44,7 @@ from ground_station.mission_file import Mission as Mission_
 from tests.faults import fuzz_queue
 from tests.faults.fuzz_mavlink import Mavlink
 from tests.faults.fuzz_target import Broken, Target, check_at_rest, unarmable
-from tests.ground_station.test_plan_file import ITEMS, WAYPOINTS, plan
+from tests.ground_station.mavlink.test_plan_file import ITEMS, WAYPOINTS, plan
 
 CYCLE_EVERY = 32  # datagrams: as many as one cycle reads
 PROBE_EVERY = 250  # messages

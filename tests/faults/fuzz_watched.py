@@ -33,8 +33,9 @@ WATCHED: dict[str, tuple[str, ...]] = {
         "ground_station.mission_file", "blimp.queue.redis.urls", "tomllib",
     ),
     "mission": (
-        "ground_station.mission_file", "ground_station.plan_file", "ground_station.mavlink_items",
-        "ground_station.legs", "ground_station.mission_check", "blimp.geofence",
+        "ground_station.mission_file", "ground_station.mavlink.plan_file",
+        "ground_station.mavlink.items", "ground_station.legs", "ground_station.mission_check",
+        "blimp.geofence",
     ),
-    "mavlink": ("ground_station.mavlink", "ground_station.mavlink_items", "ground_station.legs"),
+    "mavlink": ("ground_station.mavlink", "ground_station.legs"),
 }  # fmt: skip

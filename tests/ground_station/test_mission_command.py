@@ -4,9 +4,9 @@ from pathlib import Path
 
 import pytest
 
+from tests.ground_station.mavlink.test_plan_file import item, place, plan
 from tests.ground_station.ship import FlyingShip
 from tests.ground_station.test_cli import Ground, ground, operator
-from tests.ground_station.test_plan_file import item, place, plan
 
 __all__ = ["ground", "operator"]
 

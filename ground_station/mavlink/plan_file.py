@@ -13,11 +13,10 @@ from msgspec import Meta
 
 from blimp.airframe import Home
 from blimp.errors import MissionError
-from blimp.geofence import Geofence, Rally, Zone
+from blimp.geofence import Geofence
 from blimp.reading import ready
-from ground_station.mavlink_items import ABSOLUTE, Item, legs_of
+from ground_station.mavlink.items import GLOBAL, RELATIVE, Item, fence_of, legs_of
 
-MAX_ITEMS = 400
 _WPL = "QGC WPL 110"
 _COLUMNS = 12
 
@@ -145,9 +144,7 @@ def parse_plan(text: str, *, where: str, origin_deg: tuple[float, float] | None 
             )
         id, params = row.jump_id or number, tuple(row.params)
         items.append(Item(name=name, id=id, command=row.command, frame=row.frame, params=params))
-    tables, names = legs_of(
-        _bounded(items, where), home, has_altitude=altitude_m is not None, most=MAX_ITEMS
-    )
+    tables, names = legs_of(items, home, has_altitude=altitude_m is not None)
     return Plan(
         tables=tables,
         names=names,
@@ -170,7 +167,7 @@ def parse_waypoints(
             (n, line) for n, line in enumerate(lines[1:], start=2) if line.strip()
         )
     ]
-    if not rows or rows[0].command != 16 or rows[0].frame not in ABSOLUTE:
+    if not rows or rows[0].command != 16 or rows[0].frame not in GLOBAL:
         raise MissionError(
             f"mission {where}, line 2: must be home, index 0 with command 16 and frame 0"
         )
@@ -181,7 +178,7 @@ def parse_waypoints(
     if not (abs(latitude) <= 90.0 and abs(longitude) <= 180.0):
         raise MissionError(f"{rows[0].name}: latitude {latitude:g}, longitude {longitude:g}")
     home = _home((latitude, longitude, altitude), origin_deg)
-    tables, names = legs_of(_bounded(rows[1:], where), home, has_altitude=has_place, most=MAX_ITEMS)
+    tables, names = legs_of(rows[1:], home, has_altitude=has_place)
     return Plan(
         tables=tables,
         names=names,
@@ -212,38 +209,28 @@ def _row(line: str, name: str, index: int) -> Item:
     return Item(name=name, id=index, command=counts[3], frame=counts[2], params=params)
 
 
-def _bounded(items: list[Item], where: str) -> list[Item]:
-    if len(items) > MAX_ITEMS:
-        raise MissionError(f"mission {where}: {len(items)} items, the limit is {MAX_ITEMS}")
-    return items
-
-
 def _home(place: tuple[float, float, float], origin_deg: tuple[float, float] | None) -> Home:
     latitude, longitude = place[:2] if origin_deg is None else origin_deg
     return Home(latitude_deg=latitude, longitude_deg=longitude, altitude_msl_m=place[2])
 
 
 def _geofence(file: _File, home: Home, where: str) -> Geofence:
-    zones = [
-        Zone(
-            polygon=tuple(home.local_m(*corner) for corner in row.polygon),
-            exclude=not row.inclusion,
-        )
-        for row in file.geofence.polygons
-    ]
-    if file.geofence.polygon:
-        zones.append(Zone(polygon=tuple(home.local_m(*c) for c in file.geofence.polygon)))
-    zones += [
-        Zone(
-            circle=(*home.local_m(*row.circle.center), row.circle.radius), exclude=not row.inclusion
-        )
-        for row in file.geofence.circles
-    ]
-    rally = []
-    for latitude, longitude, altitude_m in file.rally.points:
-        north_m, east_m = home.local_m(latitude, longitude)
-        rally.append(Rally(north_m=north_m, east_m=east_m, altitude_m=altitude_m))
-    geofence = Geofence(zones=tuple(zones), rally=tuple(rally))
-    if problem := geofence.problem():
-        raise MissionError(f"mission {where}, geofence: {problem}")
-    return geofence
+    """Each shape and point as the items that a station sends for it."""
+    name, drawn = f"mission {where}, geofence", file.geofence
+
+    def item(command: int, place: LatLon | LatLonAlt, size: float | None = None) -> Item:
+        params = (size, None, None, None, *place, None)[:7]
+        return Item(name=name, command=command, frame=RELATIVE[0], params=params)
+
+    fence: list[Item] = []
+    older = [_FencePolygon(drawn.polygon, inclusion=True)] if drawn.polygon else []
+    for shape in (*drawn.polygons, *older):
+        corners, command = shape.polygon, 5001 if shape.inclusion else 5002
+        if not corners:
+            raise MissionError(f"{name}: a polygon without corners")
+        fence += [item(command, corner, len(corners)) for corner in corners]
+    for round in drawn.circles:
+        command = 5003 if round.inclusion else 5004
+        fence.append(item(command, round.circle.center, round.circle.radius))
+    rally = [item(5100, point) for point in file.rally.points]
+    return fence_of(fence, rally, home, where=name)

@@ -17,9 +17,9 @@ from blimp.ability import Ability, ability, full_v
 from blimp.airframe import load
 from blimp.errors import MissionError
 from ground_station.legs import Goto, Hold, Land, Payload, Return, SetGeofence, Takeoff
+from ground_station.mavlink.plan_file import parse_plan, parse_waypoints
 from ground_station.mission_check import judge
 from ground_station.mission_file import Mission, load_mission, parse_mission
-from ground_station.plan_file import parse_plan, parse_waypoints
 
 HOME = [52.5180, 13.4080, 34.0]
 NORTH_10 = 8.9932161e-05  # degrees of latitude, on the sphere that the ship reckons with
@@ -161,6 +161,7 @@ def test_waypoints_of_mission_planner(tmp_path: Path) -> None:
     ("items", "words"),
     [
         ([ITEMS[0], item(18, 3)], "item 2: NAV_LOITER_TURNS is not supported; known are NAV_WAY"),
+        ([ITEMS[0], item(5003, 3)], "NAV_FENCE_CIRCLE_INCLUSION is not supported; known are NAV_W"),
         ([ITEMS[0], item(177, 9, 3)], "item 2, DO_JUMP: param 1 is 9: no item has this number"),
         ([ITEMS[0], item(177, 1, 1e6, jump=2)], "more than 400 items with all loops"),
         ([ITEMS[0], item(177, 2, 1e6, jump=2)], "more than 400 rounds of all loops"),

@@ -1,4 +1,4 @@
-"""Mission items of MAVLink as legs of a mission.
+"""Items of MAVLink as legs of a mission, as a geofence and as rally points: one table.
 
 Source: MAV_CMD and MAV_FRAME of MAVLink's common message set. A command that is not in the table
 is refused by its name; so is a parameter that asks for what a blimp does not do. RTL means to
@@ -9,17 +9,21 @@ course of the leg before it. A region of interest is what the nose points to at 
 import math
 from collections import Counter
 from collections.abc import Callable, Sequence
-from typing import Any, NoReturn
+from typing import Any, NamedTuple, NoReturn
 
 import msgspec
 
 from blimp.airframe import Home
 from blimp.errors import MissionError
+from blimp.geofence import Geofence, Rally, Zone
 
 Table = dict[str, Any]
 Params = tuple[float | None, ...]  # seven of them; None where the file has no number
 
-ABSOLUTE, _RELATIVE = (0, 5), (3, 6)  # MAV_FRAME_GLOBAL(_INT), ..._RELATIVE_ALT(_INT)
+MISSION, FENCE, RALLY, ALL = 0, 1, 2, 255  # MAV_MISSION_TYPE
+NAMES = {MISSION: "mission", FENCE: "geofence", RALLY: "rally points"}
+MAX_ITEMS = 400
+GLOBAL, RELATIVE = (0, 5), (3, 6)  # MAV_FRAME: above the sea, above home
 # What ground stations write and a blimp does not do, so that an error can name it.
 _NAMES = {
     17: "NAV_LOITER_UNLIM", 18: "NAV_LOITER_TURNS", 30: "NAV_CONTINUE_AND_CHANGE_ALT",
@@ -42,7 +46,10 @@ _TURN_LEG_M = 2.0  # shorter legs are flown with the nose where it is (LOITER)
 
 
 class Item(msgspec.Struct, frozen=True, kw_only=True):
-    """One item of a file. name: for errors, "mission m.plan, item 3". id: what a jump names."""
+    """One item. name: for errors, "mission m.plan, item 3". id: what a jump names.
+
+    params: latitude and longitude in degrees and an altitude in metres are the last three.
+    """
 
     name: str
     id: int = 0
@@ -52,7 +59,7 @@ class Item(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class _Translator:
-    """Where the ship is after the items so far, and how fast it flies to the next."""
+    """Where the ship is after the items so far, how fast it flies to the next, and its limits."""
 
     def __init__(self, home: Home, *, has_altitude: bool) -> None:
         self.home = home
@@ -63,6 +70,9 @@ class _Translator:
         self.speed_mps: float | None = None
         self.roi: tuple[float, float] | None = None
         self.is_up = False
+        self.zones: list[Zone] = []
+        self.rally: list[Rally] = []
+        self.corners: list[Item] = []  # of a polygon that is not whole yet
 
     def goto(self, item: Item, params: Params) -> Table:
         """Return the leg to an item's place; a place of nulls or zeros is where the ship is."""
@@ -91,10 +101,10 @@ class _Translator:
         return self.home.local_m(latitude, longitude)
 
     def height_m(self, item: Item, altitude: float) -> float:
-        if item.frame in _RELATIVE:
+        if item.frame in RELATIVE:
             return altitude
-        if item.frame not in ABSOLUTE:
-            _refuse(item, f"frame {item.frame}, must be one of {(*_RELATIVE, *ABSOLUTE)}")
+        if item.frame not in GLOBAL:
+            _refuse(item, f"frame {item.frame}, must be one of {(*RELATIVE, *GLOBAL)}")
         if not self._has_altitude:
             _refuse(
                 item, f"frame {item.frame} is above the sea, and the file's home has no altitude"
@@ -111,34 +121,57 @@ class _Translator:
 
 
 def legs_of(
-    items: Sequence[Item], home: Home, *, has_altitude: bool = True, most: int
+    items: Sequence[Item], home: Home, *, has_altitude: bool = True
 ) -> tuple[list[Table], list[str]]:
     """Return the legs as tables of `read_leg`, and what names each in errors.
 
-    has_altitude: whether the file's home has one. most: items, with all rounds of all loops.
-    Raises MissionError naming the item, its command and the limit. A plan does not say arm: it is
-    put first.
+    has_altitude: whether the file's home has one. Raises MissionError naming the item, its command
+    and the limit; with all rounds of all loops there are at most MAX_ITEMS. A plan does not say
+    arm: it is put first.
     """
     translator = _Translator(home, has_altitude=has_altitude)
     tables: list[Table] = []
     names: list[str] = []
-    for item in _unrolled(items, most):
-        known = COMMANDS.get(item.command)
-        if known is None:
-            what = _NAMES.get(item.command, f"MAV_CMD {item.command}")
-            raise MissionError(
-                f"{item.name}: {what} is not supported; known are "
-                f"{', '.join(name for name, _ in COMMANDS.values())}"
-            )
-        for value in item.params:
-            if value is not None and not math.isfinite(value):
-                _refuse(item, f"a parameter is {value}, must be finite")
-        legs = known[1](translator, item)
+    for item in _unrolled(items, MAX_ITEMS):
+        legs = _translated(translator, item, MISSION)
         if legs and not tables:
             legs = [{"do": "arm"}, *legs]
         tables += legs
-        names += [f"{item.name}, {known[0]}"] * len(legs)
+        names += [f"{item.name}, {COMMANDS[item.command].name}"] * len(legs)
     return tables, names
+
+
+def fence_of(
+    fence: Sequence[Item], rally: Sequence[Item], home: Home, *, where: str = "geofence"
+) -> Geofence:
+    """Return zones and rally points. Raises MissionError naming the item or `where`, and the limit.
+
+    A polygon is as many items as it has corners, each with their number.
+    """
+    translator = _Translator(home, has_altitude=True)
+    for item in fence:
+        _translated(translator, item, FENCE)
+    if translator.corners:
+        _refuse_polygon(translator.corners)
+    for item in rally:
+        _translated(translator, item, RALLY)
+    found = Geofence(zones=tuple(translator.zones), rally=tuple(translator.rally))
+    if problem := found.problem():
+        raise MissionError(f"{where}: {problem}")
+    return found
+
+
+def _translated(translator: _Translator, item: Item, plan: int) -> list[Table]:
+    """Return the legs of an item of this plan. Raises MissionError."""
+    row = COMMANDS.get(item.command)
+    if row is None or row.plan != plan:
+        what = row.name if row else _NAMES.get(item.command, f"MAV_CMD {item.command}")
+        known = ", ".join(one.name for one in COMMANDS.values() if one.plan == plan)
+        raise MissionError(f"{item.name}: {what} is not supported; known are {known}")
+    for value in item.params:
+        if value is not None and not math.isfinite(value):
+            _refuse(item, f"a parameter is {value}, must be finite")
+    return row.legs(translator, item)
 
 
 def _unrolled(items: Sequence[Item], most: int) -> list[Item]:
@@ -269,22 +302,82 @@ def _servo(t: _Translator, item: Item) -> list[Table]:  # noqa: ARG001
     return [{"do": "payload", "channel": number, "pulse_us": pulse}]
 
 
-# Each command that a blimp flies: its name and its legs.
-COMMANDS: dict[int, tuple[str, Callable[[_Translator, Item], list[Table]]]] = {
-    16: ("NAV_WAYPOINT", _waypoint),
-    19: ("NAV_LOITER_TIME", _loiter_time),
-    20: ("NAV_RETURN_TO_LAUNCH", _rtl),
-    21: ("NAV_LAND", _land),
-    22: ("NAV_TAKEOFF", _takeoff),
-    93: ("NAV_DELAY", _delay),
-    112: ("CONDITION_DELAY", _delay),
-    115: ("CONDITION_YAW", _yaw),
-    178: ("DO_CHANGE_SPEED", _speed),
-    183: ("DO_SET_SERVO", _servo),
-    80: ("NAV_ROI", _roi),
-    195: ("DO_SET_ROI_LOCATION", _roi),
-    197: ("DO_SET_ROI_NONE", _roi),
-    201: ("DO_SET_ROI", _roi),
+def _corner(t: _Translator, item: Item) -> list[Table]:
+    first = t.corners[0] if t.corners else item
+    t.corners.append(item)
+    count = _whole(item.params[0])
+    same = (item.command, item.params[0]) == (first.command, first.params[0])
+    if count is None or count < 3 or not same:
+        _refuse_polygon(t.corners)
+    if len(t.corners) == count:
+        polygon = tuple(_must_place(t, corner) for corner in t.corners)
+        t.zones.append(Zone(polygon=polygon, exclude=item.command == 5002))
+        t.corners = []
+    return []
+
+
+def _circle(t: _Translator, item: Item) -> list[Table]:
+    radius_m = item.params[0]
+    if t.corners:
+        _refuse_polygon(t.corners)
+    if radius_m is None:
+        _refuse(item, "param 1, its radius, is missing")
+    circle = (*_must_place(t, item), radius_m)
+    t.zones.append(Zone(circle=circle, exclude=item.command == 5004))
+    return []
+
+
+def _rally_point(t: _Translator, item: Item) -> list[Table]:
+    north_m, east_m = _must_place(t, item)
+    if (altitude := item.params[6]) is None:
+        _refuse(item, "has no altitude")
+    altitude_m = t.height_m(item, altitude)
+    t.rally.append(Rally(north_m=north_m, east_m=east_m, altitude_m=altitude_m))
+    return []
+
+
+def _must_place(t: _Translator, item: Item) -> tuple[float, float]:
+    if item.frame not in (*GLOBAL, *RELATIVE):
+        _refuse(item, f"frame {item.frame}, must be one of {(*RELATIVE, *GLOBAL)}")
+    if (place := t.place_of(item, item.params)) is None:
+        _refuse(item, "has no place")
+    return place
+
+
+def _refuse_polygon(corners: Sequence[Item]) -> NoReturn:
+    count = _number(corners[0].params[0])
+    _refuse(corners[0], f"a polygon of {count} corners is incomplete")
+
+
+class Row(NamedTuple):
+    """A command. legs: what it is flown as; a fence and a rally point are none."""
+
+    name: str
+    legs: Callable[[_Translator, Item], list[Table]]
+    plan: int = MISSION
+
+
+# Each command that a blimp flies, or is kept in by
+COMMANDS: dict[int, Row] = {
+    16: Row("NAV_WAYPOINT", _waypoint),
+    19: Row("NAV_LOITER_TIME", _loiter_time),
+    20: Row("NAV_RETURN_TO_LAUNCH", _rtl),
+    21: Row("NAV_LAND", _land),
+    22: Row("NAV_TAKEOFF", _takeoff),
+    93: Row("NAV_DELAY", _delay),
+    112: Row("CONDITION_DELAY", _delay),
+    115: Row("CONDITION_YAW", _yaw),
+    178: Row("DO_CHANGE_SPEED", _speed),
+    183: Row("DO_SET_SERVO", _servo),
+    80: Row("NAV_ROI", _roi),
+    195: Row("DO_SET_ROI_LOCATION", _roi),
+    197: Row("DO_SET_ROI_NONE", _roi),
+    201: Row("DO_SET_ROI", _roi),
+    5001: Row("NAV_FENCE_POLYGON_VERTEX_INCLUSION", _corner, FENCE),
+    5002: Row("NAV_FENCE_POLYGON_VERTEX_EXCLUSION", _corner, FENCE),
+    5003: Row("NAV_FENCE_CIRCLE_INCLUSION", _circle, FENCE),
+    5004: Row("NAV_FENCE_CIRCLE_EXCLUSION", _circle, FENCE),
+    5100: Row("NAV_RALLY_POINT", _rally_point, RALLY),
 }
 
 
@@ -313,4 +406,4 @@ def _wrapped(yaw_deg: float) -> float:
 
 
 def _refuse(item: Item, problem: str) -> NoReturn:
-    raise MissionError(f"{item.name}, {COMMANDS[item.command][0]}: {problem}")
+    raise MissionError(f"{item.name}, {COMMANDS[item.command].name}: {problem}")
