@@ -119,7 +119,7 @@ class GpsSample(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 class PowerSample(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     t_s: float
     voltage_v: float
-    current_a: float  # NaN: not measured
+    current_a: float | None  # out of the battery; None: not measured
 
 
 class TransmitterSample(msgspec.Struct, frozen=True, kw_only=True, gc=False):
@@ -460,6 +460,7 @@ class Snapshot(msgspec.Struct, frozen=True, kw_only=True, tag="snapshot"):
     sensors: dict[str, SensorStatus]
     loop: LoopStatus
     simulated: bool
+    current_a: float | None = None  # out of the battery; None: not measured
     servos: tuple[str, ...] = ()  # those of `actuators` that are angles
     active_command: str = ""
     messages: tuple[str, ...] = ()

@@ -246,7 +246,7 @@ def status_table(snapshot: Snapshot, age_s: float) -> Table:
         "velocity": f"north {v_north:z.2f}, east {v_east:z.2f}, up {-v_down:z.2f} m/s",
         "attitude": f"roll {math.degrees(turn.roll):z.1f}, pitch {math.degrees(turn.pitch):z.1f}, "
         f"yaw {_heading_deg(turn.yaw)} deg",
-        "battery": "unknown" if snapshot.battery_v is None else f"{snapshot.battery_v:z.2f} V",
+        "battery": _battery_words(snapshot),
         "wind": _wind_words(snapshot, age_s),
         "loop": f"{snapshot.loop.rate_hz:z.1f} Hz, {snapshot.loop.overruns} overruns",
     }
@@ -306,6 +306,14 @@ def _wind_words(ship: Snapshot, age_s: float) -> str:
     return (
         f"{math.hypot(north, east):.2f} m/s from {_heading_deg(math.atan2(-east, -north))} deg{old}"
     )
+
+
+def _battery_words(snapshot: Snapshot) -> str:
+    if snapshot.battery_v is None:
+        return "unknown"
+    amps = snapshot.current_a
+    current = "current not measured" if amps is None else f"{amps:z.2f} A"
+    return f"{snapshot.battery_v:z.2f} V, {current}"
 
 
 def _sensor(name: str, status: SensorStatus, link_age_s: float, width: int) -> Text:

@@ -18,9 +18,11 @@ class BatteryFilter:
     def __init__(self, *, measured: bool = True) -> None:
         self._measured = measured
         self._known_s: float | None = None
-        self.amps = 0.0  # while the voltage is known; 0 if it is not known itself
         self.volts: float | None = None  # when it was last asked
+        self.amps: float | None = None  # the same; None too where only the voltage is measured
+        self.current_a: float | None = None  # the same, as it was last measured
         self._volts: float | None = None
+        self._amps: float | None = None
         self._sample_s = 0.0
 
     def update(self, sample: PowerSample | None, now_s: float) -> float | None:
@@ -29,18 +31,20 @@ class BatteryFilter:
             self._volts = None  # the clock went back: what was measured is of no known age
         if sample is not None and isfinite(sample.voltage_v) and isfinite(sample.t_s):
             amps = sample.current_a
-            if not isfinite(amps):
-                amps = self.amps = 0.0  # not known
             if self._volts is None:
-                self._volts, self._sample_s = sample.voltage_v, sample.t_s
-                self.amps = amps
+                self._volts, self._amps = sample.voltage_v, amps
+                self._sample_s = sample.t_s
             elif sample.t_s > self._sample_s:
                 keep = exp(-(sample.t_s - self._sample_s) / _SMOOTH_S)
                 self._volts = keep * self._volts + (1.0 - keep) * sample.voltage_v
-                self.amps = keep * self.amps + (1.0 - keep) * amps
+                if self._amps is not None and amps is not None:
+                    amps = keep * self._amps + (1.0 - keep) * amps
+                self._amps = amps
                 self._sample_s = sample.t_s
         is_known = self._volts is not None and now_s - self._sample_s <= _STALE_S
         self.volts = self._volts if is_known else None
+        self.amps = self._amps if is_known else None
+        self.current_a = sample.current_a if is_known and sample is not None else None
         return self.volts
 
     def age_s(self, now_s: float, *, armed: bool) -> float:

@@ -75,7 +75,7 @@ def build_flight_loop(
     battery = BatteryFilter(measured=any(role(device) == "power" for device in airframe.device))
 
     def battery_s() -> float | None:
-        if battery.volts is None or battery.amps <= 0.0:
+        if battery.volts is None or battery.amps is None or battery.amps <= 0.0:
             return None
         return lasts_s(airframe, battery_v=battery.volts, current_a=battery.amps)
 

@@ -4,7 +4,7 @@ Who reads what cannot be is unhealthy, and does not arm. In flight this ends not
 current is unknown, and a wrong voltage is that of a monitor that is silent (see failsafe.py).
 """
 
-from math import exp, inf, nan
+from math import exp, inf
 
 import msgspec
 
@@ -77,13 +77,14 @@ class PowerCheck:
         if self._error:
             self._believed = None
             return
-        error, lasts_s = self._wrong_current(sample)
+        amps = sample.current_a
+        error, lasts_s = ("", 0.0) if amps is None else self._wrong_current(sample.t_s, amps)
         kind, _, why = error.partition("|")
         if kind != self._suspected[0]:
             self._suspected = (kind, sample.t_s)
         if kind and sample.t_s - self._suspected[1] >= lasts_s:
             self._error = why
-            self._believed = msgspec.structs.replace(sample, current_a=nan)
+            self._believed = msgspec.structs.replace(sample, current_a=None)
 
     def _wrong_voltage(self, volts: float) -> str:
         cells = self._battery.cells
@@ -95,9 +96,9 @@ class PowerCheck:
             "fit the airframe's battery, or connect its plus to the monitor's VIN-"
         )
 
-    def _wrong_current(self, sample: PowerSample) -> tuple[str, float]:
+    def _wrong_current(self, t_s: float, amps: float) -> tuple[str, float]:
         """Return what is wrong, its kind before a bar, and how long it must last."""
-        amps, stands = sample.current_a, self._stands(sample)
+        stands = self._stands(t_s, amps)
         least_a = _LEAST * self._idle_a
         most_a = self._rest_a + (0.0 if stands else self._full_a)
         if amps < -_ZERO_A:
@@ -115,7 +116,7 @@ class PowerCheck:
             return f"follow|{amps:.2f} A does not follow the motors: {cure}", _FOLLOWS_S
         return "", 0.0
 
-    def _stands(self, sample: PowerSample) -> bool:
+    def _stands(self, t_s: float, amps: float) -> bool:
         """Note what the motors were asked for; return whether they stand."""
         throttles = self._outputs.last
         asked_a = sum(
@@ -124,12 +125,12 @@ class PowerCheck:
             for thruster in self._thrusters
         )
         if asked_a > 0.0:
-            self._moved_s = sample.t_s
-        if sample.t_s - self._moved_s > _STANDS_S:
-            self._stood_a, self._asked_a, self._rose_a = sample.current_a, 0.0, 0.0
+            self._moved_s = t_s
+        if t_s - self._moved_s > _STANDS_S:
+            self._stood_a, self._asked_a, self._rose_a = amps, 0.0, 0.0
             return True
         if self._stood_a is not None:
             share = 1.0 - exp(-1.0 / (_SMOOTH_S * self._rate_hz))
             self._asked_a += share * (asked_a - self._asked_a)
-            self._rose_a += share * (sample.current_a - self._stood_a - self._rose_a)
+            self._rose_a += share * (amps - self._stood_a - self._rose_a)
         return False

@@ -86,6 +86,7 @@ class SnapshotBuilder:
             altitude_m=state.altitude_m,
             attitude_rad=Attitude(roll=roll, pitch=pitch, yaw=yaw),
             battery_v=self._battery.volts,
+            current_a=self._battery.current_a,
             actuators=dict(actuators),
             servos=self._servos,
             sensors=dict(sensors),

@@ -40,5 +40,6 @@ class PowerMonitor(I2CSensor[PowerSample]):
         self._alive(now_s, remark, sound=now_s - self._within_s < _FULL_S)
         return PowerSample(t_s=now_s, voltage_v=voltage_v, current_a=current_a)
 
-    def _value(self, sample: PowerSample) -> tuple[float, ...]:
-        return (sample.voltage_v, sample.current_a)
+    def _value(self, sample: PowerSample) -> float | tuple[float, ...]:
+        amps = sample.current_a
+        return sample.voltage_v if amps is None else (sample.voltage_v, amps)

@@ -17,7 +17,7 @@ from blimp.recording.topics import NS
 _AXES = ("north", "east", "down")
 _ANGLES = ("roll", "pitch", "yaw")
 _SET = ("north_m", "east_m", "down_m", "yaw_rad")
-_STATUS = ("mode", "failsafe", "battery_v", "wind_north_mps", "wind_east_mps")
+_STATUS = ("mode", "failsafe", "battery_v", "current_a", "wind_north_mps", "wind_east_mps")
 _TRUTH = (
     *(f"true_{axis}_m" for axis in _AXES), *(f"true_{axis}_mps" for axis in _AXES),
     *(f"true_{angle}_rad" for angle in _ANGLES),
@@ -99,7 +99,8 @@ def _slow(status: dict[str, Any], votes: list[str]) -> list[Any]:
     """Return the cells that a /status fills."""
     wind = status.get("wind_ned_mps") or ("", "")
     found = {f"{quantity}_{vote['sensor']}": vote for quantity, vote in _votes(status)}
-    cells = [status["mode"], status["failsafe"], status.get("battery_v", ""), *wind[:2]]
+    battery = (status.get("battery_v", ""), status.get("current_a", ""))
+    cells = [status["mode"], status["failsafe"], *battery, *wind[:2]]
     for name in votes:
         vote = found.get(name)
         cells += ["", ""] if vote is None else [vote["innovation"], int(vote["agrees"])]

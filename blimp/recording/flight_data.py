@@ -224,7 +224,7 @@ class _Reader:
         wind = data.get("wind_ned_mps") or (_NAN, _NAN)
         sigmas = [health.get(name, {}).get("sigma", _NAN) for name in QUANTITIES]
         self.status.add(
-            t_s, data.get("battery_v", _NAN), _current_a(data), wind[0], wind[1],
+            t_s, data.get("battery_v", _NAN), data.get("current_a", _NAN), wind[0], wind[1],
             data.get("heaviness_kg", _NAN), data.get("link_age_s", _NAN), *sigmas,
         )  # fmt: skip
         for quantity in QUANTITIES:
@@ -293,15 +293,6 @@ def _closed(changes: list[tuple[float, str]], end_s: float) -> list[Span]:
         for (from_s, name), to_s in zip(changes, [*ends, end_s], strict=False)
     ]
     return [*spans[:-1], spans[-1]._replace(is_over=False)] if spans else []
-
-
-def _current_a(status: dict[str, Any]) -> float:
-    """Return the battery's current, of the sensor that measures volts and amperes."""
-    for sensor in status.get("sensors", {}).values():
-        value = sensor.get("value")
-        if sensor.get("unit") == "V, A" and isinstance(value, list) and len(value) > 1:
-            return float(value[1])
-    return _NAN
 
 
 def _command_words(command: dict[str, Any]) -> str:

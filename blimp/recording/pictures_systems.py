@@ -79,9 +79,12 @@ def battery(flight: FlightData) -> Figure:
     for name, label, dashes in (("warn_v", "warning", ":"), ("empty_v", "empty", "-")):
         if name in battery:
             volts.axhline(battery[name], color=LIMIT, lw=0.8, ls=dashes, label=label)
-    line(amperes, status.t_s, status["current_a"], "measured", MEASURED)
     legend(volts)
-    legend(amperes)
+    if np.isfinite(status["current_a"]).any():
+        line(amperes, status.t_s, status["current_a"], "measured", MEASURED)
+        legend(amperes)
+    else:
+        say(amperes, "not measured")
     return figure
 
 

@@ -123,6 +123,7 @@ class Row(NamedTuple):
     unit: str
     get: Callable[[Figures], float | None]
     form: str = ".2f"
+    unknown: str = "-"
 
 
 ROWS = (
@@ -157,15 +158,15 @@ ROWS = (
     Row("Battery at the begin", "V", lambda one: one.battery_start_v),
     Row("Battery at the end", "V", lambda one: one.battery_end_v),
     Row("Battery, lowest", "V", lambda one: one.battery_lowest_v),
-    Row("Charge used", "mAh", lambda one: one.used_mah, ".0f"),
+    Row("Charge used", "mAh", lambda one: one.used_mah, ".0f", "not measured"),
     Row("Strongest wind that flight showed", "m/s", lambda one: one.wind_strongest_mps),
 )  # fmt: skip
 
 
 def shown(row: Row, figures: Figures) -> str:
-    """Return a figure with its unit, "-" if the log does not tell it."""
+    """Return a figure with its unit, or what the row says where the log does not tell it."""
     value = row.get(figures)
-    return "-" if value is None else f"{value:{row.form}} {row.unit}".rstrip()
+    return row.unknown if value is None else f"{value:{row.form}} {row.unit}".rstrip()
 
 
 def in_words(flight: FlightData, figures: Figures) -> list[str]:

@@ -61,7 +61,8 @@ def schemas(session: Session) -> dict[str, tuple[str, Schema]]:
         "/status": ("blimp.Status", _object(
             t_s=_NUMBER, boot_id=_TEXT, vehicle=_TEXT, mode=_TEXT, armed=_FLAG, killed=_FLAG,
             failsafe=_TEXT, position_ned_m=_VECTOR, velocity_ned_mps=_VECTOR, altitude_m=_NUMBER,
-            attitude_rad=_ATTITUDE, battery_v=_NUMBER, actuators=actuators, sensors=_object(),
+            attitude_rad=_ATTITUDE, battery_v=_NUMBER, current_a=_NUMBER,
+            actuators=actuators, sensors=_object(),
             loop=_object(rate_hz=_NUMBER, cycles=_COUNT, overruns=_COUNT), simulated=_FLAG,
             active_command=_TEXT, messages=_TEXTS, link_age_s=_NUMBER, deaf=_TEXT,
             pilot_age_s=_NUMBER,

@@ -4,7 +4,6 @@ TI ADC121C021, SNAS415: a read of register 0 is a conversion, as a share of the 
 project both are files of their own, each made from the data sheet alone: CONTRIBUTING.md.
 """
 
-from math import nan
 from typing import ClassVar
 
 from blimp.chips import Chip
@@ -34,7 +33,7 @@ class Adc121(I2CSensor[PowerSample]):
     def _read(self, now_s: float) -> PowerSample:
         counts = int.from_bytes(self._load(RESULT, 2), "big") & 0x0FFF
         self._alive(now_s)
-        return PowerSample(t_s=now_s, voltage_v=counts / 4096 * FULL_V, current_a=nan)
+        return PowerSample(t_s=now_s, voltage_v=counts / 4096 * FULL_V, current_a=None)
 
     def _value(self, sample: PowerSample) -> float:
         return sample.voltage_v

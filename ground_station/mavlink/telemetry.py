@@ -88,12 +88,11 @@ def sys_status(at: Seen) -> Message:
     )  # fmt: skip
     bad = sum(bits for bits, quantity in doubts if quantity.doubt)
     bad |= _FENCE if ship.failsafe.startswith(OUTSIDE) else 0
-    current_a = _current_a(ship)
     return message(
         "sys_status", onboard_control_sensors_present=present,
         onboard_control_sensors_enabled=present, onboard_control_sensors_health=present & ~bad,
         load=0, voltage_battery=_millivolts(ship.battery_v), battery_remaining=at.battery_percent,
-        current_battery=-1 if current_a is None else int(100.0 * current_a), drop_rate_comm=0,
+        current_battery=_centiamperes(ship.current_a), drop_rate_comm=0,
         errors_comm=0, errors_count1=0, errors_count2=0, errors_count3=0, errors_count4=0,
     )  # fmt: skip
 
@@ -101,8 +100,9 @@ def sys_status(at: Seen) -> Message:
 def battery_status(at: Seen) -> Message:
     return message(
         "battery_status", id=0, battery_function=1, type=1, temperature=2**15 - 1,
-        voltages=[_millivolts(at.ship.battery_v)] + [_UNKNOWN16] * 9, current_battery=-1,
-        current_consumed=-1, energy_consumed=-1, battery_remaining=at.battery_percent,
+        voltages=[_millivolts(at.ship.battery_v)] + [_UNKNOWN16] * 9,
+        current_battery=_centiamperes(at.ship.current_a), current_consumed=-1, energy_consumed=-1,
+        battery_remaining=at.battery_percent,
     )  # fmt: skip
 
 
@@ -289,11 +289,9 @@ class Streams:
         return ""
 
 
-def _current_a(ship: Snapshot) -> float | None:
-    """Of the power sensor, which has volts and amperes; None without one."""
-    status = ship.sensors.get("power")
-    value = None if status is None else status.value
-    return value[1] if isinstance(value, tuple) and len(value) == 2 else None
+def _centiamperes(amps: float | None) -> int:
+    """Return a battery's current as its messages have it: -1 is not measured, so 0 is the least."""
+    return -1 if amps is None else int(max(0.0, min(100.0 * amps, 2**15 - 1)))
 
 
 def _millivolts(volts: float | None) -> int:

@@ -51,7 +51,6 @@ def state_object(snapshot: Snapshot, age_s: float) -> dict[str, Any]:
         "pilot_age_s": snapshot.pilot_age_s,
         "heaviness_kg": snapshot.heaviness_kg,
         "wind_ned_mps": snapshot.wind_ned_mps,
-        "current_a": _current_a(snapshot),
         "step_ms": snapshot.loop.step_ms,
         "wakeup_error_ms": snapshot.loop.wakeup_error_ms,
         "cycles": snapshot.loop.cycles,
@@ -70,10 +69,3 @@ def airframe_object(airframe: Airframe) -> dict[str, Any]:
         "limits": airframe.limits,
         "ground": airframe.ground,
     }
-
-
-def _current_a(snapshot: Snapshot) -> float | None:
-    power = snapshot.sensors.get(POWER)
-    if power is None or not isinstance(power.value, tuple) or len(power.value) != 2:
-        return None
-    return power.value[1]

@@ -8,8 +8,12 @@ from blimp.control.battery import BatteryFilter
 from blimp.types import PowerSample
 
 
-def sample(t_s: float, voltage_v: float = 8.0, current_a: float = 1.0) -> PowerSample:
+def sample(t_s: float, voltage_v: float = 8.0, current_a: float | None = 1.0) -> PowerSample:
     return PowerSample(t_s=t_s, voltage_v=voltage_v, current_a=current_a)
+
+
+def known(battery: BatteryFilter) -> tuple[float | None, float | None]:
+    return battery.volts, battery.amps
 
 
 def test_a_reading_is_fresh_for_five_seconds() -> None:
@@ -30,6 +34,19 @@ def test_it_follows_within_seconds_and_counts_no_sample_twice() -> None:
     for bad in (sample(4.0, nan), sample(nan, 1.0), sample(2.0, 1.0)):
         assert battery.update(bad, 4.0) == pytest.approx(7.368, abs=1e-3)
     assert battery.update(None, 2.4) is None  # the clock went back
+
+
+def test_a_current_that_is_not_measured_is_none_and_takes_nothing_from_the_next() -> None:
+    battery = BatteryFilter()
+    battery.update(sample(0.0, 8.0, None), 0.0)
+    assert known(battery) == (8.0, None)
+    battery.update(sample(1.0, 8.0, 2.0), 1.0)
+    assert known(battery) == (8.0, 2.0)
+    battery.update(sample(2.0, 8.0, None), 2.0)
+    assert known(battery) == (8.0, None)
+    battery.update(sample(3.0, 8.0, 2.0), 3.0)
+    battery.update(None, 9.0)
+    assert known(battery) == (None, None)
 
 
 def test_its_age_counts_while_the_ship_is_armed_and_has_a_monitor() -> None:

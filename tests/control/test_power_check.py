@@ -1,7 +1,5 @@
 """Which readings of a power monitor cannot be, and what a wrong one costs a flight: nothing."""
 
-from math import isnan
-
 import msgspec
 import pytest
 
@@ -16,7 +14,8 @@ class Monitor:
 
     def __init__(self, airframe: str = "twin") -> None:
         self.ship = airframes.load(airframe)
-        self.volts, self.amps = 4.1 * self.ship.battery.cells, 0.6
+        self.volts = 4.1 * self.ship.battery.cells
+        self.amps: float | None = 0.6
         self.outputs = RecordingOutputs()
         self.check = PowerCheck(self, outputs=self.outputs, airframe=self.ship)
         self.now_s = 0.0
@@ -26,7 +25,7 @@ class Monitor:
         return SensorReadings(t_s=now_s, power=sample)
 
     def status(self, now_s: float) -> dict[str, SensorStatus]:
-        value = (self.volts, self.amps)
+        value = self.volts if self.amps is None else (self.volts, self.amps)
         return {"power": SensorStatus(value=value, unit="V, A", age_s=0.0, healthy=True)}
 
     def run(self, seconds: float, *, throttle: float = 0.0) -> SensorReadings:
@@ -79,7 +78,7 @@ def test_a_current_that_cannot_be_is_unhealthy_and_unknown_until_it_can(
     assert says in monitor.error
     assert readings.power is not None
     assert readings.power.voltage_v == 8.2
-    assert isnan(readings.power.current_a)
+    assert readings.power.current_a is None
     monitor.amps = 0.6
     assert monitor.run(0.1, throttle=throttle).unhealthy == ()
 
@@ -92,6 +91,15 @@ def test_a_current_that_stays_while_the_motors_run_does_not_follow_them() -> Non
     assert monitor.error == ""
     monitor.run(6.0, throttle=0.9)
     assert "1.00 A does not follow the motors" in monitor.error
+
+
+def test_a_current_that_is_not_measured_is_not_judged() -> None:
+    monitor = Monitor()
+    monitor.amps = None
+    for throttle in (0.0, 1.0, 0.0):
+        assert monitor.run(15.0, throttle=throttle).unhealthy == ()
+    monitor.volts = 12.6
+    assert monitor.run(0.1).unhealthy == ("power",)
 
 
 @pytest.mark.parametrize("volts", [0.0, 3.9, 9.0, 12.6, 25.9])

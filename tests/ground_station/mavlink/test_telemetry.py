@@ -10,7 +10,7 @@ from blimp.airframe import load, names
 from blimp.control.failsafe import Times, rules
 from blimp.rotation import from_euler
 from blimp.ship import Lockstep
-from blimp.types import Attitude, Mode, SensorStatus
+from blimp.types import Attitude, Mode
 from ground_station.mavlink import telemetry
 from ground_station.mavlink.modes import MODES, asked_mode, standard_mode
 from ground_station.mavlink.parameters import LETTERS, by_id
@@ -33,12 +33,11 @@ def read_back(seen: Seen) -> dict[str, Any]:
 
 def test_each_message_has_the_axes_and_units_of_its_definition() -> None:
     standing = twin().seen
-    power = SensorStatus(value=(7.9, 0.42), unit="V, A", age_s=0.0, healthy=True)
     doubt = msgspec.structs.replace(standing.ship.health.position, doubt="", sigma=0.25)
     ship = msgspec.structs.replace(
         standing.ship, armed=True, mode="LOITER", position_ned_m=(3.0, 4.0, -2.0), altitude_m=2.0,
         velocity_ned_mps=(0.3, 0.4, -0.1), wind_ned_mps=(0.3, 0.0, -0.1), battery_v=7.9,
-        attitude_rad=Attitude(roll=0.1, pitch=-0.2, yaw=math.pi / 2.0), sensors={"power": power},
+        attitude_rad=Attitude(roll=0.1, pitch=-0.2, yaw=math.pi / 2.0), current_a=0.42,
         health=msgspec.structs.replace(standing.ship.health, position=doubt),
     )  # fmt: skip
     home = msgspec.structs.replace(standing.home, altitude_msl_m=3.0)
@@ -79,7 +78,7 @@ def test_a_ship_in_trouble_says_so(state: int, changes: dict[str, Any]) -> None:
     standing = twin().seen
     bad = msgspec.structs.replace(standing.ship.health.position, doubt="no tag")
     ship = msgspec.structs.replace(
-        standing.ship, battery_v=None, sensors={},
+        standing.ship, battery_v=None, current_a=None,
         health=msgspec.structs.replace(standing.ship.health, position=bad), **changes,
     )  # fmt: skip
     found = read_back(msgspec.structs.replace(standing, ship=ship))

@@ -54,7 +54,9 @@ export const panel = {
         yaw.set(String(heading(content.attitude_rad.yaw)), ages.attitude_rad);
         battery.set(number(content.battery_v, 2), ages.battery_v);
         const left_s = supply.leftS(content, page.about.airframe?.battery);
-        if (left_s === null) left.setUnknown("its battery is not known here", ages.battery_v);
+        if (content.battery_v !== null && content.current_a === null)
+          left.setUnknown("the current is not measured", ages.battery_v);
+        else if (left_s === null) left.setUnknown("its battery is not known here", ages.battery_v);
         else left.set(number(left_s / 60, 0), ages.battery_v);
         const when = content.armed ? "known after some level flight" : "known once it flies";
         if (content.heaviness_kg === null) heavy.setUnknown(when, ages.heaviness_kg);
