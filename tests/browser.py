@@ -1,10 +1,12 @@
 """A real browser, and what a test asks of each page in it."""
 
+import contextlib
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from playwright.sync_api import Browser, ConsoleMessage, Page, sync_playwright
+from playwright.sync_api import TimeoutError as PlaywrightTimeout
 
 from tests.needs import not_run
 
@@ -17,6 +19,16 @@ OPTIONS = [
     "--disable-background-networking", "--disable-component-update", "--disable-sync",
     "--use-angle=swiftshader", "--enable-unsafe-swiftshader", "--ignore-gpu-blocklist",
 ]  # fmt: skip
+
+# Of the window, in CSS pixels: a wall, two screens, a laptop and the same at 200 % zoom, tablets, a
+# phone held sideways and upright, and two that are small.
+SIZES = (
+    (3840, 2160), (1920, 1080), (1366, 768), (1280, 720), (640, 360),
+    (1024, 768), (768, 1024), (844, 390), (390, 844), (360, 640), (320, 568),
+)  # fmt: skip
+# px: of a window for fingers at most; of a control there, of a map and of letters at least.
+LIMITS = {"fingers": 800, "control": 40, "map": 160, "text": 11}
+MISFITS = Path(__file__).parent / "misfits.js"
 
 
 @pytest.fixture
@@ -47,6 +59,20 @@ def serious_findings(page: Page) -> list[str]:
 def too_wide_px(page: Page) -> int:
     """Return how far the page is wider than its window: above 0 it scrolls sideways."""
     return int(page.evaluate("() => document.documentElement.scrollWidth - window.innerWidth"))
+
+
+def misfits(page: Page) -> list[str]:
+    """Return what is wrong with the page as it is shown now in any of SIZES."""
+    found: list[str] = []
+    ask = MISFITS.read_text("utf-8").rstrip().removesuffix(";")
+    for width, height in SIZES:
+        page.set_viewport_size({"width": width, "height": height})
+        asked = [width, LIMITS]
+        with contextlib.suppress(PlaywrightTimeout):  # a plot takes its time to be fitted
+            within_ms = 1 if found else WITHIN_MS
+            page.wait_for_function(f"asked => !({ask})(asked).length", arg=asked, timeout=within_ms)
+        found += [f"{width} x {height}: {one}" for one in page.evaluate(ask, asked)]
+    return found
 
 
 def errors_of(page: Page) -> list[str]:

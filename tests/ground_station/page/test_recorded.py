@@ -23,7 +23,7 @@ from blimp.recording.log_file import LogFile
 from blimp.recording.recording import open_recording
 from blimp.recording.topics import Message
 from ground_station.page.recorded import RecordedShip
-from tests.browser import WITHIN_MS, errors_of, serious_findings
+from tests.browser import WITHIN_MS, errors_of, misfits, serious_findings
 from tests.ground_station.page.client import WITHIN_S
 from tests.recording.conftest import flown
 
@@ -180,5 +180,6 @@ def look_at(url: str, chromium: Browser) -> None:
     expect(altitude).not_to_have_text("0.0")
     expect(page.locator("#lost")).to_be_hidden()
     assert serious_findings(page) == []
+    assert misfits(page) == []
     context.close()
     assert wrong == []

@@ -3,7 +3,7 @@
 import pytest
 from playwright.sync_api import Browser, Page, ViewportSize, expect
 
-from tests.browser import WITHIN_MS, errors_of, serious_findings, too_wide_px
+from tests.browser import WITHIN_MS, errors_of, misfits, serious_findings, too_wide_px
 from tests.ground_station.page.client import Served
 
 pytestmark = pytest.mark.long
@@ -35,8 +35,12 @@ SMALL = """(least_px) => {
   }
   return [...found];
 }"""
-
-
+END = {
+    "title": "ship ended early (simulated)",
+    "cause": "fly did not answer for 0.62 s and was restarted: this machine is too busy",
+    "rows": [("pings, two a second", "195 of 198 answered, 3 EXPIRED")] * 7,
+    "faults": [("The broker stood still for 5 s: a command was answered after 0.4 s.", True)] * 4,
+}
 SCENE = "page.mounted.find((one) => one.renderer)"
 # Where the picture has the top of a ship that is found 20 m up, as by who opens the page: 1 is the
 # upper edge.
@@ -159,4 +163,24 @@ def test_a_phone_has_what_a_pilot_needs_and_no_more(served: Served, chromium: Br
         for button in page.locator("#views button").all():
             expect(button).to_be_in_viewport(ratio=1)
         assert serious_findings(page) == [], view
+    context.close()
+
+
+@pytest.mark.parametrize("state", ["flying", "lost", "read-only", "end"])
+def test_every_view_bends_to_every_size(served: Served, chromium: Browser, state: str) -> None:
+    url = served.page.url if state != "read-only" else str(served.page.view_url)
+    context = chromium.new_context()
+    context.set_default_timeout(WITHIN_MS)
+    page = context.new_page()
+    page.goto(url)
+    expect(page.get_by_test_id("simulated")).to_be_visible()
+    if state == "lost":
+        served.silence.set()
+        expect(page.locator("body.lost #lost")).to_be_visible()
+    elif state == "end":
+        served.page.tell("end", END)
+        expect(page.get_by_test_id("end-card")).to_be_visible()
+    for view in VIEWS if state == "flying" else ("pilot", "engineer"):
+        page.evaluate("name => document.querySelector(`#views [data-view=${name}]`).click()", view)
+        assert misfits(page) == [], view
     context.close()
