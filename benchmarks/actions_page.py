@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from math import isfinite
 from pathlib import Path
 
-from blimp.actions import ACTIONS, Action, Progress
+from blimp.actions import ACTIONS, Absent, Action, Progress
 from blimp.forms import Argument, arguments_of
 
 PAGE = Path(__file__).parents[1] / "docs" / "actions.md"
@@ -15,9 +15,10 @@ PAGE = Path(__file__).parents[1] / "docs" / "actions.md"
 _HEAD = """# What a ship can be asked to do
 
 Made by `python -m benchmarks.actions_page` from the one table, `blimp/actions.py`. Tasks, command
-line, page and HTTP API are made from the same rows, and the methods of Python are checked
-against them. A task is `blimp.NAME`; a request is `POST api/command/NAME`, with the arguments by
-their names ([page.md](page.md)); the methods are in [python.md](python.md).
+line, page, HTTP API, MAVLink's commands and the legs of missions are made from the same rows, and
+the methods of Python are checked against them. A task is `blimp.NAME`; a request is `POST
+api/command/NAME`, with the arguments by their names ([page.md](page.md)); the methods are in
+[python.md](python.md).
 
 A command that acts carries a time to live of 5 s, on the broker's clock: one that has not begun by
 then does not begin. `estop`, and what only asks, needs none. A limit of the airframe is narrower
@@ -40,6 +41,17 @@ def _lines() -> Iterator[str]:
         words = (f"`{action.name}`", action.about, needs, _asks(action), action.progress, waits)
         yield f"| {' | '.join(words)} |"
     yield ""
+    yield "| action | `ground` | HTTP | Python | MAVLink | leg of a mission |"
+    yield "|---|---|---|---|---|---|"
+    for action in ACTIONS.values():
+        yield f"| `{action.name}` | {' | '.join(map(_face, _faces(action).values()))} |"
+    yield ""
+    yield "What is `-` there has a reason:"
+    yield ""
+    for action in ACTIONS.values():
+        why = [f"{n}: {f.why}" for n, f in _faces(action).items() if isinstance(f, Absent)]
+        yield from (f"- `{action.name}`, {one}." for one in why)
+    yield ""
     yield f"Anybody may send {_names('needs_control', False)} while another pilot has the ship."
     yield f"No doubt about clock or boot keeps out {_names('comes_to_rest', True)}."
     yield ""
@@ -48,6 +60,22 @@ def _lines() -> Iterator[str]:
     for action in ACTIONS.values():
         for argument in arguments_of(action.arguments):
             yield f"| `{action.name}` | {_argument(argument)} |"
+
+
+def _faces(action: Action) -> dict[str, str | Absent]:
+    """Return what each face calls it."""
+    mavlink = action.mavlink
+    return {
+        "`ground`": action.examples if isinstance(action.examples, Absent) else action.name,
+        "HTTP": action.http or action.name,
+        "Python": action.python or action.name,
+        "MAVLink": mavlink if isinstance(mavlink, Absent) else f"{mavlink.number}",
+        "mission": action.leg if isinstance(action.leg, Absent) else action.name,
+    }
+
+
+def _face(found: str | Absent) -> str:
+    return "-" if isinstance(found, Absent) else f"`{found}`"
 
 
 def _argument(argument: Argument) -> str:

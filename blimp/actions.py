@@ -175,8 +175,15 @@ class Payload(Arguments, frozen=True, kw_only=True):
 
     name: Annotated[str | None, quantity("A servo that steers nothing.")] = None
     channel: Annotated[int | None, quantity("Its channel, counted from 1 as in MAVLink.")] = None
-    deg: Annotated[float | None, quantity("Its angle.", "degrees")] = None
-    pulse_us: Annotated[float | None, quantity("The pulse for that angle.", "us")] = None
+    deg: Annotated[float | None, quantity("Its angle.", "degrees", -180.0, 180.0)] = None
+    pulse_us: Annotated[
+        float | None, quantity("The pulse for that angle.", "us", 400.0, 2600.0)
+    ] = None
+
+    def problem(self) -> str:
+        if (self.name is None) == (self.channel is None):
+            return "must have a name or a channel"
+        return "must have deg or pulse_us" if (self.deg is None) == (self.pulse_us is None) else ""
 
 
 class SetGeofence(Arguments, frozen=True, kw_only=True):
@@ -223,6 +230,17 @@ class MavCommand(msgspec.Struct, frozen=True):
     true: float = 1.0
 
 
+class Leg(msgspec.Struct, frozen=True):
+    """An action in a mission.
+
+    without: the arguments that a mission does not have. moves: it ends at a place that no plan
+    knows, unless `ground_station/legs.py` has a form of its own for it.
+    """
+
+    without: tuple[str, ...] = ()
+    moves: bool = False
+
+
 class Action(msgspec.Struct, frozen=True, kw_only=True):
     """One row: the command `name` to the flight process, which is the task `blimp.<name>`.
 
@@ -230,7 +248,7 @@ class Action(msgspec.Struct, frozen=True, kw_only=True):
     examples: of its command line, which begins with its name.
     http: None for `POST api/command/NAME`.
     python: the method of `Ship`; "" for its name.
-    mavlink: the command that means it.
+    mavlink: the command that means it. leg: what it is in a mission.
     in_parts: it comes in several commands while it is flown, which each face makes of one thing.
     needs: what must hold for it to begin.
     asks: the question to a person at a terminal, in which arguments may stand. insists: the one
@@ -254,6 +272,7 @@ class Action(msgspec.Struct, frozen=True, kw_only=True):
     http: Absent | None = None
     python: str | Absent = ""
     mavlink: MavCommand | Absent
+    leg: Leg | Absent
     in_parts: bool = False
     arguments: type[Arguments] = Nothing
     needs: tuple[Need, ...] = ()
@@ -287,6 +306,7 @@ _ROWS = (
         more="The question goes through the queue; the flight process answers it.",
         examples=("ping",),
         mavlink=Absent("the gateway answers MAVLink's own PING"),
+        leg=Absent("the flyer asks the ship by itself"),
         needs_ttl=False,
         needs_control=False,
     ),
@@ -295,6 +315,7 @@ _ROWS = (
         about="Return what the ship can do, and what its battery has left for a mission.",
         examples=("limits",),
         mavlink=Absent("they are parameters there, LIM_SPEED and others"),
+        leg=Absent("the flyer asks for them before the first leg"),
         needs_ttl=False,
         needs_control=False,
     ),
@@ -303,6 +324,7 @@ _ROWS = (
         about="Arm the ship: allow the propellers to turn.",
         examples=("arm",),
         mavlink=MavCommand(400, {2: "force"}, only={1: 1.0}, true=FORCE),
+        leg=Leg(without=("force",)),
         arguments=Arm,
         asks="Arm? The propellers may start to turn.",
         insists="Arm without any check?",
@@ -316,12 +338,14 @@ _ROWS = (
         about="Stop the propellers. In the air the ship refuses it.",
         examples=("disarm",),
         mavlink=MavCommand(400, only={1: 0.0}),
+        leg=Leg(),
     ),
     Action(
         name="mode",
         about="Change the flight mode.",
         examples=("mode LOITER",),
         mavlink=MavCommand(176, {2: "name"}),
+        leg=Absent("each leg enters the mode that it needs"),
         arguments=SetMode,
         needs=(Need.ARMED,),  # and what the mode needs
     ),
@@ -330,6 +354,7 @@ _ROWS = (
         about="Climb from the pad to an altitude and stay there.",
         examples=("takeoff 3",),
         mavlink=MavCommand(22, {7: "altitude_m"}),
+        leg=Leg(),
         arguments=Takeoff,
         needs=(Need.ARMED, Need.POSITION),
         progress=Progress.WAY,
@@ -344,6 +369,7 @@ _ROWS = (
             {1: "speed_mps", 4: "yaw_deg", 5: "north_m", 6: "east_m", 7: "altitude_m"},
             radians=(4,),
         ),
+        leg=Leg(),
         arguments=Goto,
         needs=_IN_FLIGHT,
         progress=Progress.WAY,
@@ -354,6 +380,7 @@ _ROWS = (
         about="Fly at a velocity for a time, then stay there.",
         examples=("velocity -0.2 0 0.1 --seconds 3",),
         mavlink=Absent("velocities are a stream there, SET_POSITION_TARGET_LOCAL_NED"),
+        leg=Leg(),
         arguments=SetVelocity,
         needs=_IN_FLIGHT,
         progress=Progress.TIME,
@@ -366,6 +393,7 @@ _ROWS = (
         http=Absent("its parts are sent while it is flown"),
         in_parts=True,
         mavlink=Absent("no command carries its points"),
+        leg=Absent("its parts are sent while it is flown"),
         arguments=FlyTrajectory,
         needs=_IN_FLIGHT,
         progress=Progress.WAY,
@@ -375,6 +403,7 @@ _ROWS = (
         about="Hold height and heading. It needs no position, so the wind moves the ship.",
         examples=("hold",),
         mavlink=Absent("it is a mode there: DO_SET_MODE"),
+        leg=Leg(),
         needs=(Need.ARMED,),
         comes_to_rest=True,
     ),
@@ -383,6 +412,7 @@ _ROWS = (
         about="Land at this place and disarm.",
         examples=("land",),
         mavlink=MavCommand(21),
+        leg=Leg(),
         progress=Progress.WAY,
         wait_s=FLIGHT_S,
         comes_to_rest=True,
@@ -393,6 +423,7 @@ _ROWS = (
         examples=("return",),
         python="return_to_pad",
         mavlink=MavCommand(20),
+        leg=Leg(),
         needs=_IN_FLIGHT,
         progress=Progress.WAY,
         wait_s=FLIGHT_S,
@@ -402,6 +433,7 @@ _ROWS = (
         about="Limit the next flight by zones, a ceiling and a floor, and set its rally points.",
         examples=Absent("zones are no words of a command line: a mission file has them"),
         mavlink=Absent("it is a plan there, uploaded by the mission protocol"),
+        leg=Absent("the mission's own geofence is sent before each arm"),
         arguments=SetGeofence,
         needs=(Need.GROUND,),
     ),
@@ -411,6 +443,7 @@ _ROWS = (
         examples=("param limits.speed_mps 0.5",),
         python="set_parameter",
         mavlink=Absent("it is a message there, PARAM_SET"),
+        leg=Absent("a ship that is armed takes none"),
         arguments=SetParameter,
         needs=(Need.DISARMED,),
         wait_s=PARAMETER_S,
@@ -420,6 +453,7 @@ _ROWS = (
         about="Turn a servo that steers nothing to an angle.",
         examples=("payload --name hook --deg 30", "payload --channel 9 --pulse-us 1700"),
         mavlink=MavCommand(183, {1: "channel", 2: "pulse_us"}),
+        leg=Leg(),
         arguments=Payload,
         needs=(Need.ARMED,),
     ),
@@ -430,6 +464,7 @@ _ROWS = (
         examples=("estop",),
         http=Absent("a stop has a request of its own, `POST api/estop`"),
         mavlink=MavCommand(185, only={1: 1.0}),
+        leg=Absent("a stop is no part of a plan"),
         wait_s=5.0,
         needs_ttl=False,
         needs_control=False,
@@ -441,6 +476,7 @@ _ROWS = (
         about="Push the ship by hand, in STABILIZE or ALTHOLD. It keeps its heading.",
         examples=("stick --forward 40 --turn -20 --seconds 2",),
         mavlink=Absent("it is a message there, MANUAL_CONTROL"),
+        leg=Absent("it is flown by hand"),
         arguments=PushStick,
         needs=(Need.ARMED,),
     ),
@@ -449,6 +485,7 @@ _ROWS = (
         about="Turn one motor, in MANUAL or on the bench.",
         examples=("motor left -20 --seconds 1",),
         mavlink=Absent("MAVLink counts motors, and an airframe has names for them"),
+        leg=Absent("it is for the bench"),
         arguments=Motor,
         needs=(Need.MANUAL,),
         asks="Turn motor {name!r} at {percent:g} % for {seconds:g} s?",
@@ -460,6 +497,7 @@ _ROWS = (
         about="Turn one servo to an angle, in MANUAL or on the bench.",
         examples=("servo tilt -30",),
         mavlink=Absent("DO_SET_SERVO is the payload's: nobody steers a flight by a servo"),
+        leg=Absent("it is for the bench"),
         arguments=Servo,
         needs=(Need.MANUAL,),
         asks="Turn servo {name!r} to {deg:g} degrees?",
@@ -471,6 +509,7 @@ _ROWS = (
         about="Return one sensor's newest value, unit, age and health.",
         examples=("sensor baro",),
         mavlink=Absent("what sensors measure comes as telemetry"),
+        leg=Absent("it only asks"),
         arguments=Sensor,
         needs_ttl=False,
         needs_control=False,

@@ -24,6 +24,10 @@ MAX_WHOLE = 2**63 - 1  # of a message
 class Arguments(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Base: an unknown argument is a mistake, not something to ignore."""
 
+    def problem(self) -> str:
+        """Return why no ship takes these arguments together, "" if one may."""
+        return ""
+
 
 def quantity(
     about: str,
@@ -165,7 +169,9 @@ def sent(action: str, form: type[Arguments], arguments: Mapping[str, Any]) -> di
             raise ValueError(problem)
     found = {name: value for name, value in arguments.items() if value is not None}
     try:
-        msgspec.convert(found, form)
+        problem = msgspec.convert(found, form).problem()
     except msgspec.ValidationError as error:
         raise ValueError(str(error)) from None
+    if problem:
+        raise ValueError(problem)
     return found

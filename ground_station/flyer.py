@@ -19,7 +19,7 @@ from typing import Any, Protocol
 
 import msgspec
 
-from blimp.actions import START_TTL_S
+from blimp.actions import ACTIONS, START_TTL_S, Progress
 from blimp.errors import ControlUnknown, LinkError, NotInControl, OutcomeUnknown
 from blimp.tasks.reply import Reply
 from ground_station.following import OUTAGE_S, RETRY_S
@@ -331,10 +331,9 @@ def leg_speech(leg: Leg) -> str:
 
 def limit_s(leg: Leg, line: TrackLeg | None) -> float:
     """Return the time a leg may take before the mission gives it up."""
-    if leg.do in ("geofence", "arm", "disarm", "hold", "payload"):
-        return SHORT_LIMIT_S + OUTAGE_S
-    if isinstance(leg, Velocity):
-        return leg.seconds + SHORT_LIMIT_S + OUTAGE_S
+    if ACTIONS[leg.do].progress is not Progress.WAY:
+        lasts_s: float = leg.arguments().get("seconds", 0.0)
+        return lasts_s + SHORT_LIMIT_S + OUTAGE_S
     if line is None:
         return 2.0 * LEG_LIMIT_S
     length_m = math.dist(line.start, line.end)

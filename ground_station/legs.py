@@ -8,14 +8,15 @@ air, and no way leads over the mission's own geofence.
 import math
 import re
 from collections.abc import Iterator, Sequence
-from typing import Annotated, Any
+from typing import Annotated, Any, get_args
 
 import msgspec
 from msgspec import Meta
 
-from blimp.actions import ACTIONS, MIN_ALTITUDE_M
+from blimp import actions
+from blimp.actions import ACTIONS, MIN_ALTITUDE_M, Need
 from blimp.errors import MissionError
-from blimp.forms import arguments_of
+from blimp.forms import Arguments, arguments_of
 from blimp.geofence import Geofence, Rally, Zone
 from blimp.suggest import suggestion, with_suggestion
 from ground_station.track import Place
@@ -124,15 +125,6 @@ class Hold(_Leg, frozen=True, kw_only=True, tag="hold"):
         return {}
 
 
-class Payload(_Leg, frozen=True, kw_only=True, tag="payload"):
-    """Turn a servo that steers nothing: by name or channel, to an angle or a pulse."""
-
-    name: Annotated[str, Meta(min_length=1, max_length=32)] | None = None
-    channel: Annotated[int, Meta(ge=1, le=16)] | None = None
-    deg: Annotated[float, Meta(ge=-180.0, le=180.0)] | None = None
-    pulse_us: Annotated[float, Meta(ge=400.0, le=2600.0)] | None = None
-
-
 class Return(_Leg, frozen=True, kw_only=True, tag="return"):
     pass
 
@@ -145,16 +137,26 @@ class Disarm(_Leg, frozen=True, kw_only=True, tag="disarm"):
     pass
 
 
-Leg = (
-    SetGeofence | Arm | Takeoff | Goto | Yaw | Velocity | Hold | Payload | Return | Land | Disarm
-)  # fmt: skip
-LEG_NAMES = (
-    "arm", "takeoff", "goto", "yaw", "velocity", "hold", "payload", "return", "land", "disarm",
-)  # fmt: skip
-_FORMS: dict[str, Any] = {
-    "arm": Arm, "takeoff": Takeoff, "goto": Goto, "yaw": Yaw, "velocity": Velocity, "hold": Hold,
-    "payload": Payload, "return": Return, "land": Land, "disarm": Disarm,
-}  # fmt: skip
+class ActionLeg(msgspec.Struct, frozen=True):
+    """A leg that a plan need not understand: an action, with the arguments of its row's form."""
+
+    do: str
+    form: Arguments
+
+    @property
+    def wait_s(self) -> float | None:
+        return None
+
+    def arguments(self) -> dict[str, Any]:
+        found = msgspec.to_builtins(self.form)
+        return {name: value for name, value in found.items() if value is not None}
+
+
+Planned = SetGeofence | Arm | Takeoff | Goto | Yaw | Velocity | Hold | Return | Land | Disarm
+Leg = Planned | ActionLeg
+_FORMS: dict[str, Any] = {str(form.__struct_config__.tag): form for form in get_args(Planned)}
+_ROWS = {name: row.leg for name, row in ACTIONS.items() if isinstance(row.leg, actions.Leg)}
+LEG_NAMES = (*_ROWS, "yaw")
 
 
 def read_leg(table: dict[str, Any], where: str) -> Leg:
@@ -167,16 +169,18 @@ def read_leg(table: dict[str, Any], where: str) -> Leg:
     for key, value in table.items():
         if isinstance(value, float) and not math.isfinite(value):
             raise MissionError(f"{where} ({do}): {key} = {value} is not a finite number")
+    if do not in _FORMS:
+        given = {name: value for name, value in table.items() if name != "do"}
+        try:
+            form = ACTIONS[do].arguments
+            return ActionLeg(do, msgspec.convert(ACTIONS[do].checked(given), form))
+        except ValueError as error:
+            raise MissionError(f"{where} ({do}): {error}") from error
     try:
-        leg: Leg = msgspec.convert(table, Leg)
+        leg: Planned = msgspec.convert(table, Planned)
     except msgspec.ValidationError as error:
         message = with_suggestion(str(error), _FORMS[str(do)])
         raise MissionError(f"{where} ({do}): {readable(message, table)}") from error
-    if isinstance(leg, Payload):
-        if (leg.name is None) == (leg.channel is None):
-            raise MissionError(f"{where} ({do}): must have a name or a channel")
-        if (leg.deg is None) == (leg.pulse_us is None):
-            raise MissionError(f"{where} ({do}): must have deg or pulse_us")
     return leg
 
 
@@ -255,6 +259,8 @@ def end_of(leg: Leg, here: Place | None) -> Place | None:
             return (leg.north_m, leg.east_m, leg.altitude_m)
         case Velocity():
             return None
+        case ActionLeg() if _ROWS[leg.do].moves:
+            return None
         case _ if here is None:
             return None
         case Takeoff():
@@ -292,8 +298,10 @@ def _check_order(legs: Sequence[Leg], names: Sequence[str]) -> None:
                 problem = "the ship has taken off already: climb with goto"
             case Takeoff():
                 flying = True
-            case Payload() if not armed:
+            case ActionLeg() if Need.ARMED in ACTIONS[leg.do].needs and not armed:
                 problem = "the ship is not armed: put an arm leg before it"
+            case ActionLeg() if Need.UP in ACTIONS[leg.do].needs and not flying:
+                problem = "the ship has not taken off: put a takeoff leg before it"
             case Goto() | Yaw() | Velocity() | Hold() | Return() | Land() if not flying:
                 problem = "the ship has not taken off: put a takeoff leg before it"
             case Land():

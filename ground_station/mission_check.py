@@ -6,8 +6,9 @@ from math import dist, hypot
 import msgspec
 
 from blimp.ability import RESERVE, Ability, PayloadServo
+from blimp.actions import Payload
 from blimp.errors import MissionError
-from ground_station.legs import Goto, Leg, Payload, Return, Takeoff, Velocity, legs_with_ends
+from ground_station.legs import ActionLeg, Goto, Leg, Return, Takeoff, Velocity, legs_with_ends
 from ground_station.mission_file import Mission
 from ground_station.track import Place
 
@@ -65,8 +66,8 @@ def _problems(leg: Leg, there: Place | None, ship: Ability) -> Iterator[str]:
                 f"climbs at {leg.up_mps:g} m/s, the ship's limits are {-ship.descent_mps:g} to "
                 f"{ship.climb_mps:g} m/s"
             )
-    if isinstance(leg, Payload):
-        yield from _payload_problems(leg, ship.payload)
+    if isinstance(leg, ActionLeg) and isinstance(leg.form, Payload):
+        yield from _payload_problems(leg.form, ship.payload)
 
 
 def _payload_problems(leg: Payload, servos: tuple[PayloadServo, ...]) -> Iterator[str]:

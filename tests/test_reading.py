@@ -11,7 +11,7 @@ ROOT = Path(__file__).parent.parent
 # What several threads of a worker, a client, a page or a relay read.
 PACKAGES = ("blimp/queue", "blimp/tasks", "blimp/link", "blimp/recording", "ground_station")
 # Parameters of functions; a union's parts; what a lock guards.
-BUILT_HERE = {"form", "kind", "cls", "hint", "Leg", "Ability"}
+BUILT_HERE = {"form", "kind", "cls", "hint", "Planned", "Ability"}
 BUILDER = "get_class_annotations"  # of msgspec._utils: what it calls for each struct it builds
 
 CHECK = f"""

@@ -91,10 +91,8 @@ def _servo(wish: actions.Servo, airframe: Airframe) -> None:
 
 
 def _payload(wish: actions.Payload, airframe: Airframe) -> None:
-    if (wish.name is None) == (wish.channel is None):
-        raise ValueError("must have a name or a channel")
-    if (wish.deg is None) == (wish.pulse_us is None):
-        raise ValueError("must have deg or pulse_us")
+    if problem := wish.problem():
+        raise ValueError(problem)
     name = payload_name(wish, airframe)
     _known("name", "payload servo", name, tuple(one.name for one in payload_servos(airframe)))
     servo = servo_of(airframe, name)

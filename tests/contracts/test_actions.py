@@ -12,9 +12,12 @@ import pytest
 from pymavlink.dialects.v20 import all as dialect
 from typer.main import get_command
 
-from blimp.actions import ACTIONS, Absent, Action, MavCommand
+from blimp.actions import ACTIONS, Absent, Action, MavCommand, Need
+from blimp.errors import MissionError
 from blimp.forms import Argument, arguments_of
+from blimp.geofence import Geofence
 from ground_station.commands import app
+from ground_station.legs import Leg, completed, read_leg
 from ground_station.mavlink.commands import COMMANDS
 from ground_station.mavlink.modes import BY_NAME
 from ground_station.page.actions import NAMES
@@ -28,7 +31,7 @@ ROWS = pytest.mark.parametrize("action", ACTIONS.values(), ids=lambda row: row.n
 
 @ROWS
 def test_an_absence_has_a_reason(action: Action) -> None:
-    for face in (action.examples, action.http, action.python, action.mavlink):
+    for face in (action.examples, action.http, action.python, action.mavlink, action.leg):
         assert not isinstance(face, Absent) or len(face.why.split()) > 2
 
 
@@ -135,3 +138,39 @@ def test_mavlink_has_no_action_of_its_own() -> None:
     known = {row.mavlink.number for row in ACTIONS.values() if isinstance(row.mavlink, MavCommand)}
     others = {number for number, row in COMMANDS.items() if row.acts} - known
     assert others == {193, 224, 262, 300}  # pause, mission item, standard mode, mission start
+
+
+@ROWS
+def test_leg(action: Action) -> None:
+    """A mission has it with the form's arguments and sends them, after the legs that it needs."""
+    known = arguments_of(action.arguments)
+    if isinstance(action.leg, Absent):
+        with pytest.raises(MissionError, match=f"{action.name}' is no command"):
+            read_leg({"do": action.name}, "leg 1")
+        return
+    assert set(action.needs) <= {Need.ARMED, Need.UP, Need.POSITION}
+    without = action.leg.without
+    values = {one.name: _plain(one) for one in known if one.name not in without}
+    if action.name == "payload":
+        del values["name"], values["deg"]  # of a name and a channel, an angle and a pulse, one each
+    leg = read_leg({"do": action.name, **values}, "leg 1")
+    assert (leg.do, leg.arguments()) == (action.name, {} if action.name == "hold" else values)
+    with pytest.raises(MissionError, match="fast"):
+        read_leg({"do": action.name, **values, "fast": True}, "leg 1")
+    arm, takeoff = {"do": "arm"}, {"do": "takeoff", "altitude_m": 2.0}
+    before = {"arm": [], "takeoff": [arm], "disarm": [arm]}.get(action.name, [arm, takeoff])
+    legs = [*before, {"do": action.name, **values}]
+    assert _completed(legs)[-1] == leg
+    if action.needs:
+        with pytest.raises(MissionError, match="the ship "):
+            _completed(legs[-1:])
+
+
+def _completed(legs: list[dict[str, Any]]) -> tuple[Leg, ...]:
+    return completed(legs, Geofence(), [str(one["do"]) for one in legs], where="m")
+
+
+def _plain(argument: Argument) -> Any:
+    if argument.kind is str:
+        return "hook"
+    return 9 if argument.kind is int else max(argument.low, min(argument.high, 2.0))

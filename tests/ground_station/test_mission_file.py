@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from blimp.actions import ACTIONS
 from blimp.errors import MissionError
 from blimp.forms import arguments_of
-from ground_station.legs import CEILING_M, MAX_LEGS, Goto, Hold, Leg, Takeoff
+from ground_station.legs import CEILING_M, MAX_LEGS, Goto, Hold, Planned, Takeoff
 from ground_station.mission_file import (
     MAX_BYTES,
     builtin_missions,
@@ -127,11 +127,11 @@ def test_no_text_does_anything_but_raise_mission_error(text: str) -> None:
 
 
 def test_the_limits_of_a_leg_are_those_of_its_action() -> None:
-    _, schemas = msgspec.json.schema_components([Leg])
+    _, schemas = msgspec.json.schema_components([Planned])
     compared = 0
     for action in ACTIONS.values():
         form = next(
-            (one for one in get_args(Leg) if one.__struct_config__.tag == action.name), None
+            (one for one in get_args(Planned) if one.__struct_config__.tag == action.name), None
         )
         properties = {} if form is None else schemas[form.__name__]["properties"]
         for argument in arguments_of(action.arguments):

@@ -14,9 +14,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from blimp.ability import Ability, ability, full_v
+from blimp.actions import Payload
 from blimp.airframe import load
 from blimp.errors import MissionError
-from ground_station.legs import Goto, Hold, Land, Payload, Return, SetGeofence, Takeoff
+from ground_station.legs import ActionLeg, Goto, Hold, Land, Return, SetGeofence, Takeoff
 from ground_station.mavlink.plan_file import parse_plan, parse_waypoints
 from ground_station.mission_check import judge
 from ground_station.mission_file import Mission, load_mission, parse_mission
@@ -114,7 +115,7 @@ def test_a_plan_is_flown_as_it_was_drawn(tmp_path: Path) -> None:
     assert near(yaw, 8, 0, 3)
     assert isinstance(yaw, Goto)
     assert yaw.yaw_deg == 90.0
-    assert drop == Payload(channel=9, pulse_us=1700.0)
+    assert drop == ActionLeg("payload", Payload(channel=9, pulse_us=1700.0))
     assert near(second, 8, 6, 4)
     assert isinstance(second, Goto)
     assert second.yaw_deg == -45.0
