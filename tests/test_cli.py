@@ -187,3 +187,21 @@ def test_a_shell_completes_the_names(
     asked = {variable: "complete_bash", "COMP_WORDS": line, "COMP_CWORD": str(line.count(" "))}
     _, stdout, _ = forked(program, environment={**os.environ, **asked})
     assert stdout.split() == names
+
+
+@pytest.mark.process
+@pytest.mark.parametrize(
+    ("typed", "word"),
+    [("blimp airframe ch", "check"), ("ground tak", "takeoff")],
+)
+def test_the_tab_key_completes_a_command(typed: str, word: str) -> None:
+    name, *others = typed.split()
+    environment = {
+        **os.environ,
+        f"_{name.upper()}_COMPLETE": "complete_bash",
+        "COMP_WORDS": typed,
+        "COMP_CWORD": str(len(others)),
+    }
+    program = str(Path(sys.executable).parent / name)
+    done = subprocess.run([program], capture_output=True, text=True, env=environment, check=True)
+    assert done.stdout.split() == [word]

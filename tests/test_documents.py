@@ -1,10 +1,13 @@
-"""What documents name is there: links, files, decisions, make targets."""
+"""What documents name is there: links, files, decisions, make targets, messages, weights."""
 
+import ast
 import re
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
+from blimp.airframe import load
 from blimp.service.doctor import CHECKS
 
 ROOT = Path(__file__).parents[1]
@@ -60,3 +63,45 @@ def test_every_decision_is_listed_with_its_number() -> None:
 def test_the_captures_of_the_doctor_have_a_line_of_each_check_and_no_other() -> None:
     shown = lines(ROOT / "docs" / "pi.md", r"^    (?:ok|warning|error) {1,7}\b(.{14}) \S")
     assert {name.strip() for (name,) in shown} == {row.name for row in CHECKS}
+
+
+def messages() -> Iterator[str]:
+    """Yield each text of the product; what an f-string fills in is an ellipsis."""
+    for package in ("blimp", "ground_station"):
+        for path in (ROOT / package).rglob("*.py"):
+            for node in ast.walk(ast.parse(path.read_text("utf-8"))):
+                if isinstance(node, ast.JoinedStr):
+                    yield "".join(
+                        str(part.value) if isinstance(part, ast.Constant) else "…"
+                        for part in node.values
+                    )
+                elif isinstance(node, ast.Constant) and isinstance(node.value, str):
+                    yield node.value
+
+
+def test_the_troubleshooting_table_has_the_products_own_texts() -> None:
+    text = (ROOT / "docs" / "pi.md").read_text("utf-8")
+    table = text.partition("| it says |")[2].partition("\n\n")[0]
+    shown = re.findall(r"^\| `(.*?)` \|", table, re.MULTILINE)
+    assert len(shown) > 15
+    product = "\n".join(messages())
+    # A row may leave out the end of a message, or of one of its parts.
+    forms = {one: "[^\n]*?".join(map(re.escape, one.split("…"))) for one in shown}
+    assert [one for one, form in forms.items() if not re.search(form, product)] == []
+
+
+def test_the_lift_budget_is_that_of_twins_file() -> None:
+    mass = load("twin").mass
+    weights_g = {item.name: 1e3 * item.mass_kg for item in mass.item}
+    text = (ROOT / "docs" / "pi.md").read_text("utf-8")
+    table = text.partition("## The lift budget")[2].partition("The ballast is")[0]
+    rows = dict(re.findall(r"^\| ([a-z][a-z, -]+) \| ([\d.]+) \|$", table, re.MULTILINE))
+    heavier_g = float(rows.pop("heavier than air by"))
+    air_g = float(rows.pop("the air that the hull displaces"))
+    found = {name for row in rows for name in row.split(", ")}
+    assert found == set(weights_g)
+    for row, weight_g in rows.items():
+        total_g = sum(weights_g[name] for name in row.split(", "))
+        assert abs(total_g - float(weight_g)) < 0.06, row
+    assert heavier_g == pytest.approx(1e3 * mass.heaviness_kg)
+    assert sum(weights_g.values()) - air_g == pytest.approx(heavier_g, abs=0.1)

@@ -3,8 +3,10 @@
 The programs of docs/python.md fly as well: by the queue, or in lockstep as they do themselves.
 """
 
+import ast
 import asyncio
 import csv
+import inspect
 import io
 import math
 import os
@@ -220,7 +222,7 @@ def programs(tmp_path: Path) -> list[Path]:
 
 
 def test_the_programs_of_the_page(broker: EmbeddedBroker, programs: list[Path]) -> None:
-    with_coroutines, plainly, in_lockstep = programs
+    with_coroutines, plainly, in_lockstep, *_ = programs
     environment = {**os.environ, "BLIMP_BROKER_URL": broker.url}
     with Lockstep("twin", seed=1) as simulated:
         twin = FlyingShip(broker=broker, vehicle="twin", ship=simulated)
@@ -251,3 +253,25 @@ def test_the_programs_of_the_page(broker: EmbeddedBroker, programs: list[Path]) 
     assert (done.returncode, done.stderr) == (0, "")
     north_m, east_m, _ = map(float, re.findall(r"-?[\d.]+(?:e-?\d+)?", done.stdout))
     assert math.dist((north_m, east_m), (0.0, 0.0)) < 1.0
+
+
+def test_the_cells_of_the_notebook(
+    broker: EmbeddedBroker, programs: list[Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As IPython runs them: each with `await` at its top level, in one loop that runs already."""
+    monkeypatch.setenv("BLIMP_BROKER_URL", broker.url)
+    names: dict[str, Any] = {}
+
+    async def notebook() -> None:
+        for cell in programs[3:]:
+            code = compile(cell.read_text("utf-8"), cell, "exec", ast.PyCF_ALLOW_TOP_LEVEL_AWAIT)
+            under_way = eval(code, names)
+            if inspect.isawaitable(under_way):
+                await under_way
+
+    with Lockstep("twin", seed=1) as simulated:
+        twin = FlyingShip(broker=broker, vehicle="twin", ship=simulated)
+        with twin.worker(), twin.telling():
+            asyncio.run(notebook())
+            assert simulated.truth.on_ground
+            assert math.dist(simulated.truth.position_ned_m[:2], (5.0, 0.0)) < 1.0
