@@ -69,7 +69,7 @@ def _faces(action: Action) -> dict[str, str | Absent]:
         "`ground`": action.examples if isinstance(action.examples, Absent) else action.name,
         "HTTP": action.http or action.name,
         "Python": action.python or action.name,
-        "MAVLink": mavlink if isinstance(mavlink, Absent) else f"{mavlink.number}",
+        "MAVLink": mavlink if isinstance(mavlink, Absent) else f"{mavlink.number} {mavlink.name}",
         "mission": action.leg if isinstance(action.leg, Absent) else action.name,
     }
 

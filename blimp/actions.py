@@ -7,13 +7,14 @@ worker makes a task of each row, and the flight process has a handler for each
 of the faces: what one of them does not have is `Absent` in the row, with the reason.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from enum import StrEnum
+from math import degrees, isnan
 from typing import Annotated, Any
 
 import msgspec
 
-from blimp.forms import Arguments, quantity, sent
+from blimp.forms import Arguments, arguments_of, quantity, sent
 from blimp.geofence import MAX_M, Rally, Zone
 from blimp.types import Mode, TrajectoryPoint
 
@@ -27,6 +28,7 @@ MIN_ALTITUDE_M = 0.5  # lower, a gust sets a hovering ship down
 MIN_SPEED_MPS = 0.05  # slower, a leg has no end
 MAX_SPEED_MPS = 10.0  # of any ship: each has its own, lower one
 MAX_SECONDS = 60.0  # of one velocity: a forgotten one ends
+PLACE = ("north_m", "east_m", "altitude_m")  # from the pad: a map's face reckons it
 FORCE = 21196.0  # parameter 2 of MAVLink's COMPONENT_ARM_DISARM that skips the checks
 MAX_ACTUATOR_SECONDS = 30.0  # of one push on an output by hand
 
@@ -216,7 +218,7 @@ class Absent(msgspec.Struct, frozen=True):
 class MavCommand(msgspec.Struct, frozen=True):
     """The command of MAVLink's common message set that means an action.
 
-    number: MAV_CMD. params: the argument that a parameter (1 to 7) is; NaN leaves it out.
+    number, name: MAV_CMD. params: the argument that a parameter (1 to 7) is; NaN leaves it out.
     `north_m`, `east_m` and `altitude_m` are its latitude, longitude and altitude, in its frame.
     only: the values that other parameters must have: with them several actions share a number.
     radians: the parameters that are in radians where the form has degrees.
@@ -224,6 +226,7 @@ class MavCommand(msgspec.Struct, frozen=True):
     """
 
     number: int
+    name: str
     params: Mapping[int, str] = {}
     only: Mapping[int, float] = {}
     radians: tuple[int, ...] = ()
@@ -292,6 +295,34 @@ class Action(msgspec.Struct, frozen=True, kw_only=True):
         lasts_s = arguments.get("seconds") if self.progress is Progress.TIME else None
         return self.wait_s + (lasts_s or 0.0)
 
+    def from_mavlink(self, params: Sequence[float | None]) -> dict[str, Any]:
+        """Return the arguments that the seven parameters of its command say, but for places.
+
+        NaN and None are left out, and so is what is no more than 0 where the least is more: -1
+        stands for a default there. Raises ValueError for what means another action.
+        """
+        row = self.mavlink
+        if isinstance(row, Absent):
+            raise ValueError(f"{self.name}: MAVLink has no command for it: {row.why}")
+        for number, only in row.only.items():
+            if params[number - 1] != only:
+                raise ValueError(f"parameter {number} is {params[number - 1]}, must be {only:g}")
+        found: dict[str, Any] = {}
+        for argument in arguments_of(self.arguments):
+            number = next((n for n, name in row.params.items() if name == argument.name), 0)
+            value = params[number - 1] if number and argument.name not in PLACE else None
+            if value is None or isnan(value):
+                continue
+            if argument.kind is bool:
+                found |= {argument.name: True} if value == row.true else {}
+            elif not argument.is_required and value <= 0.0 < argument.low:
+                continue
+            elif argument.kind is int and value.is_integer():
+                found[argument.name] = int(value)
+            else:
+                found[argument.name] = degrees(value) if number in row.radians else value
+        return found
+
     def checked(self, arguments: Mapping[str, Any]) -> dict[str, Any]:
         """Return what to send of `arguments`, see `sent`. Raises ValueError."""
         return sent(self.name, self.arguments, arguments)
@@ -323,7 +354,7 @@ _ROWS = (
         name="arm",
         about="Arm the ship: allow the propellers to turn.",
         examples=("arm",),
-        mavlink=MavCommand(400, {2: "force"}, only={1: 1.0}, true=FORCE),
+        mavlink=MavCommand(400, "COMPONENT_ARM_DISARM", {2: "force"}, only={1: 1.0}, true=FORCE),
         leg=Leg(without=("force",)),
         arguments=Arm,
         asks="Arm? The propellers may start to turn.",
@@ -337,14 +368,14 @@ _ROWS = (
         name="disarm",
         about="Stop the propellers. In the air the ship refuses it.",
         examples=("disarm",),
-        mavlink=MavCommand(400, only={1: 0.0}),
+        mavlink=MavCommand(400, "COMPONENT_ARM_DISARM", only={1: 0.0}),
         leg=Leg(),
     ),
     Action(
         name="mode",
         about="Change the flight mode.",
         examples=("mode LOITER",),
-        mavlink=MavCommand(176, {2: "name"}),
+        mavlink=MavCommand(176, "DO_SET_MODE", {2: "name"}),
         leg=Absent("each leg enters the mode that it needs"),
         arguments=SetMode,
         needs=(Need.ARMED,),  # and what the mode needs
@@ -353,7 +384,7 @@ _ROWS = (
         name="takeoff",
         about="Climb from the pad to an altitude and stay there.",
         examples=("takeoff 3",),
-        mavlink=MavCommand(22, {7: "altitude_m"}),
+        mavlink=MavCommand(22, "NAV_TAKEOFF", {7: "altitude_m"}),
         leg=Leg(),
         arguments=Takeoff,
         needs=(Need.ARMED, Need.POSITION),
@@ -366,6 +397,7 @@ _ROWS = (
         examples=("goto 10 0 3", "goto -3 4 5 --yaw-deg -90"),
         mavlink=MavCommand(
             192,
+            "DO_REPOSITION",
             {1: "speed_mps", 4: "yaw_deg", 5: "north_m", 6: "east_m", 7: "altitude_m"},
             radians=(4,),
         ),
@@ -411,7 +443,7 @@ _ROWS = (
         name="land",
         about="Land at this place and disarm.",
         examples=("land",),
-        mavlink=MavCommand(21),
+        mavlink=MavCommand(21, "NAV_LAND"),
         leg=Leg(),
         progress=Progress.WAY,
         wait_s=FLIGHT_S,
@@ -422,7 +454,7 @@ _ROWS = (
         about="Fly back to the pad, or to a nearer rally point.",
         examples=("return",),
         python="return_to_pad",
-        mavlink=MavCommand(20),
+        mavlink=MavCommand(20, "NAV_RETURN_TO_LAUNCH"),
         leg=Leg(),
         needs=_IN_FLIGHT,
         progress=Progress.WAY,
@@ -452,7 +484,7 @@ _ROWS = (
         name="payload",
         about="Turn a servo that steers nothing to an angle.",
         examples=("payload --name hook --deg 30", "payload --channel 9 --pulse-us 1700"),
-        mavlink=MavCommand(183, {1: "channel", 2: "pulse_us"}),
+        mavlink=MavCommand(183, "DO_SET_SERVO", {1: "channel", 2: "pulse_us"}),
         leg=Leg(),
         arguments=Payload,
         needs=(Need.ARMED,),
@@ -463,7 +495,7 @@ _ROWS = (
         "ends the stop.",
         examples=("estop",),
         http=Absent("a stop has a request of its own, `POST api/estop`"),
-        mavlink=MavCommand(185, only={1: 1.0}),
+        mavlink=MavCommand(185, "DO_FLIGHTTERMINATION", only={1: 1.0}),
         leg=Absent("a stop is no part of a plan"),
         wait_s=5.0,
         needs_ttl=False,

@@ -157,6 +157,7 @@ Leg = Planned | ActionLeg
 _FORMS: dict[str, Any] = {str(form.__struct_config__.tag): form for form in get_args(Planned)}
 _ROWS = {name: row.leg for name, row in ACTIONS.items() if isinstance(row.leg, actions.Leg)}
 LEG_NAMES = (*_ROWS, "yaw")
+AS_THEY_ARE = tuple(name for name in _ROWS if name not in _FORMS)  # each an ActionLeg
 
 
 def read_leg(table: dict[str, Any], where: str) -> Leg:
@@ -169,7 +170,7 @@ def read_leg(table: dict[str, Any], where: str) -> Leg:
     for key, value in table.items():
         if isinstance(value, float) and not math.isfinite(value):
             raise MissionError(f"{where} ({do}): {key} = {value} is not a finite number")
-    if do not in _FORMS:
+    if do in AS_THEY_ARE:
         given = {name: value for name, value in table.items() if name != "do"}
         try:
             form = ACTIONS[do].arguments

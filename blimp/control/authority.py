@@ -5,14 +5,15 @@ answer as one number that only grows: see `blimp/tasks/authority.py`. A worker t
 between, or a message that was held up, brings a smaller one than was seen since.
 """
 
+from blimp.actions import ACTIONS
 from blimp.control.admission import Refusal
 from blimp.types import MAX_AUTHORITY, Command
 
 # What only asks, and what only stops, is anybody's.
-FREE_FOR_ALL = frozenset({"ping", "limits", "sensor", "estop"})
+FREE_FOR_ALL = frozenset(name for name, row in ACTIONS.items() if not row.needs_control)
 # What only brings a ship to rest passes an older number than was seen: one that was forged since
 # must not keep it out.
-COMES_TO_REST = frozenset({"land", "hold"})
+COMES_TO_REST = frozenset(name for name, row in ACTIONS.items() if row.comes_to_rest)
 # With these a pilot on the ground flies a mode that needs one.
 FLIES_BY_HAND = frozenset({"mode", "stick", "velocity", "motor", "servo"})
 

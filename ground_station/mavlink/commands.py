@@ -20,7 +20,6 @@ import msgspec
 from blimp.actions import ACTIONS, Action, MavCommand, Progress
 from blimp.airframe import Home
 from blimp.errors import BlimpError
-from blimp.forms import arguments_of
 from blimp.tasks.reply import Reply
 from blimp.types import Mode
 from ground_station.mavlink import telemetry
@@ -295,22 +294,9 @@ def _arguments(action: Action, command: MavCommand, parts: Parts, asked: Asked) 
         found = {}
         if why := _here_only(asked):
             raise _NotTaken(DENIED, why)
-    known = {one.name: one for one in arguments_of(action.arguments)}
-    for number, name in command.params.items():
-        argument, value = known[name], asked.params[number - 1]
-        if name == "altitude_m":
-            found[name] = _height_m(action, parts, asked)
-        elif name in found or math.isnan(value):
-            pass
-        elif argument.kind is bool:
-            found |= {name: True} if value == command.true else {}
-        elif not argument.is_required and value <= 0.0 < argument.low:
-            pass  # -1 is its default
-        elif argument.kind is int and value.is_integer():
-            found[name] = int(value)
-        else:
-            found[name] = math.degrees(value) if number in command.radians else value
-    return found
+    if 7 in command.params:
+        found["altitude_m"] = _height_m(action, parts, asked)
+    return found | action.from_mavlink(asked.params)
 
 
 def _place(parts: Parts, asked: Asked) -> dict[str, Any]:

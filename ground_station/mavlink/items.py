@@ -13,9 +13,11 @@ from typing import Any, NamedTuple, NoReturn
 
 import msgspec
 
+from blimp.actions import ACTIONS, Action, MavCommand
 from blimp.airframe import Home
 from blimp.errors import MissionError
 from blimp.geofence import Geofence, Rally, Zone
+from ground_station.legs import AS_THEY_ARE
 
 Table = dict[str, Any]
 Params = tuple[float | None, ...]  # seven of them; None where the file has no number
@@ -295,13 +297,6 @@ def _speed(t: _Translator, item: Item) -> list[Table]:
     return []
 
 
-def _servo(t: _Translator, item: Item) -> list[Table]:  # noqa: ARG001
-    channel, pulse = item.params[:2]
-    if (number := _whole(channel)) is None or pulse is None:
-        _refuse(item, f"servo {channel} to {pulse} us: must be a whole number and a pulse")
-    return [{"do": "payload", "channel": number, "pulse_us": pulse}]
-
-
 def _corner(t: _Translator, item: Item) -> list[Table]:
     first = t.corners[0] if t.corners else item
     t.corners.append(item)
@@ -357,7 +352,19 @@ class Row(NamedTuple):
     plan: int = MISSION
 
 
-# Each command that a blimp flies, or is kept in by
+def _row_of(action: Action, command: MavCommand) -> Row:
+    """Return the row of an action whose leg is nothing but its arguments."""
+
+    def legs(_: _Translator, item: Item) -> list[Table]:
+        try:
+            return [{"do": action.name, **action.from_mavlink(item.params)}]
+        except ValueError as error:
+            _refuse(item, str(error))
+
+    return Row(command.name, legs)
+
+
+# Each command that a blimp flies, or is kept in by; those of the table of actions are added
 COMMANDS: dict[int, Row] = {
     16: Row("NAV_WAYPOINT", _waypoint),
     19: Row("NAV_LOITER_TIME", _loiter_time),
@@ -368,7 +375,6 @@ COMMANDS: dict[int, Row] = {
     112: Row("CONDITION_DELAY", _delay),
     115: Row("CONDITION_YAW", _yaw),
     178: Row("DO_CHANGE_SPEED", _speed),
-    183: Row("DO_SET_SERVO", _servo),
     80: Row("NAV_ROI", _roi),
     195: Row("DO_SET_ROI_LOCATION", _roi),
     197: Row("DO_SET_ROI_NONE", _roi),
@@ -378,6 +384,13 @@ COMMANDS: dict[int, Row] = {
     5003: Row("NAV_FENCE_CIRCLE_INCLUSION", _circle, FENCE),
     5004: Row("NAV_FENCE_CIRCLE_EXCLUSION", _circle, FENCE),
     5100: Row("NAV_RALLY_POINT", _rally_point, RALLY),
+}
+COMMANDS |= {
+    row.number: _row_of(action, row)
+    for action in ACTIONS.values()
+    if isinstance(row := action.mavlink, MavCommand)
+    and action.name in AS_THEY_ARE
+    and row.number not in COMMANDS
 }
 
 

@@ -17,7 +17,8 @@ from blimp.errors import MissionError
 from blimp.forms import Argument, arguments_of
 from blimp.geofence import Geofence
 from ground_station.commands import app
-from ground_station.legs import Leg, completed, read_leg
+from ground_station.legs import AS_THEY_ARE, Leg, completed, read_leg
+from ground_station.mavlink import items
 from ground_station.mavlink.commands import COMMANDS
 from ground_station.mavlink.modes import BY_NAME
 from ground_station.page.actions import NAMES
@@ -161,6 +162,8 @@ def test_leg(action: Action) -> None:
     before = {"arm": [], "takeoff": [arm], "disarm": [arm]}.get(action.name, [arm, takeoff])
     legs = [*before, {"do": action.name, **values}]
     assert _completed(legs)[-1] == leg
+    if action.name in AS_THEY_ARE and isinstance(action.mavlink, MavCommand):
+        assert action.mavlink.number in items.COMMANDS
     if action.needs:
         with pytest.raises(MissionError, match="the ship "):
             _completed(legs[-1:])
