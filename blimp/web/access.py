@@ -26,7 +26,7 @@ from blimp.web.admission import Rate, Visit
 from blimp.web.answers import json_answer
 from blimp.web.outcome import Outcome
 
-Role = Literal["operator", "viewer"]
+Role = Literal["operator", "viewer", "relay"]
 
 POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data: blob:; "
@@ -52,7 +52,8 @@ _WORD = re.compile(rb"[\w-]+")
 class Tokens:
     """The tokens of one run of the page.
 
-    relay: what the audience's own process looks with; it may do what a viewer may.
+    relay: what the audience's own process looks with; it may do what a viewer may, and say how the
+    room votes.
     known: those whose bearers the server is there for, whatever strangers do.
     """
 
@@ -71,7 +72,9 @@ class Tokens:
         is_operator = hmac.compare_digest(given, self.operator.encode())
         is_viewer = hmac.compare_digest(given, self.viewer.encode())
         is_relay = hmac.compare_digest(given, self.relay.encode())
-        return "operator" if is_operator else "viewer" if is_viewer or is_relay else None
+        if is_relay:
+            return "relay"
+        return "operator" if is_operator else "viewer" if is_viewer else None
 
     def are_in(self, head: bytes) -> bool:
         """Return whether a token of `known` stands anywhere in the head of a request."""

@@ -7,6 +7,7 @@ cannot outlive the page, kill -9 included.
 """
 
 import asyncio
+import contextlib
 import http.client
 import socket
 import subprocess
@@ -29,6 +30,7 @@ from blimp.closing import Closing
 from blimp.errors import LinkError
 from blimp.reading import ready
 from blimp.web.answers import failed_answer, refused_command
+from ground_station.page.room import COUNT_S
 from ground_station.page.source import Source
 from ground_station.page.state import Hear
 from ground_station.stops import NoShip
@@ -155,6 +157,7 @@ class RelayedShip(Closing):
         self.vehicle = vehicle
         self._upstream = upstream
         self._about: dict[str, Any] = {}
+        self._votes: dict[str, Any] | None = None
         self._greeted = threading.Event()
         self._ended = threading.Event()
         self._socket: ClientConnection | None = None
@@ -170,7 +173,9 @@ class RelayedShip(Closing):
         self._thread.start()
 
     def ask(self, kind: str, content: dict[str, Any]) -> None:
-        """Do nothing: a viewer has no wishes."""
+        """Take how the viewers vote, the only wish that they have; the thread passes it on."""
+        if kind == "votes":
+            self._votes = content
 
     def _follow(self, hear: Hear) -> None:
         one = self._upstream
@@ -180,11 +185,19 @@ class RelayedShip(Closing):
         while not self._ended.is_set():
             try:
                 with connect(url, additional_headers=headers, compression=None) as self._socket:
-                    for text in self._socket:
-                        self._pass_on(msgspec.json.decode(text), hear)
+                    self._exchange(self._socket, hear)
             except (OSError, WebSocketException, msgspec.MsgspecError, KeyError):
                 pass
             self._ended.wait(RETRY_S)
+
+    def _exchange(self, socket: ClientConnection, hear: Hear) -> None:
+        sent = None
+        while not self._ended.is_set():
+            with contextlib.suppress(TimeoutError):
+                self._pass_on(msgspec.json.decode(socket.recv(timeout=COUNT_S)), hear)
+            if (votes := self._votes) is not sent:
+                socket.send(msgspec.json.encode({"kind": "votes", "content": votes}).decode())
+                sent = votes
 
     def _pass_on(self, message: dict[str, Any], hear: Hear) -> None:
         if message["kind"] == "hello":

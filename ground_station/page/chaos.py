@@ -160,7 +160,8 @@ class ChaosRoom:
     def act(self, name: str, wish: "_Wish", *, tell: Callable[[str, Any], None]) -> Outcome:
         """Do one action, and no second one meanwhile. tell: gets a kind and what is new of it.
 
-        The kinds are "caption", a line of the story, and "down", the stages that are down.
+        The kinds are "caption", a line of the story, "down", the stages that are down, and "votes":
+        the room's are for the fault after this one.
         """
         task = f"chaos.{name}"[:80]
         assert self._harm is not None
@@ -171,6 +172,7 @@ class ChaosRoom:
             words = NOW.get(name, f"{name[:60]} is under way: watch what the ship does about it.")
             tell("caption", {"text": words.replace("{device}", str(wish.device)[:60])})
             tell("down", DOWN.get(name, ()))
+            tell("votes", None)
             if name == REPLAY:
                 result = self._replay()
             else:

@@ -2,12 +2,14 @@
 
 import asyncio
 import contextlib
-from collections import deque
-from typing import Any
+from collections import Counter, deque
+from typing import Annotated, Any
 
 import msgspec
 
 from blimp.clock import Clock
+from blimp.reading import ready
+from ground_station.page import Votable
 from ground_station.page.source import Source
 
 PERIOD_S = 0.04  # of two updates, at least: a ship publishes each 0.05 s, not to the ms
@@ -15,6 +17,8 @@ MAX_WAITING = 60  # messages for one viewer; who is further behind is dropped
 COMMANDS = 30
 TRAIL_POINTS = 1500
 TRAIL_STEP_M = 0.1
+COUNT_S = 0.5  # of two tallies, at least
+MOST_VOTES = 48  # viewers that an audience has at once
 
 _encode = msgspec.json.Encoder().encode
 
@@ -24,6 +28,7 @@ class Viewer:
 
     def __init__(self, *, role: str) -> None:
         self.role = role
+        self.vote = ""
         self.is_dropped = False
         self._waiting: deque[str] = deque()
         self._news = asyncio.Event()
@@ -66,6 +71,8 @@ class Room:
         self._commands: dict[str, dict[str, Any]] = {}
         self._trail: deque[tuple[float, float, float]] = deque(maxlen=TRAIL_POINTS)
         self._tick: asyncio.TimerHandle | None = None
+        self._round = 0  # of the votes: each fault begins one
+        self._counting: asyncio.TimerHandle | None = None
 
     def start(self) -> None:
         self.source.start(self.hear)
@@ -79,6 +86,10 @@ class Room:
         if self._state is None:
             return None
         return _older(self._state, self._clock.now_s() - self._seen_s)
+
+    def known(self, kind: str) -> Any:
+        """Return the newest message of a kind that is kept; None without one."""
+        return self._kept.get(kind)
 
     async def first_state(self, *, within_s: float) -> dict[str, Any] | None:
         """Return the newest state; waits for the first one, and returns None if none comes."""
@@ -106,12 +117,53 @@ class Room:
 
     def leave(self, viewer: Viewer) -> None:
         self._viewers.discard(viewer)
+        if viewer.vote:
+            self._count_soon()
+        if viewer.role == "relay":  # with it the room is gone, and what it wanted
+            self._take("votes", {"round": self._round, "counts": {}}, self._clock.now_s())
 
     def close(self) -> None:
-        if self._tick is not None:
-            self._tick.cancel()
+        for timer in (self._tick, self._counting):
+            if timer is not None:
+                timer.cancel()
+
+    # --- votes for the next fault: a viewer has one, and the operator sees how many there are ---
+
+    def vote(self, viewer: Viewer, content: dict[str, Any]) -> None:
+        """Take a viewer's vote instead of its last one. Raises ValidationError of msgspec."""
+        viewer.vote = msgspec.convert(content, _Vote).action
+        self._count_soon()
+
+    def tally(self, content: dict[str, Any]) -> None:
+        """Take how the room's viewers vote; of an earlier round it is too late.
+
+        Raises ValidationError of msgspec.
+        """
+        votes = msgspec.convert(content, _Votes)
+        if votes.round == self._round:
+            self._take("votes", msgspec.to_builtins(votes), self._clock.now_s())
+
+    def _count_soon(self) -> None:
+        if self._counting is None:
+            self._counting = self._loop.call_later(COUNT_S, self._count)
+
+    def _count(self) -> None:
+        self._counting = None
+        counts = Counter(viewer.vote for viewer in self._viewers if viewer.vote)
+        self.source.ask("votes", {"round": self._round, "counts": dict(counts)})
+
+    def _begin_round(self, number: int) -> None:
+        self._round = number
+        for viewer in self._viewers:
+            viewer.vote = ""
+
+    # --- what the source says ---------------------------------------------------------------
 
     def _take(self, kind: str, content: Any, at_s: float) -> None:
+        if kind == "votes":
+            content = content or {"round": self._round + 1, "counts": {}}  # a fault begins
+            if content["round"] != self._round:
+                self._begin_round(content["round"])
         if kind == "state":
             self._remember(content, at_s)
             self._is_new = True
@@ -159,6 +211,17 @@ class Room:
             text = _message(kind, content)
             for viewer in self._viewers:
                 viewer.put(text)
+
+
+@ready
+class _Vote(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    action: Votable
+
+
+@ready
+class _Votes(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    round: int
+    counts: dict[Votable, Annotated[int, msgspec.Meta(ge=0, le=MOST_VOTES)]]
 
 
 def _older(state: dict[str, Any], by_s: float) -> dict[str, Any]:

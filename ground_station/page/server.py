@@ -13,7 +13,7 @@ from collections import Counter
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, Protocol, get_args
 
 import msgspec
 import segno
@@ -40,17 +40,18 @@ from blimp.web.answers import (
 from blimp.web.listening import UNREACHABLE, listening_socket, room_urls, shown_address
 from blimp.web.serving import Server
 from ground_station import report
+from ground_station.page import Votable
 from ground_station.page.actions import NAMES, no_action
 from ground_station.page.audience import Audience, Upstream
 from ground_station.page.openapi import openapi
-from ground_station.page.room import Room, Viewer
+from ground_station.page.room import MOST_VOTES, Room, Viewer
 from ground_station.page.sign_in import SignIn
 from ground_station.page.source import Source
 from ground_station.stops import Stoppable, Stops
 
 STATIC = Path(__file__).parent / "static"
 SHARED = (("blimp.web", "static"), ("blimp.queue.extras.page", "static"))
-MAX_VIEWERS = 48  # of each role: viewers must not keep an operator out
+MAX_VIEWERS = MOST_VOTES  # of each role: viewers must not keep an operator out
 MAX_ROOMS = 16
 COMMAND_THREADS = 8
 QUESTION_THREADS = 4
@@ -59,6 +60,7 @@ START_S = 20.0
 NO_ROOM = "this page has no address for the room: start it again with --read-only"
 # Of a QR code. ISO/IEC 18004 asks for dark on light, and four modules of light around it.
 CODE: dict[str, Any] = {"border": 4, "dark": "#000", "light": "#fff", "scale": 8}
+VOTE_S = 0.25  # between two votes of one viewer: who floods waits in its own connection
 FIRST_S = 2.0  # for the first snapshot of a ship that is asked for
 
 
@@ -433,12 +435,13 @@ class Page(Closing):
 
     async def _hello(self, viewer: Viewer, room: Room) -> dict[str, Any]:
         about = await self._loop.run_in_executor(self._questions, self._ships.about, room.vehicle)
-        may_command = viewer.role == "operator" and room.source.is_live
+        is_live = room.source.is_live
         return {
             "vehicle": room.vehicle,
             "role": viewer.role,
-            "may_command": may_command,
-            "is_live": room.source.is_live,
+            "may_command": viewer.role == "operator" and is_live,
+            "votable": get_args(Votable) if self.tokens.is_audience and is_live else (),
+            "is_live": is_live,
             "title": self._title,
             "about": about,
         }
@@ -459,12 +462,20 @@ async def _send(socket: WebSocket, viewer: Viewer) -> None:
 
 
 async def _receive(socket: WebSocket, viewer: Viewer, room: Room) -> None:
-    """Take a viewer's wishes for its source. Anything else ends the connection, with a reason."""
+    """Take an operator's wishes for the source, and viewers' votes.
+
+    What is neither ends the connection, with a reason.
+    """
     while True:
         try:
             message = msgspec.json.decode(await socket.receive_text(), type=_Wish)
             if viewer.role == "operator":
                 room.source.ask(message.kind, message.content)
+            elif viewer.role == "relay" and message.kind == "votes":
+                room.tally(message.content)
+            elif viewer.role == "viewer" and message.kind == "vote":
+                room.vote(viewer, message.content)
+                await asyncio.sleep(VOTE_S)
         except WebSocketDisconnect:
             return
         except (msgspec.MsgspecError, KeyError, RecursionError, UnicodeDecodeError) as error:

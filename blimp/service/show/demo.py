@@ -104,7 +104,11 @@ def run_demo(options: DemoOptions, *, say: Say, tell: Tell = lambda _: None) -> 
                 say(f"{vehicle} is held: let go on the page, or with: blimp sim hold off")
             story = Story(page=page, say=None if options.live else say)
             show = Show(
-                actions=chaos.actions, tell=story.line, down=story.down, clock=clock, scenes=scenes
+                actions=chaos.actions,
+                tell=story.line,
+                fault=story.fault,
+                clock=clock,
+                scenes=scenes,
             )
             flight = _fly(
                 mission, broker=broker, vehicle=vehicle, world=paths.world, clock=clock,

@@ -4,7 +4,7 @@ import contextlib
 import os
 import sys
 import webbrowser
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -19,7 +19,7 @@ from blimp.service.show.chaos import Chaos
 from blimp.service.show.story import Card
 from blimp.web.listening import room_words
 from ground_station.flyer import MissionEvent
-from ground_station.page import PORT
+from ground_station.page import DOWN, PORT
 from ground_station.report import Report
 from ground_station.session import Options, Session
 
@@ -141,10 +141,15 @@ class Story:
             text = f"Leg {event.leg} of {event.legs}: {event.spoken}"
             self._page.tell("caption", {"text": text})
 
-    def down(self, stages: Sequence[str]) -> None:
-        """Show which stages of a command's way are down; none once the fault is over."""
+    def fault(self, action: str) -> None:
+        """Show which stages of a command's way a fault takes down; "" once it is over.
+
+        The room votes for the one after it.
+        """
         if self._page is not None:
-            self._page.tell("down", stages)
+            self._page.tell("down", DOWN.get(action, ()))
+            if action:
+                self._page.tell("votes", None)
 
     def end(self, card: Card) -> None:
         """Show the card."""

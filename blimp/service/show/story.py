@@ -14,7 +14,6 @@ from blimp.errors import BlimpError, ConfigError
 from blimp.service.show.chaos import ChaosReport
 from blimp.suggest import suggestion
 from ground_station.flyer import MissionEvent
-from ground_station.page import DOWN
 
 MISSION = "show"
 
@@ -82,7 +81,7 @@ LINES = {
 class Show:
     """Plays the scenes as the mission comes to them. tell: gets each line of the story.
 
-    down: gets the stages of a command's way that a scene takes down, and none once it is over.
+    fault: gets the name of each as it begins, and "" once it is over.
     """
 
     def __init__(
@@ -90,14 +89,14 @@ class Show:
         *,
         actions: Mapping[str, Callable[[], ChaosReport]],
         tell: Tell,
-        down: Callable[[Sequence[str]], None] = lambda _: None,
+        fault: Tell = lambda _: None,
         clock: Clock,
         scenes: Sequence[Scene] = SCENES,
     ) -> None:
         self._clock = clock
         self._actions = actions
         self._tell = tell
-        self._down = down
+        self._fault = fault
         self._waiting = list(scenes)
         self._threads: list[threading.Thread] = []
         self.reports: list[ChaosReport] = []
@@ -124,14 +123,14 @@ class Show:
     def _play(self, scene: Scene) -> None:
         self._clock.sleep_until(self._clock.now_s() + scene.wait_s)
         self._tell(scene.before)
-        self._down(DOWN.get(scene.action, ()))
+        self._fault(scene.action)
         try:
             report = self._actions[scene.action]()
         except (BlimpError, OSError) as error:
             self._tell(f"{scene.action} did not go as it should: {error}")
             return
         finally:
-            self._down(())
+            self._fault("")
         self.reports.append(report)
         self._tell(report.sentence)
 

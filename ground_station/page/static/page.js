@@ -176,8 +176,8 @@ class Page {
       if (!hello.is_live && location.hash === `#${view.name}`) this.show(VIEWS[0]);
     }
     // Who shows harm, or only looks, is shown the whole; who commands alone, the commands.
-    const presents = hello.about.chaos || !hello.may_command;
-    if (!this.isChosen && presents && !NARROW.matches) this.show(VIEWS[PRESENT]);
+    const presents = !hello.may_command || (hello.about.chaos && !NARROW.matches);
+    if (!this.isChosen && presents) this.show(VIEWS[PRESENT]);
     this.isChosen = true;
     say(document.getElementById("vehicle"), hello.vehicle);
     document.title = `${hello.vehicle} – blimp`;

@@ -1,13 +1,18 @@
 """The chaos panel: who may do harm, what is refused, and what is shown of it."""
 
+import json
 import threading
+from collections import deque
 from collections.abc import Iterator, Sequence
 from contextlib import closing
 from pathlib import Path
+from socket import SHUT_RDWR
 from typing import Any
 
 import pytest
 from playwright.sync_api import Browser, expect
+from websockets.exceptions import ConnectionClosedError
+from websockets.sync.client import ClientConnection, connect
 
 from blimp import airframe as airframes
 from blimp.errors import BlimpError
@@ -17,7 +22,7 @@ from blimp.service.show.reaction import Seen
 from blimp.sim.wire import Truth
 from blimp.types import VehicleState
 from ground_station.page.chaos import NOW
-from tests.browser import WITHIN_MS, errors_of, serious_findings
+from tests.browser import WITHIN_MS, errors_of, serious_findings, too_wide_px
 from tests.ground_station.page.client import WITHIN_S, Served
 from tests.ground_station.page.conftest import serving
 from tests.ground_station.ship import FlyingShip
@@ -94,6 +99,95 @@ def test_harm_is_for_the_operator_of_this_page_alone(harmed: Served, harm: Noted
     status, answer = harmed.ask(path, {})
     assert (status, answer["state"], answer["result"]["back_ms"]) == (200, "SUCCESS", 712.0)
     assert harm.done == [("kill-worker", None, None)]
+
+
+def votes_of(operator: ClientConnection, counts: dict[str, int]) -> int:
+    """Wait until the page has these votes; return their round."""
+    while True:
+        message = json.loads(operator.recv(timeout=WITHIN_S))
+        if message["kind"] == "votes":
+            assert "kill-flight" not in message["content"]["counts"], "nobody in the room wants it"
+            if message["content"]["counts"] == counts:
+                return int(message["content"]["round"])
+
+
+def test_a_room_votes_for_the_next_fault_and_causes_none(harmed: Served, harm: NotedHarm) -> None:
+    def socket(url: str, token: str) -> ClientConnection:
+        address = f"{url.split('/?')[0].replace('http:', 'ws:')}/api/socket?token={token}"
+        return connect(address, open_timeout=WITHIN_S)
+
+    def send(viewer: ClientConnection, kind: str, content: Any) -> None:
+        viewer.send(json.dumps({"kind": kind, "content": content}))
+
+    tokens, room = harmed.page.tokens, harmed.page.view_url or ""
+    with (
+        socket(harmed.page.url, tokens.operator) as operator,
+        socket(harmed.page.url, tokens.viewer) as elsewhere,  # looks, and is not in the room
+        socket(room, tokens.viewer) as first,
+        socket(room, tokens.viewer) as second,
+    ):
+        assert json.loads(first.recv(timeout=WITHIN_S))["content"]["votable"]
+        assert not json.loads(elsewhere.recv(timeout=WITHIN_S))["content"]["votable"]
+        readers = [
+            threading.Thread(target=deque, args=(viewer, 0))
+            for viewer in (first, second, elsewhere)
+        ]
+        for reader in readers:  # one who does not read is dropped, and its vote with it
+            reader.start()
+        send(elsewhere, "vote", {"action": "kill-flight"})
+        for viewer in (first, elsewhere):  # only the room's own process counts
+            send(viewer, "votes", {"round": 0, "counts": {"kill-flight": 40}})
+        for action in ("cut-link", "kill-worker", "cut-link"):
+            send(first, "vote", {"action": action})
+        send(second, "vote", {"action": "cut-link"})
+        begun = votes_of(operator, {"cut-link": 2})
+        for content in ({"action": "gust"}, {"action": 7}, {}, {"action": "cut-link", "count": 9}):
+            with socket(room, tokens.viewer) as hostile:
+                send(hostile, "vote", content)
+                with pytest.raises(ConnectionClosedError, match="not understood"):
+                    deque(hostile, maxlen=0)
+        with socket(room, tokens.viewer) as hostile:
+            for _ in range(2000):
+                send(hostile, "vote", {"action": "blind-position"})
+            votes_of(operator, {"cut-link": 2, "blind-position": 1})
+            hostile.socket.shutdown(SHUT_RDWR)  # in order, it would wait behind its own flood
+        votes_of(operator, {"cut-link": 2})  # who is gone wants nothing
+        assert harm.done == []
+        assert harmed.ask("/api/chaos/kill-worker", {})[1]["state"] == "SUCCESS"
+        assert votes_of(operator, {}) == begun + 1
+        with socket(room, tokens.viewer) as third:
+            votes_of(third, {})
+            send(third, "vote", {"action": "stop-broker"})
+            assert votes_of(operator, {"stop-broker": 1}) == begun + 1
+    for reader in readers:
+        reader.join()
+    assert harm.done == [("kill-worker", None, None)]
+
+
+def test_the_counts_of_the_phones_stand_on_the_operators_buttons(
+    harmed: Served, chromium: Browser
+) -> None:
+    with closing(chromium.new_context()) as stage:
+        phones = chromium.new_context(viewport={"width": 390, "height": 844}, has_touch=True)
+        operator, phone = stage.new_page(), phones.new_page()
+        wrong = [errors_of(operator), errors_of(phone)]
+        operator.goto(harmed.page.url)
+        phone.goto(harmed.page.view_url or "")
+        vote = phone.get_by_test_id("vote-cut-link")
+        vote.click(timeout=WITHIN_MS)
+        expect(operator.get_by_test_id("chaos-cut-link")).to_have_text("Cut the link 1")
+        expect(vote).to_have_text("Cut the link 1")
+        expect(vote).to_have_attribute("aria-pressed", "true")
+        expect(phone.get_by_test_id("journey")).to_be_in_viewport(ratio=1)
+        expect(phone.get_by_test_id("chaos-cut-link")).to_have_count(0)
+        assert too_wide_px(phone) <= 0
+        assert serious_findings(phone) == []
+        operator.get_by_test_id("chaos-cut-link").click()
+        expect(vote).to_have_attribute("aria-pressed", "false")
+        for button in (vote, operator.get_by_test_id("chaos-cut-link")):
+            expect(button).to_have_text("Cut the link")
+        phones.close()
+        assert wrong == [[], []]
 
 
 def test_no_more_than_the_airframe_can_fly_and_one_at_a_time(

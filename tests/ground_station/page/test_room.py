@@ -5,6 +5,9 @@ import json
 from collections.abc import Callable, Coroutine
 from typing import Any
 
+import msgspec
+import pytest
+
 from blimp.clock import ManualClock
 from ground_station.page.room import MAX_WAITING, Room, Viewer
 from ground_station.page.state import Hear, state_object
@@ -20,7 +23,11 @@ class Recorded:
     def start(self, hear: Hear) -> None:
         self.hear = hear
 
-    def ask(self, kind: str, content: dict[str, Any]) -> None: ...
+    def __init__(self) -> None:
+        self.asked: asyncio.Queue[tuple[str, dict[str, Any]]] = asyncio.Queue()
+
+    def ask(self, kind: str, content: dict[str, Any]) -> None:
+        self.asked.put_nowait((kind, content))
 
     def close(self) -> None: ...
 
@@ -89,5 +96,59 @@ def test_another_flight_begins_a_trail_of_its_own() -> None:
         viewer = Viewer(role="viewer")
         room.enter(viewer)
         assert (await kinds_of(viewer))["trail"] == [[9.0, 0.0, 0.0]]
+
+    in_room(check)
+
+
+def test_a_viewer_has_one_vote_while_it_looks_and_a_fault_begins_a_new_round() -> None:
+    async def check(room: Room, source: Recorded, clock: ManualClock) -> None:
+        first, second, third = viewers = [Viewer(role="viewer") for _ in range(3)]
+        for viewer in viewers:
+            room.enter(viewer)
+        for action in ("cut-link", "kill-worker") * 50:
+            room.vote(first, {"action": action})
+        room.vote(second, {"action": "kill-worker"})
+        room.vote(third, {"action": "cut-link"})
+        room.leave(third)
+        counts = {"kill-worker": 2}
+        assert await source.asked.get() == ("votes", {"round": 0, "counts": counts})
+        assert source.asked.empty(), "a flood of votes is one tally"
+        source.hear("votes", {"round": 3, "counts": {}})  # the operator's page: a fault begins
+        while room.known("votes") is None:
+            await asyncio.sleep(0)
+        room.vote(second, {"action": "cut-link"})
+        assert await source.asked.get() == ("votes", {"round": 3, "counts": {"cut-link": 1}})
+        room.leave(second)
+        assert await source.asked.get() == ("votes", {"round": 3, "counts": {}})
+
+    in_room(check)
+
+
+def test_the_operators_page_believes_a_tally_of_this_round_and_within_its_limits() -> None:
+    async def check(room: Room, source: Recorded, clock: ManualClock) -> None:
+        relay, operator = Viewer(role="relay"), Viewer(role="operator")
+        for viewer in (relay, operator):
+            room.enter(viewer)
+        tally = {"round": 0, "counts": {"cut-link": 2}}
+        room.tally(tally)
+        assert (await kinds_of(operator))["votes"] == tally
+        wrong: tuple[Any, ...] = (
+            {"round": 0, "counts": {"cut-link": 49}}, {"round": 0, "counts": {"cut-link": -1}},
+            {"round": 0, "counts": {"gust": 1}}, {"round": "0", "counts": {}}, {"counts": {}}, {},
+            {"round": 0, "counts": {"cut-link": 1}, "action": "cut-link"},
+        )  # fmt: skip
+        for content in wrong:
+            with pytest.raises(msgspec.ValidationError):
+                room.tally(content)
+        assert room.known("votes") == tally
+        source.hear("votes", None)
+        while room.known("votes") == tally:
+            await asyncio.sleep(0)
+        assert room.known("votes") == {"round": 1, "counts": {}}
+        room.tally(tally)  # it was under way
+        assert room.known("votes") == {"round": 1, "counts": {}}
+        room.tally({"round": 1, "counts": {"cut-link": 1}})
+        room.leave(relay)
+        assert room.known("votes") == {"round": 1, "counts": {}}, "the room is gone"
 
     in_room(check)

@@ -19,7 +19,7 @@ def event(leg: int, stage: str, *, fraction: float | None = None, do: str = "got
 def test_each_scene_is_played_once_when_its_leg_has_come_so_far() -> None:
     said: list[str] = []
     done: list[str] = []
-    down: list[tuple[str, ...]] = []
+    faults: list[str] = []
 
     def action(name: str) -> Callable[[], ChaosReport]:
         def act() -> ChaosReport:
@@ -30,8 +30,7 @@ def test_each_scene_is_played_once_when_its_leg_has_come_so_far() -> None:
 
     actions = {scene.action: action(scene.action) for scene in SCENES}
     show = Show(
-        actions=actions, tell=said.append, down=lambda names: down.append(tuple(names)),
-        clock=ManualClock(),
+        actions=actions, tell=said.append, fault=faults.append, clock=ManualClock()
     )  # fmt: skip
     show.hear(event(1, "started", do="arm"))
     show.hear(event(3, "started"))
@@ -42,7 +41,7 @@ def test_each_scene_is_played_once_when_its_leg_has_come_so_far() -> None:
         show.hear(event(3, "executing", fraction=fraction))
     show.close()
     assert done == ["kill-worker"]
-    assert down == [("worker",), ()], "the chain shows what is killed, and when that is over"
+    assert faults == ["kill-worker", ""], "the chain shows what is killed, and when that is over"
     assert said[-1] == "kill-worker is over."
     show.hear(event(4, "started", do="hold"))
     show.hear(event(7, "started"))  # the mission has gone on without the last scene

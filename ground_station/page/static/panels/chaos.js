@@ -1,5 +1,6 @@
 // Harm to a simulated ship, and what the ship did about it. Only for an operator, in the demo and with
-// `ground page --chaos`: elsewhere the server refuses, and there is nothing to see here.
+// `ground page --chaos`: elsewhere the server refuses, and there is nothing to see here. The room votes
+// for the next fault; its counts stand on the operator's buttons.
 import { element, say } from "../lib/dom.js";
 import { age } from "../lib/format.js";
 
@@ -38,14 +39,59 @@ export const panel = {
     let made = null;
     return {
       hear(kind, content) {
-        if (kind !== "hello" || made) return;
-        const isHere = Boolean(content.about.chaos && content.may_command);
-        section.hidden = !isHere;
-        if (isHere) made = new Chaos(box, page);
+        if (kind === "votes") return made?.count(content);
+        if (kind !== "hello") return;
+        const { about, may_command, votable } = content;
+        section.hidden = !(about.chaos && (may_command || votable.length));
+        if (section.hidden) return;
+        if (made) return made.greetAgain();
+        made = may_command ? new Chaos(box, page) : new Ballot(box, page, votable);
+        if (!may_command) say(section.querySelector("h2"), "Vote: which fault is next?");
       },
     };
   },
 };
+
+/** How many want each fault next, on its button. */
+function showCounts(buttons, counts) {
+  for (const [name, button] of buttons) {
+    const badge = button.querySelector(".votes") ?? button.appendChild(element("span", { class: "votes" }));
+    badge.hidden = !counts[name];
+    say(badge, counts[name] ? ` ${counts[name]}` : "");
+  }
+}
+
+/** What a viewer may do: vote, again and again, and only the last vote counts. */
+class Ballot {
+  constructor(box, page, names) {
+    const titles = Object.fromEntries(PROCESSES);
+    const vote = (name) => {
+      page.ask("vote", { action: name });
+      this.mark(name);
+    };
+    this.buttons = new Map(
+      names.map((name) => [name, element("button", { type: "button", "data-testid": `vote-${name}`, on: { click: () => vote(name) } }, titles[name])]),
+    );
+    this.mark("");
+    box.append(element("div", { class: "row" }, ...this.buttons.values()));
+  }
+
+  mark(name) {
+    for (const [one, button] of this.buttons) button.setAttribute("aria-pressed", String(one === name));
+  }
+
+  /** A fault begins a new round, in which nobody has voted. */
+  count({ round, counts }) {
+    if (round !== (this.round ?? round)) this.mark("");
+    this.round = round;
+    showCounts(this.buttons, counts);
+  }
+
+  /** A new connection has no vote. */
+  greetAgain() {
+    this.mark("");
+  }
+}
 
 class Chaos {
   constructor(box, page) {
@@ -75,6 +121,12 @@ class Chaos {
     this.limit();
     this.ask();
   }
+
+  count({ counts }) {
+    showCounts(this.buttons, counts);
+  }
+
+  greetAgain() {}
 
   /** Ask for limits and sensors; they change with the wind that blows and the gas that is left. */
   async ask() {
