@@ -13,7 +13,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from blimp.actions import START_TTL_S
+from blimp.actions import ACTIONS, START_TTL_S
 from blimp.errors import ConfigError, MissionError
 from ground_station.report import ProgressLine, exit_status
 from ground_station.session import Session
@@ -28,7 +28,7 @@ CHUNK = 36  # points in one command, which is one datagram of 4096 bytes
 STEP_S = 0.1  # between the points that are sent
 AHEAD_S = 20.0  # how far ahead of the ship's time they are sent
 _HALF_S = 0.1  # to each side of a point, for its velocity: a file is rounded
-_CHUNK_S = 10.0
+_CHUNK_S = ACTIONS["trajectory"].wait_s
 
 Row = tuple[float, ...]
 

@@ -16,6 +16,7 @@ from blimp.actions import ACTIONS, Absent, Action, MavCommand, Need
 from blimp.errors import MissionError
 from blimp.forms import Argument, arguments_of
 from blimp.geofence import Geofence
+from ground_station import plain
 from ground_station.commands import app
 from ground_station.legs import AS_THEY_ARE, Leg, completed, read_leg
 from ground_station.mavlink import items
@@ -73,7 +74,9 @@ def test_python(action: Action) -> None:
     """A method with the form's arguments; `ground_station.plain` has the same ones."""
     if isinstance(action.python, Absent):
         return
-    method = getattr(Ship, action.python or action.name)
+    name = action.python or action.name
+    method = getattr(Ship, name)
+    assert hasattr(plain.Ship, name)
     given = dict(inspect.signature(method).parameters)
     del given["self"]
     if action.in_parts:  # it takes the whole, and makes the arguments of each part
