@@ -21,15 +21,11 @@ from pathlib import Path
 from typing import Any
 
 import httpx
-import msgspec
 import pytest
 
-from blimp import airframe
-from blimp.airframe import Device
-from blimp.chips import CHIPS
 from blimp.ship import Lockstep
 from ground_station import examples, plain
-from ground_station.examples import chip, failsafe, follow, log_csv, square, sticks, swarm
+from ground_station.examples import failsafe, follow, log_csv, square, sticks, swarm
 from ground_station.ship import Ship
 from tests.broker import EmbeddedBroker
 from tests.directory import socket_directory
@@ -145,24 +141,6 @@ def test_failsafe() -> None:
     assert list(began_s) == ["LOITER", "HOLD", "RTL", "LAND"]
     # docs/failsafe.md
     assert (began_s["HOLD"], began_s["RTL"], began_s["LAND"]) == pytest.approx((3, 30, 60), abs=1)
-
-
-def test_chip(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(CHIPS, "adc121c021", chip.ROW)
-    twin = airframe.load("twin")
-    row = Device(name="power", chip="adc121c021", bus="i2c-1", address=0x54)
-    rows = tuple(row if one.name == row.name else one for one in twin.device)
-    with (
-        Lockstep(msgspec.structs.replace(twin, device=rows), seed=1) as simulated,
-        plain.Ship.lockstep(simulated) as ship,
-    ):
-        ship.arm()
-        ship.takeoff(2.0)
-        volts = ship.state().battery_v
-        assert volts == pytest.approx(simulated.world.physics.battery_v, abs=0.1)
-        simulated.fault("power", "no_answer")
-        simulated.step(3.0)
-        assert not ship.state().sensors["power"].healthy
 
 
 @pytest.fixture

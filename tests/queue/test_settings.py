@@ -6,6 +6,8 @@ import pytest
 
 from blimp.errors import ConfigError
 from blimp.queue import TaskApp
+from blimp.queue.results.backend import ResultOptions
+from blimp.queue.settings import AppKeywords, AppSettings, WorkerKeywords, WorkerSettings
 from blimp.queue.worker.worker import Worker
 from tests.queue.conftest import Silence
 
@@ -22,6 +24,12 @@ def test_settings_are_what_was_given_and_show_no_key() -> None:
         assert SECRET not in repr(app.settings)
         with pytest.raises(AttributeError):
             app.settings.timeout_s = 4.0  # type: ignore[misc]
+
+
+def test_each_setting_is_a_keyword_that_type_checkers_know() -> None:
+    settings = {*AppSettings.__struct_fields__} - {"results"} | {*ResultOptions.__struct_fields__}
+    assert {*AppKeywords.__annotations__} == settings
+    assert {*WorkerKeywords.__annotations__} == {*WorkerSettings.__struct_fields__}
 
 
 def test_a_workers_settings_are_what_was_given() -> None:
