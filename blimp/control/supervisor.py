@@ -15,6 +15,7 @@ from blimp.control.modes.mode import FlightMode
 from blimp.control.modes.rtl import ReturnToPad
 from blimp.control.pilot import IDLE, Pilot
 from blimp.control.recovery import adrift
+from blimp.control.sides import Sides
 from blimp.geofence import Geofence
 from blimp.types import ActuatorCommand, Setpoint, VehicleState
 
@@ -55,6 +56,7 @@ class Supervisor:
         self._grounded_m: tuple[float, float] | None = None  # and where
         self._driven = DrivenDown(ship=pilot.ship)
         self._ceiling = Ceiling(ship=pilot.ship)
+        self._sides = Sides(ship=pilot.ship)
         self.armed = False
         self.recovering = False  # armed to land after a crash, and for nothing else
         self.killed = killed_s is not None  # a restart is no arm
@@ -180,7 +182,12 @@ class Supervisor:
         self._act(decision, state)
         self._waited_s = self._waited_s + dt_s if self._pilot.paused else 0.0
         self._note_lift(state, dt_s)
-        setpoint = self._ceiling.under(self._pilot.update(state, dt_s=dt_s), state)
+        held = self._sides.holds
+        setpoint = self._pilot.update(state, dt_s=dt_s)
+        setpoint = self._sides.within(setpoint, state, steered=self._pilot.flying.steered)
+        if self._sides.holds and not held:
+            self.say("held inside the fence: steer away from it")
+        setpoint = self._ceiling.under(setpoint, state)
         self._note_landing(state, dt_s)
         # Both may have disarmed. On the ground a pilot's setpoint is idle, so it needs no test.
         return IDLE if self._pilot.resting or self._is_driven(state, setpoint, dt_s) else setpoint

@@ -32,10 +32,10 @@ def test_a_ship_that_is_pushed_over_the_line_comes_back_to_the_rally_point() -> 
     rally = [{"north_m": 3.0, "east_m": 0.0, "altitude_m": 2.0}]
     with Lockstep("twin", seed=3, wind_mps=0.2) as ship:
         up(ship, zones=[ZONE], rally=rally)
-        ship.command("mode", name="ALTHOLD")
+        ship.complete("goto", north_m=3.4, east_m=0.0, altitude_m=1.5, within_s=60.0)
+        ship.world.air("gust", north_mps=1.2, east_mps=0.0, seconds=8.0)
         until_s = ship.now_s + 40.0
         while not ship.snapshot().failsafe and ship.now_s < until_s:
-            ship.command("stick", forward_percent=60.0, seconds=2.0, check=False)
             ship.step(0.5)
         assert ship.snapshot().failsafe == "outside the fence: returning"
         assert abs(ship.truth.position_ned_m[0]) < 6.0  # seen at once, not at the airframe's 110 m
@@ -63,6 +63,23 @@ def test_no_stick_pushes_a_ship_through_its_ceiling(
                 assert ship.truth.altitude_m < 4.2
         assert ship.truth.altitude_m > 3.8
         assert (ship.snapshot().mode, ship.snapshot().failsafe) == (mode, "")
+
+
+@pytest.mark.parametrize(
+    ("airframe", "wind_mps"), [("twin", 0.2), ("gtmab", 0.2), ("hobby", 0.1), ("blimp2b", 0.05)]
+)
+def test_no_stick_pushes_a_ship_over_the_side_of_its_fence(airframe: str, wind_mps: float) -> None:
+    """Before, the failsafe took them back from 4.9, 7.2, 1.7 and 2.2 m outside."""
+    with Lockstep(airframe, seed=1, wind_mps=wind_mps) as ship:
+        up(ship, zones=[{"circle": [0.0, 0.0, 6.0]}])
+        ship.command("mode", name="ALTHOLD")
+        for _ in range(60):
+            ship.command("stick", forward_percent=100.0, seconds=2.0)
+            ship.step(0.5)
+            north, east, _ = ship.truth.position_ned_m
+            assert hypot(north, east) < 6.0
+        assert (ship.snapshot().mode, ship.snapshot().failsafe) == ("ALTHOLD", "")
+        assert "held inside the fence: steer away from it" in ship.messages
 
 
 def off(ship: Lockstep, heading_deg: float) -> float:

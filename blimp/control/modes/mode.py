@@ -108,6 +108,11 @@ class FlightMode:
         return None
 
     @property
+    def steered(self) -> bool:
+        """Whether a person says which way at each moment: nobody has checked where that leads."""
+        return False
+
+    @property
     def done(self) -> bool:
         """Whether it has reached what it was asked to."""
         return False

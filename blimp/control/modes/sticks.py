@@ -16,7 +16,7 @@ class Sticks(FlightMode):
     """number: STABILIZE, or ALTHOLD, in which `up` is a climb and the height stays after it."""
 
     needs_position = False
-    done = True
+    done = steered = True
     fraction = 1.0
 
     def __init__(self, state: VehicleState, *, ship: Ship, number: Mode) -> None:

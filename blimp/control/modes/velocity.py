@@ -37,6 +37,7 @@ class Velocity(FlightMode):
         self._down_m = state.position_ned_m[2]
         self._turn_radps = 0.0
         self._after: Loiter | None = None
+        self._by_stick = False
         if before is not None:
             self._yaw_rad, self._wish_mps = before.yaw_rad, before.velocity_ned_mps
             self._down_m = before.down_m
@@ -55,12 +56,16 @@ class Velocity(FlightMode):
             self._after, self.number = None, Mode.VELOCITY
             self._yaw_rad = yaw_of(state.attitude)
             self.resume(state)
-        self._velocity, self._turn_radps = velocity_ned_mps, turn_radps
+        self._velocity, self._turn_radps, self._by_stick = velocity_ned_mps, turn_radps, True
         self._seconds = self._flown_s + seconds
 
     @property
     def done(self) -> bool:
         return self._after is not None
+
+    @property
+    def steered(self) -> bool:
+        return self._by_stick and not self.done
 
     @property
     def fraction(self) -> float:

@@ -12,8 +12,20 @@ from typing import Any
 
 from mavsdk.asyncio import ComponentType, Configuration, Mavsdk
 from mavsdk.asyncio.plugins.action import ActionAsync, ActionError
+from mavsdk.asyncio.plugins.geofence import (
+    Circle,
+    FenceType,
+    GeofenceAsync,
+    GeofenceData,
+    Point,
+)
 from mavsdk.asyncio.plugins.mission import MissionAsync, MissionItem, MissionPlan
-from mavsdk.asyncio.plugins.offboard import OffboardAsync, VelocityNedYaw
+from mavsdk.asyncio.plugins.offboard import (
+    OffboardAsync,
+    OffboardError,
+    PositionNedYaw,
+    VelocityNedYaw,
+)
 from mavsdk.asyncio.plugins.param import ParamAsync, ParamError
 from mavsdk.asyncio.plugins.telemetry import TelemetryAsync
 
@@ -51,9 +63,26 @@ async def fly(port: str, found: dict[str, Any]) -> None:
         await action.takeoff()
     except ActionError as error:
         found["unarmed"] = str(error)
-    await armed(action)
-    await action.takeoff()
     home = await telemetry.home()
+    geofence = GeofenceAsync(system)
+    pad = Point(home.latitude_deg, home.longitude_deg)
+    tree = Point(home.latitude_deg + 2e-4, home.longitude_deg)
+    circles = [Circle(pad, 40.0, FenceType.INCLUSION), Circle(tree, 2.0, FenceType.EXCLUSION)]
+    await geofence.upload_geofence(GeofenceData([], circles))
+    found["circles"] = len((await geofence.download_geofence()).circles)
+    await armed(action)
+    await offboard.set_position_ned(PositionNedYaw(0.0, 0.0, -2.0, 0.0))
+    try:
+        await offboard.start()
+    except OffboardError as error:
+        found["on_ground"] = str(error)
+    await action.takeoff()
+    try:
+        await action.goto_location(
+            home.latitude_deg + 1e-3, home.longitude_deg, home.absolute_altitude_m + 2.0, 90.0
+        )
+    except ActionError as error:
+        found["outside"] = str(error)
     await action.goto_location(
         home.latitude_deg + GOAL_DEG, home.longitude_deg, home.absolute_altitude_m + 2.0, 90.0
     )
@@ -62,6 +91,19 @@ async def fly(port: str, found: dict[str, Any]) -> None:
     found["up_m"] = there.relative_altitude_m
     found["yaw_deg"] = (await telemetry.attitude_euler()).yaw_deg
 
+    await offboard.set_position_ned(PositionNedYaw(2.0, 1.0, -2.0, 90.0))
+    await offboard.start()
+    seen: list[str] = []
+    async with asyncio.timeout(60):
+        while True:
+            seen.append((await telemetry.flight_mode()).name)
+            at = (await telemetry.position_velocity_ned()).position
+            if math.hypot(at.north_m - 2.0, at.east_m - 1.0) < 0.3:
+                break
+            await asyncio.sleep(0.5)
+    await asyncio.sleep(3.0)  # MAVSDK gives up 1.5 s after another mode
+    seen.append((await telemetry.flight_mode()).name)
+    found["place_modes"] = seen[seen.index("OFFBOARD") :]
     await offboard.set_velocity_ned(VelocityNedYaw(0.0, 0.4, 0.0, 90.0))
     await offboard.start()
     await asyncio.sleep(4.0)

@@ -49,6 +49,10 @@ def test_mavsdk_flies_a_stack(stack: RunningStack, gateway: "subprocess.Popen[st
     assert found["cells"] == 2
     assert "OUT_OF_RANGE" in found["speed"]
     assert "COMMAND_DENIED" in found["unarmed"]
+    assert found["circles"] == 2
+    assert "COMMAND_DENIED" in found["on_ground"]
+    assert "COMMAND_DENIED" in found["outside"]
+    assert set(found["place_modes"]) == {"OFFBOARD"}
     assert found["north_deg"] == pytest.approx(3e-5, abs=1e-5)
     assert found["up_m"] == pytest.approx(2.0, abs=0.6)
     assert found["yaw_deg"] == pytest.approx(90.0, abs=20.0)
