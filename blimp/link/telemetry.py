@@ -111,6 +111,27 @@ class TelemetryReader(Closing):
             )
         return found
 
+    def past(self, *, span_s: float, step_s: float) -> list[tuple[Snapshot, float]]:
+        """Return snapshots of the last `span_s`, `step_s` apart, the oldest first, with their ages.
+
+        As far back as the broker keeps them, and without those that cannot be read. In one
+        answer, of what is wanted alone. Raises LinkError if the broker does not answer.
+        """
+
+        def ask() -> Any:
+            seconds, microseconds = self._redis.time()
+            now_ms = round(1e3 * seconds + 1e-3 * microseconds)
+            with self._redis.pipeline(transaction=False) as pipe:
+                for back in range(round(span_s / step_s), 0, -1):
+                    from_ms = now_ms - round(1e3 * back * step_s)
+                    pipe.xrange(self._key, from_ms, from_ms + round(1e3 * step_s) - 1, count=1)
+                return pipe.execute(), 1e-3 * now_ms
+
+        answers, now_s = self._ask(ask)
+        found = (entry for entries in answers for entry in entries)
+        read = (self._read(raw_id, fields, now_s) for raw_id, fields in found)
+        return [one for one in read if one is not None]
+
     def follow(self, *, poll_s: float = 1.0) -> Iterator[tuple[Snapshot, float] | None]:
         """Yield the next snapshot and its age, or the newest if the next is over 0.04 s old.
 

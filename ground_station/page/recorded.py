@@ -17,7 +17,14 @@ from ground_station import report
 from ground_station.page.journey import QUESTIONS, STREAMED
 from ground_station.page.room import TRAIL_POINTS, TRAIL_STEP_M
 from ground_station.page.source import Source
-from ground_station.page.state import Hear, airframe_object, state_object
+from ground_station.page.state import (
+    PAST_S,
+    PAST_STEP_S,
+    Hear,
+    airframe_object,
+    plotted,
+    state_object,
+)
 from ground_station.report import Outcome
 from ground_station.stops import NoShip
 
@@ -148,6 +155,7 @@ class RecordedShip(Closing):
         for entry in self._story.commands:
             if entry.t_s <= here_s:
                 self._commands.take(entry)
+        hear("past", self._story.past(here_s))
         hear("trail", self._story.trail(here_s))
         hear("commands", self._commands.documents())
 
@@ -166,12 +174,16 @@ class RecordedShip(Closing):
 
 
 class Story:
-    """What a recording holds beside its states: track, commands, marks. Raises LogError."""
+    """What a recording holds beside its states: track, commands, marks, and what plots begin with.
+
+    Raises LogError.
+    """
 
     def __init__(self, log: Recording) -> None:
         self.commands: list[Entry] = []
         self.marks: list[dict[str, Any]] = []
         self._track: list[tuple[float, tuple[float, float, float]]] = []
+        self._past: list[tuple[float, dict[str, Any]]] = []
         first = None
         checked = Commands()
         try:
@@ -196,8 +208,15 @@ class Story:
         """Return where the ship was, NED in m, up to a time since the recording's beginning."""
         return [place for t_s, place in self._track if t_s <= until_s][-TRAIL_POINTS:]
 
+    def past(self, until_s: float) -> list[dict[str, Any]]:
+        """Return what the plots show of the last two minutes before a time."""
+        return [one for t_s, one in self._past if until_s - PAST_S < t_s <= until_s]
+
     def _pass(self, entry: Entry) -> None:
-        here = snapshot_of(entry.data).position_ned_m
+        snapshot = snapshot_of(entry.data)
+        if not self._past or entry.t_s - self._past[-1][0] >= PAST_STEP_S:
+            self._past.append((entry.t_s, plotted(state_object(snapshot, 0.0))))
+        here = snapshot.position_ned_m
         last = self._track[-1][1] if self._track else None
         if last is None or any(abs(a - b) > TRAIL_STEP_M for a, b in zip(here, last, strict=True)):
             self._track.append((entry.t_s, here))

@@ -11,6 +11,7 @@ from blimp.clock import Clock
 from blimp.reading import ready
 from ground_station.page import Votable
 from ground_station.page.source import Source
+from ground_station.page.state import PAST_S, PAST_STEP_S, plotted
 
 PERIOD_S = 0.04  # of two updates, at least: a ship publishes each 0.05 s, not to the ms
 MAX_WAITING = 60  # messages for one viewer; who is further behind is dropped
@@ -54,7 +55,7 @@ class Viewer:
 class Room:
     """What is known of one ship, for viewers who come at any time. Of the server's loop alone.
 
-    `hear` is what its source calls, from any thread.
+    `hear` is what its source calls, from any thread. past: what the plots begin with.
     """
 
     def __init__(self, source: Source, *, clock: Clock, loop: asyncio.AbstractEventLoop) -> None:
@@ -70,6 +71,7 @@ class Room:
         self._kept: dict[str, Any] = {}  # the newest of each other kind
         self._commands: dict[str, dict[str, Any]] = {}
         self._trail: deque[tuple[float, float, float]] = deque(maxlen=TRAIL_POINTS)
+        self.past: deque[dict[str, Any]] = deque(maxlen=round(PAST_S / PAST_STEP_S))
         self._tick: asyncio.TimerHandle | None = None
         self._round = 0  # of the votes: each fault begins one
         self._counting: asyncio.TimerHandle | None = None
@@ -174,6 +176,9 @@ class Room:
             self._is_new = False
             self._trail = deque(content, maxlen=TRAIL_POINTS)
             self._send(kind, list(self._trail))
+        elif kind == "past":
+            self.past.clear()
+            self.past.extend(content)
         elif kind == "commands":
             self._commands = {one["id"]: one for one in content[-COMMANDS:]}
             self._send(kind, list(self._commands.values()))
@@ -190,6 +195,9 @@ class Room:
         before = self._state
         if before is not None and before["boot_id"] != state["boot_id"]:
             self._trail.clear()  # another flight: its origin is its own pad
+            self.past.clear()
+        if not self.past or state["t_s"] - self.past[-1]["t_s"] >= PAST_STEP_S:
+            self.past.append(plotted(state))
         self._state, self._seen_s = state, at_s
         self._heard.set()
         here = tuple(state["position_ned_m"])

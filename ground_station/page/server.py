@@ -250,6 +250,7 @@ class Page(Closing):
             routes=[
                 Route("/", self._index),
                 Route("/api/state", self._state),
+                Route("/api/past", self._past),
                 Route("/api/ships", self._list),
                 Route("/api/estop", self._estop, methods=["POST"]),
                 Route("/api/command/{name}", self._command, methods=["POST"]),
@@ -304,6 +305,14 @@ class Page(Closing):
         if state is None:
             return failed_answer("status", f"no snapshot of {room.vehicle!r} yet", 503)
         return json_answer(state)
+
+    async def _past(self, request: Request) -> Response:
+        """Answer with what the plots show of the last two minutes, as far as they are known."""
+        try:
+            room = await self._enter(request.query_params.get("vehicle"))
+        except BlimpError as error:
+            return failed_answer("past", str(error), 503)
+        return json_answer({"states": list(room.past)})
 
     async def _list(self, _: Request) -> Response:
         trouble = ""

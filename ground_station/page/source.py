@@ -11,10 +11,11 @@ from blimp.clock import Clock
 from blimp.closing import Closing
 from blimp.errors import BlimpError, LinkError
 from blimp.link.telemetry import TelemetryReader
+from blimp.types import Snapshot
 from ground_station.discover import Ship
 from ground_station.page.journey import Journeys
 from ground_station.page.joystick import Joystick
-from ground_station.page.state import Hear, state_object
+from ground_station.page.state import PAST_S, PAST_STEP_S, Hear, plotted, state_object
 
 POLL_S = 0.5
 RETRY_S = 0.5
@@ -89,9 +90,13 @@ class LiveShip(Closing):
             self._joystick.take(content)
 
     def _follow(self, hear: Hear) -> None:
+        past: list[tuple[Snapshot, float]] | None = None
         while not self._stop.is_set():
             try:
                 with self._open_reader() as reader:
+                    if past is None:
+                        past = reader.past(span_s=PAST_S, step_s=PAST_STEP_S)
+                        hear("past", [plotted(state_object(*one)) for one in past])
                     for found in reader.follow(poll_s=POLL_S):
                         if self._stop.is_set():
                             return

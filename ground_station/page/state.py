@@ -4,15 +4,22 @@ from collections.abc import Callable
 from typing import Any
 
 from blimp.airframe import Airframe
-from blimp.types import Snapshot
+from blimp.types import VOTE_FRESH_S, Snapshot
 from ground_station.report import status_object
 
 POWER = "power"  # the sensor whose value is volts and amperes
+PAST_S = 120.0  # of the plots
+PAST_STEP_S = 0.5
+# Of a state, what the plots show: panels/plots.js and lib/samples.js.
+PLOTTED = (
+    "t_s", "boot_id", "failsafe", "altitude_m", "target_ned_m", "velocity_ned_mps", "wind_ned_mps",
+    "attitude_rad", "battery_v", "actuators", "servos", "votes", "step_ms",
+)  # fmt: skip
 
 # Called with a kind and its content, from any thread:
 # "state", an object of `state_object`; "command", one of `Journeys`; "trouble", a text, "" for
-# none; "caption", a text; "trail" and "commands", all of them in place of the ones before;
-# anything else reaches the panels as it is.
+# none; "caption", a text; "trail", "commands" and "past", which is a list of `plotted`, all of them
+# in place of the ones before; anything else reaches the panels as it is.
 Hear = Callable[[str, Any], None]
 
 
@@ -46,6 +53,16 @@ def state_object(snapshot: Snapshot, age_s: float) -> dict[str, Any]:
         "active_command": snapshot.active_command,
         "messages": snapshot.messages,
         "doubts": health.doubts,
+        "votes": [
+            {
+                "of": of,
+                "sensor": one.sensor,
+                "off_m": one.innovation if one.age_s <= VOTE_FRESH_S else None,
+                "agrees": one.agrees,
+            }
+            for of, quantity in (("height", health.height), ("position", health.position))
+            for one in quantity.votes
+        ],
         "link_age_s": snapshot.link_age_s,
         "deaf": snapshot.deaf,
         "pilot_age_s": snapshot.pilot_age_s,
@@ -55,6 +72,11 @@ def state_object(snapshot: Snapshot, age_s: float) -> dict[str, Any]:
         "wakeup_error_ms": snapshot.loop.wakeup_error_ms,
         "cycles": snapshot.loop.cycles,
     }
+
+
+def plotted(state: dict[str, Any]) -> dict[str, Any]:
+    """Return what the plots show of a state: a tenth of it, to be kept for PAST_S."""
+    return {name: state[name] for name in PLOTTED}
 
 
 def airframe_object(airframe: Airframe) -> dict[str, Any]:

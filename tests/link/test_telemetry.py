@@ -73,6 +73,21 @@ def test_the_newest_snapshot_comes_back_whole_with_its_age(
     assert 4.0 <= found[1] < 6.0
 
 
+def test_the_past_comes_thinned_with_the_oldest_first(broker: EmbeddedBroker, vehicle: str) -> None:
+    def fields(t_s: float) -> dict[str, Any]:
+        return {"snapshot": msgspec.json.encode(snapshot(t_s=t_s)), "age_s": "0.1"}
+
+    with redis.Redis.from_url(redis_url(broker.url)) as raw:
+        seconds, _ = raw.time()
+        for back_s in (90.0, 60.25, 60.2, 45.0, 30.25, 30.2, 1.25):
+            entry = {"snapshot": "{}"} if back_s == 45.0 else fields(-back_s)
+            raw.xadd(stream_key(vehicle), entry, id=f"{(seconds - back_s) * 1e3:.0f}-0")
+    with TelemetryReader(broker.url, vehicle) as ground:
+        found = ground.past(span_s=80.0, step_s=10.0)
+    assert [one.t_s for one, _ in found] == [-60.25, -30.25, -1.25]
+    assert all(age_s >= 0.1 - one.t_s for one, age_s in found)
+
+
 def test_follow_skips_to_the_newest_and_tells_when_there_is_none(
     broker: EmbeddedBroker, vehicle: str
 ) -> None:

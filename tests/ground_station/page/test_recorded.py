@@ -74,6 +74,8 @@ def test_it_plays_stands_still_and_goes_to_any_place_with_all_that_led_there(flo
         assert first["age_s"] < 0.2
 
         ship.ask("seek", {"t_s": 8.0})
+        past = wait_for("past")
+        assert past[0]["altitude_m"] < 0.1 < past[-1]["altitude_m"]
         assert len(wait_for("trail")) > 1
         assert [one["command"] for one in wait_for("commands")][:2] == ["arm", "takeoff"]
         later = wait_for("state")

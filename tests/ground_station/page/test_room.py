@@ -10,7 +10,7 @@ import pytest
 
 from blimp.clock import ManualClock
 from ground_station.page.room import MAX_WAITING, Room, Viewer
-from ground_station.page.state import Hear, state_object
+from ground_station.page.state import Hear, plotted, state_object
 from tests.ground_station.test_view import SHIP
 
 
@@ -150,5 +150,20 @@ def test_the_operators_page_believes_a_tally_of_this_round_and_within_its_limits
         room.tally({"round": 1, "counts": {"cut-link": 1}})
         room.leave(relay)
         assert room.known("votes") == {"round": 1, "counts": {}}, "the room is gone"
+
+    in_room(check)
+
+
+def test_the_plots_begin_with_what_was_before_of_this_flight_alone() -> None:
+    async def check(room: Room, source: Recorded, clock: ManualClock) -> None:
+        state = state_object(SHIP, 0.1)
+        source.hear("past", [plotted(state | {"t_s": one}) for one in (1.0, 2.0)])
+        for t_s in (2.1, 2.5, 2.6, 3.0):
+            source.hear("state", state | {"t_s": t_s})
+        await room.first_state(within_s=20.0)
+        assert [one["t_s"] for one in room.past] == [1.0, 2.0, 2.5, 3.0]
+        source.hear("state", state | {"t_s": 4.0, "boot_id": "another"})
+        await asyncio.sleep(0)
+        assert [one["t_s"] for one in room.past] == [4.0]
 
     in_room(check)

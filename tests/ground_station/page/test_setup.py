@@ -16,7 +16,7 @@ from blimp.recording.log_file import LogFile
 from blimp.recording.recording import open_recording
 from tests.browser import WITHIN_MS, errors_of, serious_findings
 from tests.ground_station.page.client import Served
-from tests.ground_station.page.test_browser import ENDS, FAULT, MISSION
+from tests.ground_station.page.test_browser import CARD
 from tests.ground_station.ship import FlyingShip
 from tests.recording.conftest import flown
 
@@ -134,7 +134,7 @@ def test_setup_and_the_end_card_in_a_browser(
             expect(by("setup-set-answer")).to_contain_text(words, timeout=WITHIN_MS)
         assert serious_findings(page) == []
 
-        local.page.tell("end", {"mission": MISSION, "faults": [FAULT], **ENDS})
+        local.page.tell("end", CARD)
         with page.expect_download() as log:
             by("end-log").click()
         assert log.value.suggested_filename == name

@@ -5,6 +5,7 @@ from playwright.sync_api import Browser, Page, ViewportSize, expect
 
 from tests.browser import WITHIN_MS, errors_of, misfits, serious_findings, too_wide_px
 from tests.ground_station.page.client import Served
+from tests.ground_station.page.test_browser import CARD
 
 pytestmark = pytest.mark.long
 
@@ -35,12 +36,6 @@ SMALL = """(least_px) => {
   }
   return [...found];
 }"""
-END = {
-    "title": "ship ended early (simulated)",
-    "cause": "fly did not answer for 0.62 s and was restarted: this machine is too busy",
-    "rows": [("pings, two a second", "195 of 198 answered, 3 EXPIRED")] * 7,
-    "faults": [("The broker stood still for 5 s: a command was answered after 0.4 s.", True)] * 4,
-}
 SCENE = "page.mounted.find((one) => one.renderer)"
 # Where the picture has the top of a ship that is found 20 m up, as by who opens the page: 1 is the
 # upper edge.
@@ -72,8 +67,11 @@ def test_every_view_is_one_screen_in_both_themes(
     context.set_default_timeout(WITHIN_MS)
     page = context.new_page()
     wrong = errors_of(page)
+    began_s = served.ship.publish().t_s
     for view in VIEWS:
         opened(page, served, view)
+        if view == "engineer":  # which begins with what was before
+            page.wait_for_function("t_s => page.samples.rows[0]?.t_s <= t_s", arg=began_s)
         assert page.evaluate("() => document.documentElement.dataset.theme") == theme
         assert page.evaluate(BELOW_PX) <= 0, view
         for name in ("estop", "caption"):
@@ -178,7 +176,7 @@ def test_every_view_bends_to_every_size(served: Served, chromium: Browser, state
         served.silence.set()
         expect(page.locator("body.lost #lost")).to_be_visible()
     elif state == "end":
-        served.page.tell("end", END)
+        served.page.tell("end", CARD)
         expect(page.get_by_test_id("end-card")).to_be_visible()
     for view in VIEWS if state == "flying" else ("pilot", "engineer"):
         page.evaluate("name => document.querySelector(`#views [data-view=${name}]`).click()", view)
