@@ -67,7 +67,9 @@ def _command(action: Action) -> Callable[..., int]:
         if missing:
             raise typer.BadParameter(f"say {' and '.join(missing)}, too", param_hint=missing[0])
         try:
-            return session(context).act(action, action.checked(asked))
+            from ground_station.perform import act
+
+            return act(session(context), action, action.checked(asked))
         except ValueError as error:
             raise typer.BadParameter(str(error)) from None
 

@@ -128,6 +128,7 @@ def watch(
       ground watch --look-only
       ground --json --timeout 10 watch > flight.jsonl
     """
+    from ground_station.every_ship import EveryShip
     from ground_station.watch import StopKey
     from ground_station.watch import watch as run
 
@@ -138,15 +139,17 @@ def watch(
             check_known(this.ship)
         if not look_only:
             stack.enter_context(this.heartbeat(stack.enter_context(this.kept_control())))
-        stops = stack.enter_context(this.client())
-        stops.ready_to_stop()
+        stops = stack.enter_context(
+            EveryShip(this, broker=this.ship.broker, hear_all_s=ALL_ROADS_S)
+        )
+        stops.ready(this.ship.vehicle)
         found = run(
             reader=reader,
             vehicle=this.ship.vehicle,
             report=this.report,
             clock=this.clock,
             timeout_s=this.options.timeout_s,
-            stop_key=StopKey(partial(stops.estop, hear_all_s=ALL_ROADS_S)),
+            stop_key=StopKey(partial(stops.stop, this.ship.vehicle)),
         )
     return report.DONE if found else report.NO_LINK
 
@@ -208,14 +211,14 @@ def result(context: typer.Context, id: Annotated[str, typer.Argument(metavar="ID
 
     Example: ground result 4b0c0e5e-6d7f-4a0e-9f43-0c6a2f1b7f6e
     """
-    from ground_station.session import outcome_of
+    from ground_station.plain import Ship as Client
 
     this = session(context)
-    with this.client() as client:
-        reply = client.result(id)
+    with Client.of(this) as ship:
+        reply = ship.result(id)
     if not this.report.as_json:
         this.report.say(f"{reply.task or id}: {reply.state} {reply.reason}".rstrip())
-    return this.report.outcome(outcome_of(reply))
+    return this.report.outcome(report.outcome_of(reply))
 
 
 @app.command(cls=NumbersCommand)
@@ -245,11 +248,11 @@ def param(
       ground param limits.speed_mps
       ground param limits.speed_mps 0.5
     """
-    if name is not None and value is not None:
-        return session(context).act(ACTIONS["param"], {"name": name, "value": value})
-    from ground_station.parameter_command import show
+    from ground_station.perform import act, show_parameters
 
-    return show(session(context), name)
+    if name is not None and value is not None:
+        return act(session(context), ACTIONS["param"], {"name": name, "value": value})
+    return show_parameters(session(context), name)
 
 
 # --- flying -------------------------------------------------------------------------------
@@ -273,9 +276,9 @@ def trajectory(
       ground trajectory --example > circle.csv
       ground trajectory circle.csv
     """
-    from ground_station.trajectory import fly
+    from ground_station.perform import fly_trajectory
 
-    return fly(session(context), file)
+    return fly_trajectory(session(context), file)
 
 
 @app.command()

@@ -5,6 +5,7 @@ import typer
 from blimp.tasks.client import user_name
 from ground_station.fleet import Fleet
 from ground_station.mission_command import check, confirmed, fly, summarise
+from ground_station.plain import Ship
 from ground_station.session import Session
 from ground_station.watch import terminate_as_interrupt
 
@@ -28,12 +29,7 @@ def dispatch(
             if any_ship
             else fleet.one_ship(session.ship.vehicle, pilot=name, wait_s=wait_s)
         )
-        with (
-            taking as taken,
-            session.heartbeat(taken.grant, ship=taken.ship),
-            session.client(ship=taken.ship) as client,
-        ):
+        with taking as taken, Ship.of(session.of(taken.ship), grant=taken.grant) as ship:
             session.report.say(f"{taken.ship.vehicle} is taken by {name}")
-            client.authority = taken.grant.token
-            mission, result = fly(session, file, mission, client=client)
+            mission, result = fly(session, file, mission, ship=ship)
     return summarise(session, mission, result, vehicle=taken.ship.vehicle)

@@ -16,7 +16,8 @@ from blimp.queue.redis.urls import hide_password
 from blimp.tasks.client import VehicleClient
 from blimp.web.outcome import Outcome
 from ground_station.discover import Ship, nothing_runs, ships_heard
-from ground_station.session import Session, outcome_of
+from ground_station.report import outcome_of
+from ground_station.session import Session
 from ground_station.stops import MAX_SHIPS, Find
 
 
@@ -94,12 +95,7 @@ class EveryShip(Closing):
             if ship not in self._clients:
                 if len(self._clients) >= MAX_SHIPS:
                     raise ConfigError(f"{ship.vehicle}: {MAX_SHIPS} ships are known already")
-                self._clients[ship] = VehicleClient(
-                    ship.broker,
-                    ship.vehicle,
-                    signing_key=self._session.signing_keys,
-                    stop_road=self._session.stop_road(ship),
-                )
+                self._clients[ship] = self._session.client(ship)
             return self._clients[ship]
 
     def close(self) -> None:

@@ -15,6 +15,7 @@ from blimp.queue.resources.grant import Grant
 from blimp.tasks.authority import holder_of, pilot_of
 from blimp.tasks.fleet import FLIGHT_TTL_S, ships
 from ground_station.discover import Ship
+from ground_station.plain import Ship as Client
 
 if TYPE_CHECKING:
     from blimp.types import Snapshot
@@ -146,7 +147,7 @@ class Fleet(Closing):
         ship = Ship(vehicle=vehicle, broker=self._broker)
         self._check(ship)
         with ExitStack() as own:
-            control = own.enter_context(self._session.control(ship=ship))
+            control = own.enter_context(self._session.of(ship).control())
             grant = None if wait_s is None else control.current()
             if grant is None:
                 grant = control.acquire(pilot, ttl_s=FLIGHT_TTL_S, wait_s=wait_s or 0.0)
@@ -162,8 +163,8 @@ class Fleet(Closing):
     def _check(self, ship: Ship) -> None:
         """Raise Unfit, or Dead, for a ship that must not be sent on a mission."""
         snapshot = self._snapshot(ship)
-        with self._session.client(ship=ship) as client:
-            reply = client.ping(timeout_s=PING_S)
+        with Client.of(self._session.of(ship)) as client:
+            reply = client.command("ping", {}, timeout_s=PING_S)
         if reply.state != "SUCCESS":
             raise Dead(f"it does not answer a ping within {PING_S:g} s ({reply.reason})")
         _be_fit(snapshot)

@@ -15,12 +15,29 @@ from ground_station.session import SILENT_S
 if TYPE_CHECKING:
     from blimp.clock import Clock
     from blimp.tasks.client import VehicleClient
-    from blimp.tasks.reply import OnProgress, Pending, Reply
+    from blimp.tasks.reply import Pending, Reply
 
 OUTAGE_S = 20.0  # how long the broker may be unreachable while a command is under way
 SLICE_S = 0.25  # in which a thread notices that nobody waits any more
 RETRY_S = 0.25
+AIRFRAME_S = 5.0  # in which a ship says what it flies
 QUIET_S = 30.0  # chosen: a command under way reports every second
+
+
+class Listener:
+    """Hears of a command under way, in the thread that waits for its end."""
+
+    def sent(self, id: str) -> None:
+        """The command is sent."""
+
+    def progress(self, stage: str, fraction: float | None) -> None:
+        """See `Pending.wait`."""
+
+    def silent(self) -> None:
+        """Nothing was heard of it for SILENT_S. May raise why there is no ship."""
+
+    def outage(self, reason: str) -> None:
+        """The broker is unreachable from now on."""
 
 
 def follow(
@@ -31,22 +48,26 @@ def follow(
     within_s: float,
     outage_s: float = OUTAGE_S,
     is_wanted: Callable[[], bool] = lambda: True,
-    on_progress: OnProgress | None = None,
-    on_outage: Callable[[str], object] = lambda _: None,
+    listener: Listener | None = None,
 ) -> Reply:
     """Return how a command ended, TIMEOUT if that is not known; wait through an outage, too.
 
     The state is TIMEOUT before `within_s`, if no end is to be expected: nobody has begun the
     command in its time to live, or it has begun, and nothing was heard of it for QUIET_S.
-    is_wanted: asked every SLICE_S. on_outage: gets the reason of each outage when it begins.
-    Raises LinkLost if the broker is unreachable for `outage_s`.
+    is_wanted: asked every SLICE_S. Raises LinkLost if the broker is unreachable for `outage_s`, and
+    what the listener raises.
     """
+    listener = listener or Listener()
+    is_silent = False
     began_s = now_s = clock.now_s()
     lost_s: float | None = None
     was_lost = False  # and a report with it
     while now_s - began_s < within_s and is_wanted():
+        if now_s - began_s >= SILENT_S and not (is_silent or sent.is_heard or was_lost):
+            is_silent = True
+            listener.silent()
         try:
-            reply = sent.wait(min(SLICE_S, within_s - (now_s - began_s)), on_progress)
+            reply = sent.wait(min(SLICE_S, within_s - (now_s - began_s)), listener.progress)
             if reply.state != "TIMEOUT":
                 return reply
             lost_s, now_s = None, clock.now_s()
@@ -64,7 +85,7 @@ def follow(
             now_s = clock.now_s()
             if lost_s is None:
                 was_lost, lost_s = True, now_s
-                on_outage(str(error))
+                listener.outage(str(error))
             if now_s - lost_s >= outage_s:
                 name = sent.task.removeprefix(TASK_PREFIX)
                 reason = f"{name}: the link is lost for {outage_s:g} s: {error}"

@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from blimp.actions import START_TTL_S
 from ground_station.flyer import Flyer, MissionEvent, MissionResult
-from ground_station.following import OUTAGE_S, follow
+from ground_station.following import OUTAGE_S, Listener, follow
 from ground_station.mission_file import Mission
+from ground_station.plain import Ship
 
 if TYPE_CHECKING:
     from blimp.clock import Clock
@@ -19,16 +20,17 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 
-class MissionRunner:
+class MissionRunner(Listener):
     """Flies one mission, once, by the `Flyer`. `run` may be called from any thread.
 
-    on_event: called with every step, in the thread of `run`. outage_s, timeout_s: see `Flyer`.
+    client: the ship, or a bare connection to its broker. on_event: called with every step, in any
+    thread while that of `run` waits. outage_s, timeout_s: see `Flyer`.
     """
 
     def __init__(
         self,
         *,
-        client: VehicleClient,
+        client: Ship | VehicleClient,
         mission: Mission,
         clock: Clock,
         on_event: Callable[[MissionEvent], object] = lambda _: None,
@@ -50,13 +52,14 @@ class MissionRunner:
     # --- the flyer's way: it waits in this thread ------------------------------------------
 
     async def command(self, name: str, arguments: dict[str, Any], *, timeout_s: float) -> Reply:
-        ttl_s = min(START_TTL_S, timeout_s)
         self._last = None
+        if isinstance(self._client, Ship):
+            return self._client.command(name, arguments, timeout_s=timeout_s, listener=self)
+        ttl_s = min(START_TTL_S, timeout_s)
         with closing(self._client.send(name, arguments, ttl_s=ttl_s)) as sent:
             return follow(
                 sent, client=self._client, clock=self._clock, within_s=timeout_s,
-                outage_s=self._outage_s, on_progress=self._hear,
-                on_outage=lambda why: self._flyer.hear("waiting", reason=why),
+                outage_s=self._outage_s, listener=self,
             )  # fmt: skip
 
     def now_s(self) -> float:
@@ -65,7 +68,7 @@ class MissionRunner:
     async def sleep(self, seconds: float) -> None:
         self._clock.sleep_until(self._clock.now_s() + seconds)
 
-    def _hear(self, stage: str, fraction: float | None) -> None:
+    def progress(self, stage: str, fraction: float | None) -> None:
         if stage == "queued" or (stage, fraction) == self._last:
             return
         self._last = stage, fraction
@@ -73,6 +76,9 @@ class MissionRunner:
             self._flyer.hear("executing", reason=stage)
         else:
             self._flyer.hear(stage, fraction)
+
+    def outage(self, reason: str) -> None:
+        self._flyer.hear("waiting", reason=reason)
 
 
 def _at_once(coroutine: Coroutine[Any, Any, T]) -> T:

@@ -1,17 +1,20 @@
 """Can this ship fly this mission? Asked before anything is sent, answered with the numbers."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from math import dist, hypot
+from typing import Any
 
 import msgspec
 
 from blimp.ability import RESERVE, Ability, PayloadServo
 from blimp.actions import Payload
+from blimp.airframe import Home
 from blimp.errors import MissionError
 from ground_station.legs import ActionLeg, Goto, Leg, Return, Takeoff, Velocity, legs_with_ends
-from ground_station.mission_file import Mission
+from ground_station.mission_file import Mission, load_mission
 from ground_station.track import Place
 
+SAME_PAD_M = 3.0  # the error of a GPS
 _SETTLE_S = 8.0  # to turn, and to come to rest at the end of a leg
 _TOUCHDOWN_S = 10.0
 _EPSILON = 1e-6
@@ -22,6 +25,27 @@ class Estimate(msgspec.Struct, frozen=True, kw_only=True):
 
     duration_s: float
     charge_ah: float
+
+
+def fitted(
+    file: str, mission: Mission, limits: dict[str, Any], *, say: Callable[[str], object]
+) -> Mission:
+    """Return the mission as a ship of these `limits` flies it, once it can: see `judge`.
+
+    A map's places stay where they are: if the pad is not at the file's home they are seen from
+    the pad. limits: the result of the command of that name.
+    """
+    known = {k: v for k, v in limits.items() if k in Ability.__struct_fields__}
+    ship = msgspec.convert(known, Ability)
+    if mission.origin_deg is not None and ship.pad_deg is not None:
+        latitude_deg, longitude_deg = mission.origin_deg
+        home = Home(latitude_deg=latitude_deg, longitude_deg=longitude_deg, altitude_msl_m=0.0)
+        off_m = hypot(*home.local_m(*ship.pad_deg))
+        if off_m > SAME_PAD_M:
+            say(f"ground: the pad is {off_m:.1f} m from the home in {file}")
+            mission = load_mission(file, origin_deg=ship.pad_deg)
+    judge(mission, ship)
+    return mission
 
 
 def judge(mission: Mission, ship: Ability) -> Estimate:

@@ -1,21 +1,19 @@
 """`ground mission run|check|list|new`."""
 
-from collections.abc import Callable
-from math import hypot
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import msgspec
 
 from blimp import airframe as airframes
 from blimp.ability import Ability, ability, full_v
-from blimp.airframe import Home
 from blimp.clock import SystemClock
 from blimp.errors import ConfigError, LinkError, MissionError
 from ground_station.flyer import LegReport, MissionEvent, MissionResult
 from ground_station.mission import MissionRunner
-from ground_station.mission_check import Estimate, judge
+from ground_station.mission_check import Estimate, fitted, judge
 from ground_station.mission_file import ENDINGS, Mission, builtin_missions, load_mission
+from ground_station.plain import Ship
 from ground_station.report import (
     DONE,
     NOT_AUTHORISED,
@@ -27,12 +25,8 @@ from ground_station.report import (
 )
 from ground_station.session import Session
 
-if TYPE_CHECKING:
-    from blimp.tasks.client import VehicleClient
-
 # The size of a hall, or of a field in sight; a larger mission must be confirmed.
 FAR_M = 100.0
-SAME_PAD_M = 3.0  # the error of a GPS
 ASK_S = 5.0
 HIGH_M = 30.0
 SILENT_S = 1.0  # a check that takes less needs no line of progress
@@ -152,39 +146,9 @@ def run(session: Session, file: str) -> int:
         session.report.say(f"dry run with {session.ship.vehicle}: nothing is sent")
         return check(session, file)
     session.check_there()
-    with session.pilots_client() as client:
-        mission, result = fly(session, file, mission, client=client)
+    with Ship.of(session) as ship:
+        mission, result = fly(session, file, mission, ship=ship)
     return summarise(session, mission, result)
-
-
-def for_ship(session: Session, file: str, mission: Mission, *, client: "VehicleClient") -> Mission:
-    """Return the mission as this ship flies it, once it can: see `fitted`."""
-    with client.send("limits", {}, ttl_s=ASK_S) as pending:
-        reply = pending.wait(ASK_S)
-    if reply.state != "SUCCESS" or not isinstance(reply.result, dict):
-        raise LinkError(f"the ship did not report its limits: {reply.reason or reply.state}")
-    return fitted(file, mission, reply.result, say=session.report.say)
-
-
-def fitted(
-    file: str, mission: Mission, limits: dict[str, Any], *, say: Callable[[str], object]
-) -> Mission:
-    """Return the mission as a ship of these `limits` flies it, once it can: see `judge`.
-
-    A map's places stay where they are: if the pad is not at the file's home they are seen from
-    the pad. limits: the result of the command of that name.
-    """
-    known = {k: v for k, v in limits.items() if k in Ability.__struct_fields__}
-    ship = msgspec.convert(known, Ability)
-    if mission.origin_deg is not None and ship.pad_deg is not None:
-        latitude_deg, longitude_deg = mission.origin_deg
-        home = Home(latitude_deg=latitude_deg, longitude_deg=longitude_deg, altitude_msl_m=0.0)
-        off_m = hypot(*home.local_m(*ship.pad_deg))
-        if off_m > SAME_PAD_M:
-            say(f"ground: the pad is {off_m:.1f} m from the home in {file}")
-            mission = load_mission(file, origin_deg=ship.pad_deg)
-    judge(mission, ship)
-    return mission
 
 
 def confirmed(session: Session, file: str) -> Mission:
@@ -201,14 +165,17 @@ def confirmed(session: Session, file: str) -> Mission:
 
 
 def fly(
-    session: Session, file: str, mission: Mission, *, client: "VehicleClient"
+    session: Session, file: str, mission: Mission, *, ship: Ship
 ) -> tuple[Mission, MissionResult]:
     """Fly `mission` and report it leg by leg, unless it is beyond this ship.
 
     Returns it as this ship flies it, too.
     """
+    limits = ship.command("limits", {}, timeout_s=ASK_S)
+    if limits.state != "SUCCESS" or not isinstance(limits.result, dict):
+        raise LinkError(f"the ship did not report its limits: {limits.reason or limits.state}")
     try:
-        mission = for_ship(session, file, mission, client=client)
+        mission = fitted(file, mission, limits.result, say=session.report.say)
     except MissionError as error:
         nothing = MissionResult(
             name=mission.name, legs=len(mission.legs), completed=0, state="REFUSED",
@@ -216,7 +183,7 @@ def fly(
         )  # fmt: skip
         return mission, nothing
     runner = MissionRunner(
-        client=client,
+        client=ship,
         mission=mission,
         clock=session.clock,
         timeout_s=session.options.timeout_s,

@@ -13,7 +13,7 @@ from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
 from concurrent.futures import Future
 from contextlib import AbstractAsyncContextManager, AbstractContextManager, contextmanager
 from pathlib import Path
-from typing import Any, Concatenate, ParamSpec, Self, TypeVar
+from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, Self, TypeVar
 
 from blimp.closing import Closing
 from blimp.types import Snapshot
@@ -23,6 +23,10 @@ from ground_station.following import OUTAGE_S
 from ground_station.ship_in_lockstep import Simulated
 
 P = ParamSpec("P")
+if TYPE_CHECKING:
+    from blimp.queue.resources import Grant
+    from ground_station.session import Session
+
 T = TypeVar("T")
 
 
@@ -131,6 +135,23 @@ class Ship:
         with Loop() as loop, loop.entered(ship.Ship.lockstep(simulated)) as found:
             yield cls(found, loop)
 
+    @classmethod
+    @contextmanager
+    def of(
+        cls,
+        session: Session,
+        *,
+        present: Callable[[], bool] = lambda: True,
+        grant: Grant | None = None,
+    ) -> Iterator[Self]:
+        connected = ship.Ship.of(session, present=present, grant=grant)
+        with Loop() as loop, loop.entered(connected) as found:
+            yield cls(found, loop)
+
+    command = _plain(ship.Ship.command)
+    send = _plain(ship.Ship.send)
+    push = _plain(ship.Ship.push)
+    airframe = _plain(ship.Ship.airframe)
     ping = _plain(ship.Ship.ping)
     sensor = _plain(ship.Ship.sensor)
     limits = _plain(ship.Ship.limits)

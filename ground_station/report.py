@@ -21,7 +21,9 @@ from typing import Any, TextIO
 
 import msgspec
 
+from blimp.errors import NotInControl
 from blimp.queue.log import printable
+from blimp.tasks.reply import Reply
 from blimp.types import Snapshot
 from blimp.web.outcome import Outcome as Outcome  # of all commands
 
@@ -111,6 +113,23 @@ class Report:
         if self._open_line:
             print(file=self._err)
             self._open_line = False
+
+
+def reply_status(reply: Reply) -> int:
+    """Return the exit status of a command that ended so."""
+    return NOT_AUTHORISED if reply.kind == NotInControl.__name__ else exit_status(reply.state)
+
+
+def outcome_of(reply: Reply) -> Outcome:
+    """Return a client's reply as the object that is printed."""
+    return Outcome(
+        id=reply.id,
+        task=reply.task,
+        state=reply.state,
+        result=reply.result,
+        reason=reply.reason,
+        latency_ms=reply.latency_ms,
+    )
 
 
 class ProgressLine:

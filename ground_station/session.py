@@ -1,10 +1,11 @@
-"""One run of `ground`: finds the ship, sends the command, prints the reply.
+"""What `ground` and its like know before a command: the ship, its broker, the keys, the pilot.
 
-A person at a terminal is asked before a command that may start a propeller (arm, motor, servo,
-a mission). A program (no terminal, or `--json`) is not asked, because the ship checks every
-command itself: it refuses to arm with a fault, and to turn a motor outside MANUAL. Only what
-the ship cannot check needs `--yes` from a program, too: a mission that reaches farther than a
-hall (see `mission run`). An emergency stop never asks.
+`ground_station/perform.py` carries the commands out. A person at a terminal is asked before a
+command that may start a propeller (arm, motor, servo, a mission). A program (no terminal, or
+`--json`) is not asked, because the ship checks every command itself: it refuses to arm with a
+fault, and to turn a motor outside MANUAL. Only what the ship cannot check needs `--yes` from a
+program, too: a mission that reaches farther than a hall (see `mission run`). An emergency stop
+never asks.
 """
 
 import sys
@@ -16,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from blimp.actions import ACTIONS, START_TTL_S, Action
+from blimp.actions import ACTIONS
 from blimp.clock import Clock
 from blimp.config import (
     GroundConfig,
@@ -24,7 +25,7 @@ from blimp.config import (
     read_signing_keys,
     signing_keys_from_environment,
 )
-from blimp.errors import BlimpError, ConfigError, LinkError, NotAuthorised, NotInControl
+from blimp.errors import BlimpError, ConfigError, LinkError, NotAuthorised
 from ground_station.discover import (
     HEARD_LATELY_S,
     Ship,
@@ -37,25 +38,20 @@ from ground_station.discover import (
 )
 from ground_station.kept import KeptControl
 from ground_station.report import (
-    DONE,
     NO_LINK,
     NOT_AUTHORISED,
     NOT_CONFIRMED,
     UNKNOWN,
     USAGE,
     Outcome,
-    ProgressLine,
     Report,
-    exit_status,
 )
-from ground_station.traced import root_span, traced
 
 if TYPE_CHECKING:
-    from blimp.link.stop_socket import StopSocket
     from blimp.link.telemetry import TelemetryReader
+    from blimp.queue.extras.observability.tracing import Tracer
     from blimp.queue.resources import Grant
     from blimp.tasks.client import VehicleClient
-    from blimp.tasks.reply import Pending, Reply
     from ground_station.control import Control
 
 FOR_EVERYBODY = (
@@ -97,7 +93,7 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Session:
-    """Finds the ship on first use; carries commands to it and their outcomes back."""
+    """Finds the ship on first use, and opens the ways to it."""
 
     def __init__(
         self, *, options: Options, config: GroundConfig, report: Report, clock: Clock
@@ -155,19 +151,21 @@ class Session:
         """The directory in which the stacks of this machine are registered."""
         return self._config.registry
 
+    def of(self, ship: Ship) -> "Session":
+        """Return a session of another ship."""
+        return self._with(self.report, vehicle=ship.vehicle, broker=ship.broker)
+
     def like(self, report: Report, *, vehicle: str, yes: bool = False) -> "Session":
         """Return a session of a program with the same broker and keys, for one command.
 
         yes: a person has confirmed it.
         """
-        options = msgspec.structs.replace(
-            self.options,
-            vehicle=vehicle,
-            broker=self.ship.broker,
-            as_json=True,
-            timeout_s=None,
-            yes=yes or self.options.yes,
-        )
+        yes = yes or self.options.yes
+        more = {"vehicle": vehicle, "broker": self.ship.broker, "yes": yes}
+        return self._with(report, **more, as_json=True, timeout_s=None)
+
+    def _with(self, report: Report, **changes: Any) -> "Session":
+        options = msgspec.structs.replace(self.options, **changes)
         return Session(options=options, config=self._config, report=report, clock=self.clock)
 
     @cached_property
@@ -181,61 +179,40 @@ class Session:
         if broker:
             check_broker_is_closed(broker, self.signing_keys)
 
-    @contextmanager
-    def client(self, *, ship: Ship | None = None) -> Iterator["VehicleClient"]:
-        """A client for commands that anybody may send. ship: another one than the options name."""
+    def client(self, ship: Ship, *, tracer: "Tracer | None" = None) -> "VehicleClient":
+        """Return a connection to a ship: for `ground_station.ship_on_broker`, and for stops."""
+        from blimp.link.stop_socket import StopSocket
         from blimp.tasks.client import VehicleClient
 
-        ship = ship or self.ship
-        with (
-            traced(report=self.report) as tracer,
-            VehicleClient(
-                broker=ship.broker,
-                vehicle=ship.vehicle,
-                signing_key=self.signing_keys,
-                tracer=tracer,
-                stop_road=self.stop_road(ship),
-            ) as client,
-        ):
-            yield client
-
-    def stop_road(self, ship: Ship) -> "StopSocket | None":
-        """Return the way to a ship's flight process, None if that is not on this machine."""
-        from blimp.link.stop_socket import StopSocket
-
-        flight = flight_socket(ship, registry=self.registry)
-        return None if flight is None else StopSocket(flight, clock=self.clock)
-
-    @contextmanager
-    def pilots_client(self) -> Iterator["VehicleClient"]:
-        """A client for commands; uses and renews this user's control of the ship, if any."""
-        with self.kept_control() as grant, self.heartbeat(grant), self.client() as client:
-            client.authority = None if grant is None else grant.token
-            yield client
+        flight = flight_socket(ship, registry=self.registry)  # None on another machine
+        return VehicleClient(
+            broker=ship.broker,
+            vehicle=ship.vehicle,
+            signing_key=self.signing_keys,
+            tracer=tracer,
+            stop_road=None if flight is None else StopSocket(flight, clock=self.clock),
+        )
 
     @contextmanager
     def heartbeat(
         self,
         grant: "Grant | None",
         *,
-        ship: Ship | None = None,
         present: Callable[[], bool] = lambda: True,
     ) -> Iterator[None]:
         """Let the ship know during the block that its pilot's link is alive.
 
-        grant: the pilot's control of it, None without. ship: another one than the options name.
+        grant: the pilot's control of it, None without.
         present: whether the pilot's own link is alive; if it is not, no heartbeat is sent.
         """
         from blimp.tasks.pilot_link import HeartbeatSender
-
-        ship = ship or self.ship
 
         def token() -> int | None:
             return None if grant is None or grant.is_lost else grant.token
 
         with HeartbeatSender(
-            broker=ship.broker,
-            vehicle=ship.vehicle,
+            broker=self.ship.broker,
+            vehicle=self.ship.vehicle,
             token=token,
             clock=self.clock,
             signing_key=self.signing_keys,
@@ -266,15 +243,15 @@ class Session:
         try:
             check_known(self.ship)
         except LinkError:
-            with self.client() as client:  # it may be there and send no telemetry
+            with self.client(self.ship) as client:  # it may be there and send no telemetry
                 if client.ping(timeout_s=SILENT_S).state == "TIMEOUT":
                     raise
 
-    def control(self, *, ship: Ship | None = None) -> "Control":
+    def control(self) -> "Control":
         from ground_station.control import Control
 
         return Control(
-            ship=ship or self.ship, state=self._config.state, clock=self.clock, say=self.report.say
+            ship=self.ship, state=self._config.state, clock=self.clock, say=self.report.say
         )
 
     def find_broker(self) -> str:
@@ -322,117 +299,7 @@ class Session:
         if answer.strip().lower() not in ("y", "yes"):
             raise NotConfirmed("not confirmed: nothing was sent")
 
-    def act(self, action: Action, arguments: dict[str, Any]) -> int:
-        """Ask if this action asks, send it, print its progress, and return the exit status."""
-        self.ask_before(action, arguments)
-        return self.command(action.name, arguments)
-
-    def ask_before(self, action: Action, arguments: dict[str, Any]) -> None:
-        """Raise NotConfirmed unless the person, or --yes of a program, agrees to an action."""
-        if action.insists and arguments.get("force"):
-            self.confirm(action.insists, programs_too=True)
-        elif action.asks:
-            self.confirm(action.asks.format(**arguments))
-
-    def command(
-        self, name: str, arguments: dict[str, Any], *, timeout_s: float | None = None
-    ) -> int:
-        """Send one command, print its progress, and return the exit status."""
-        if self.options.dry_run:
-            found = self.dry_run(name, arguments)
-            self.report.say(f"dry run: {found.task} to {self.ship.vehicle}, nothing is sent")
-            return self.report.outcome(found)
-        if not self.options.wait:
-            return self._send(name, arguments)
-        line = ProgressLine(report=self.report, what=name)
-        try:
-            reply = self.perform(name, arguments, timeout_s=timeout_s, line=line)
-        except BlimpError:
-            self.report.end_line()  # the error gets a line of its own
-            raise
-        return self.reply(reply, line)
-
-    def perform(
-        self,
-        name: str,
-        arguments: dict[str, Any],
-        *,
-        timeout_s: float | None = None,
-        line: ProgressLine | None = None,
-    ) -> "Reply":
-        """Send one command and return its outcome. timeout_s: its own by default."""
-        from blimp.tasks.reply import Reply
-
-        timeout_s = self._timeout_s(name, arguments, timeout_s)
-        with self._sent(name, arguments, timeout_s=timeout_s) as pending:
-            try:
-                reply = pending.wait(min(SILENT_S, timeout_s), line)
-                if pending.reply is None and timeout_s > SILENT_S:
-                    if not pending.is_heard:
-                        # After its time to live the command cannot act any more; a question never
-                        # moves the ship.
-                        check_known(self.ship, some=name in FOR_EVERYBODY)
-                    reply = pending.wait(timeout_s - SILENT_S, line)
-                    if pending.reply is None:
-                        reply = pending.timed_out(timeout_s)
-            except KeyboardInterrupt:
-                id = pending.id
-                reason = (
-                    f"stopped waiting; it may still be under way: ask with 'ground result {id}'"
-                )
-                reply = Reply(id=id, task=f"blimp.{name}", state="TIMEOUT", reason=reason)
-        return reply
-
-    @contextmanager
-    def _sent(
-        self, name: str, arguments: dict[str, Any], *, timeout_s: float
-    ) -> Iterator["Pending"]:
-        connect = self.client if name in FOR_EVERYBODY else self.pilots_client
-        with (
-            connect() as client,
-            root_span(client.tracer, f"ground {name}"),
-            client.send(f"blimp.{name}", arguments, ttl_s=min(START_TTL_S, timeout_s)) as pending,
-        ):
-            yield pending
-
-    def _timeout_s(self, name: str, arguments: dict[str, Any], given_s: float | None) -> float:
-        return self.timeout_s(ACTIONS[name].timeout_s(arguments) if given_s is None else given_s)
-
-    def reply(self, reply: "Reply", line: ProgressLine) -> int:
-        """Print how a command ended and return the exit status."""
-        line.end(state=reply.state, reason=reply.reason, latency_ms=reply.latency_ms)
-        self.report.outcome(outcome_of(reply))
-        return reply_status(reply)
-
     def dry_run(self, name: str, arguments: dict[str, Any]) -> Outcome:
         """Return the message and its ship, which is looked up; nothing is sent."""
         result = {"dry_run": True, "vehicle": self.ship.vehicle, "arguments": arguments}
         return Outcome(id=None, task=f"blimp.{name}", state="SUCCESS", result=result)
-
-    def _send(self, name: str, arguments: dict[str, Any]) -> int:
-        """Send one command, print its id, and wait for nothing."""
-        self.check_there()
-        timeout_s = self._timeout_s(name, arguments, None)
-        with self._sent(name, arguments, timeout_s=timeout_s) as pending:
-            if not self.report.as_json:
-                self.report.data(pending.id)
-            else:
-                self.report.json(Outcome(id=pending.id, task=f"blimp.{name}", state="PENDING"))
-        return DONE
-
-
-def reply_status(reply: "Reply") -> int:
-    """Return the exit status of a command that ended so."""
-    return NOT_AUTHORISED if reply.kind == NotInControl.__name__ else exit_status(reply.state)
-
-
-def outcome_of(reply: "Reply") -> Outcome:
-    """Return a client's reply as the object that is printed."""
-    return Outcome(
-        id=reply.id,
-        task=reply.task,
-        state=reply.state,
-        result=reply.result,
-        reason=reply.reason,
-        latency_ms=reply.latency_ms,
-    )

@@ -40,15 +40,17 @@ from blimp.tasks.reply import Reply
 from blimp.types import SensorStatus, Snapshot, TrajectoryPoint
 from blimp.web.outcome import Outcome
 from ground_station.flyer import Flyer, MissionEvent
-from ground_station.following import OUTAGE_S
-from ground_station.mission_command import fitted
+from ground_station.following import AIRFRAME_S, OUTAGE_S, Listener
+from ground_station.mission_check import fitted
 from ground_station.mission_file import Mission, load_mission
-from ground_station.session import FOR_EVERYBODY
+from ground_station.session import FOR_EVERYBODY, Session
 from ground_station.ship_in_lockstep import LockstepTransport, Simulated
 from ground_station.trajectory import AHEAD_S, chunks, read_curve
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator
+
+    from blimp.queue.resources import Grant
 
 SETPOINT_S = 0.5  # as the page's sticks: without a newer one the ship stays where it is
 MAX_HZ = 100.0
@@ -71,12 +73,17 @@ class Transport(Protocol):
         *,
         timeout_s: float,
         coalesce: str | None = None,
+        listener: Listener | None = None,
     ) -> Reply:
         """Send a command once; return how it ended, TIMEOUT if that is not known in time.
 
-        coalesce: supersedes the waiting commands with this key, and passes all others.
-        Raises LinkError, LinkLost.
+        coalesce: supersedes the waiting commands with this key, and passes all others. listener:
+        hears of it on its way. Raises LinkError, LinkLost.
         """
+        ...
+
+    async def send(self, name: str, arguments: dict[str, Any], *, timeout_s: float) -> str:
+        """Send a command once, and wait for nothing; return its id."""
         ...
 
     async def push(
@@ -84,6 +91,8 @@ class Transport(Protocol):
     ) -> Reply | None:
         """Send a setpoint, a velocity or another task; return its reply if the ship refuses it."""
         ...
+
+    def ready_to_stop(self) -> None: ...
 
     def estop(self) -> Awaitable[Reply]: ...
 
@@ -93,7 +102,7 @@ class Transport(Protocol):
         self, *, pilot: str | None, ttl_s: float, wait_s: float
     ) -> AbstractAsyncContextManager[None]: ...
 
-    async def airframe(self) -> Airframe: ...
+    async def airframe(self, *, timeout_s: float = AIRFRAME_S) -> Airframe: ...
 
     async def snapshot(self, after: Snapshot | None) -> Snapshot | None:
         """Return the newest snapshot, once there is another than `after`; None at the end."""
@@ -144,6 +153,25 @@ class Ship:
 
     @classmethod
     @asynccontextmanager
+    async def of(
+        cls,
+        session: Session,
+        *,
+        present: Callable[[], bool] = lambda: True,
+        grant: Grant | None = None,
+    ) -> AsyncIterator[Self]:
+        """Connect to the ship of a session of `ground`, which need not be there.
+
+        present: see `Session.heartbeat`. grant: of the control under which it is commanded; None
+        for that which this user has kept.
+        """
+        from ground_station.ship_on_broker import BrokerTransport
+
+        async with BrokerTransport.of(session, present=present, grant=grant) as transport:
+            yield cls(transport)
+
+    @classmethod
+    @asynccontextmanager
     async def lockstep(
         cls, simulated: Simulated, *, beside: Ship | None = None
     ) -> AsyncIterator[Self]:
@@ -179,8 +207,12 @@ class Ship:
 
     async def parameters(self) -> dict[str, Parameter]:
         """Return the numbers of the airframe that flies, by their names: "limits.speed_mps"."""
-        airframe = await self._transport.airframe()
+        airframe = await self.airframe()
         return {one.path: one for one in parameters(airframe)}
+
+    async def airframe(self, *, timeout_s: float = AIRFRAME_S) -> Airframe:
+        """Return what the ship flies. Raises LinkError, or TaskError if it does not say."""
+        return await self._transport.airframe(timeout_s=timeout_s)
 
     async def result(self, id: str) -> Reply:
         """Return what became of an earlier command; its state is TIMEOUT while it has no end."""
@@ -493,6 +525,45 @@ class Ship:
         return checked(
             await self._transport.command(name, given, timeout_s=timeout_s, coalesce=coalesce)
         )
+
+    # --- for faces, which say themselves what a reply says --------------------------------
+
+    async def command(
+        self,
+        name: str,
+        arguments: dict[str, Any],
+        *,
+        timeout_s: float,
+        coalesce: str | None = None,
+        listener: Listener | None = None,
+    ) -> Reply:
+        """Send a command once; return how it ended: see `Transport.command`."""
+        if name not in FOR_EVERYBODY:
+            self._orders += 1
+        return await self._transport.command(
+            name, arguments, timeout_s=timeout_s, coalesce=coalesce, listener=listener
+        )
+
+    async def send(self, name: str, arguments: dict[str, Any], *, timeout_s: float) -> str:
+        """Send a command once, and wait for nothing; return its id."""
+        self._orders += 1
+        return await self._transport.send(name, arguments, timeout_s=timeout_s)
+
+    async def push(
+        self, setpoints: Sequence[tuple[str, str, dict[str, Any]]], *, ttl_s: float
+    ) -> Reply | None:
+        """Send setpoints (key, task, arguments), each of which supersedes those of its key.
+
+        Returns the first reply that refuses one.
+        """
+        self._orders += 1
+        replies = await asyncio.gather(
+            *(
+                self._transport.push(key, arguments, ttl_s=ttl_s, task=task)
+                for key, task, arguments in setpoints
+            )
+        )
+        return next((reply for reply in replies if reply is not None), None)
 
 
 def checked(reply: Reply) -> Reply:

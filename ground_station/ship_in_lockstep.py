@@ -18,6 +18,7 @@ from blimp.airframe import Airframe
 from blimp.errors import Refused
 from blimp.tasks.reply import Reply, ReplyState
 from blimp.types import Command, Outcome, OutcomeState, Snapshot
+from ground_station.following import Listener
 
 STEP_S = 0.02  # the end of a command is seen that late at most
 PASSES = 20  # of the event loop between two steps: chosen, a task that wakes up another needs three
@@ -110,6 +111,7 @@ class LockstepTransport:
         *,
         timeout_s: float,
         coalesce: str | None = None,  # noqa: ARG002  nothing waits in a queue
+        listener: Listener | None = None,  # noqa: ARG002
     ) -> Reply:
         if name == "param":
             raise Refused("param: a ship in lockstep flies the airframe that it was made with")
@@ -131,6 +133,12 @@ class LockstepTransport:
         reply = self._reply(command)
         return reply if reply.state == "REFUSED" else None
 
+    async def send(self, name: str, arguments: dict[str, Any], *, timeout_s: float) -> str:  # noqa: ARG002
+        return self._give(name, arguments).id
+
+    def ready_to_stop(self) -> None:
+        """Nothing: it is in this process."""
+
     async def estop(self) -> Reply:
         return await self.command("estop", {}, timeout_s=1.0)
 
@@ -147,7 +155,7 @@ class LockstepTransport:
     ) -> AsyncIterator[None]:
         yield
 
-    async def airframe(self) -> Airframe:
+    async def airframe(self, *, timeout_s: float = 0.0) -> Airframe:  # noqa: ARG002
         return self._ship.airframe
 
     async def snapshot(self, after: Snapshot | None) -> Snapshot | None:

@@ -1,4 +1,4 @@
-"""The way to a ship through its broker: `Session` and `VehicleClient`, each call in a thread.
+"""The way to a ship through its broker: `VehicleClient`, each call in a thread.
 
 send    one thread: what is called first is sent first
 wait    for replies, one thread a command
@@ -10,6 +10,7 @@ telemetry, heartbeat    one thread each, from the first use on
 from __future__ import annotations
 
 import asyncio
+import contextvars
 import logging
 import threading
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
@@ -24,18 +25,26 @@ from blimp.actions import START_TTL_S
 from blimp.airframe import Airframe
 from blimp.clock import SystemClock
 from blimp.config import ground_config
-from blimp.errors import BlimpError, LinkError, NotAuthorised, OutcomeUnknown
+from blimp.errors import (
+    BlimpError,
+    ConfigError,
+    LinkError,
+    NotAuthorised,
+    OutcomeUnknown,
+    TaskError,
+)
 from blimp.queue.protocol.message import HIGH, NORMAL
 from blimp.tasks.client import TASK_PREFIX, user_name
 from blimp.tasks.reply import Reply
 from blimp.web.outcome import Outcome
+from ground_station.discover import check_known
 from ground_station.every_ship import EveryShip
-from ground_station.following import RETRY_S, SLICE_S, follow
-from ground_station.parameter_command import flown_airframe
+from ground_station.following import AIRFRAME_S, OUTAGE_S, RETRY_S, SLICE_S, Listener, follow
 from ground_station.report import Report
 from ground_station.session import FOR_EVERYBODY, Options, Session
 from ground_station.setpoints import Setpoints
 from ground_station.stops import Stops
+from ground_station.traced import root_span, traced
 
 if TYPE_CHECKING:
     from blimp.queue.resources import Grant
@@ -77,6 +86,16 @@ class _Logged(Report):
         log.warning("%s", text)
 
 
+class _Asked(Listener):
+    """A question to a ship that may not be there."""
+
+    def __init__(self, session: Session) -> None:
+        self._session = session
+
+    def silent(self) -> None:
+        check_known(self._session.ship, some=True)
+
+
 class _Stopped(Exception):
     """An emergency stop came between the call of a command and its turn to be sent."""
 
@@ -100,21 +119,23 @@ class BrokerTransport:
         *,
         outage_s: float,
         present: Callable[[], bool],
+        grant: Grant | None,
     ) -> None:
         self._session = session
         self._clock = session.clock
         self._client = client
         self._outage_s = outage_s
         self._present = present
+        self._dispatched = grant
         self._closing = threading.Event()
         self._sending = ThreadPoolExecutor(1, thread_name_prefix="ship send")
         self._waiting = ThreadPoolExecutor(WAITING, thread_name_prefix="ship wait")
         self._stopping = ThreadPoolExecutor(PRESSES, thread_name_prefix="ship stop")
-        self._stopping.submit(client.ready_to_stop)
         self._stops = 0  # asked for so far; written by the event loop only
         self._next_stop: tuple[Future[Reply], asyncio.Future[Reply]] | None = None
         self._setpoints = Setpoints(client)
         self._pilot: ExitStack | None = None  # heartbeat and control, from the first command on
+        self._token: int | None = None  # of the control that this user has kept, since then
         self._control: _Control | None = None  # used from the event loop alone
         self._telemetry = Telemetry(session)
 
@@ -131,14 +152,31 @@ class BrokerTransport:
     ) -> AsyncIterator[Self]:
         """Connect as `Ship.connect` does. present: see `Session.heartbeat`."""
         session = _session(vehicle=vehicle, broker=broker, signing_key_file=signing_key_file)
+        await _through(asyncio.to_thread(session.check_there))
+        async with cls.of(session, outage_s=outage_s, present=present) as transport:
+            transport.ready_to_stop()
+            yield transport
+
+    @classmethod
+    @asynccontextmanager
+    async def of(
+        cls,
+        session: Session,
+        *,
+        outage_s: float = OUTAGE_S,
+        present: Callable[[], bool],
+        grant: Grant | None = None,
+    ) -> AsyncIterator[Self]:
+        """See `Ship.of`."""
         with ExitStack() as own:
 
             def connect() -> VehicleClient:
-                session.check_there()
-                return own.enter_context(session.client())
+                ship = session.ship
+                tracer = own.enter_context(traced(report=session.report))
+                return own.enter_context(session.client(ship, tracer=tracer))
 
             client = await _through(asyncio.to_thread(connect))
-            transport = cls(session, client, outage_s=outage_s, present=present)
+            transport = cls(session, client, outage_s=outage_s, present=present, grant=grant)
             try:
                 yield transport
             finally:
@@ -160,7 +198,26 @@ class BrokerTransport:
         *,
         timeout_s: float,
         coalesce: str | None = None,
+        listener: Listener | None = None,
     ) -> Reply:
+        try:
+            with root_span(self._client.tracer, f"ground {name}"):
+                return await self._followed(
+                    name,
+                    self._sender(name, arguments, timeout_s, coalesce),
+                    lambda sent, given_up: self._follow(name, sent, timeout_s, given_up, listener),
+                )
+        except _Stopped as error:
+            return _refused(name, error)
+
+    async def send(self, name: str, arguments: dict[str, Any], *, timeout_s: float) -> str:
+        with root_span(self._client.tracer, f"ground {name}"):
+            send = self._sender(name, arguments, timeout_s, None)
+            return await self._followed(name, send, lambda sent, _: sent.id)
+
+    def _sender(
+        self, name: str, arguments: dict[str, Any], timeout_s: float, coalesce: str | None
+    ) -> Callable[[], Pending]:
         asked_s = self._client.clock.now_s()
 
         def send() -> Pending:
@@ -173,12 +230,7 @@ class BrokerTransport:
                 asked_s=asked_s,
             )
 
-        try:
-            return await self._followed(
-                name, send, lambda sent, given_up: self._follow(name, sent, timeout_s, given_up)
-            )
-        except _Stopped as error:
-            return _refused(name, error)
+        return send
 
     async def push(
         self, key: str, arguments: dict[str, Any], *, ttl_s: float, task: str = "velocity"
@@ -195,6 +247,9 @@ class BrokerTransport:
         except _Stopped as error:
             return _refused(task, error)
 
+    def ready_to_stop(self) -> None:
+        self._started(self._stopping, self._client.ready_to_stop)
+
     def estop(self) -> asyncio.Future[Reply]:
         """Press by the call itself. One that no thread has begun yet is the same press."""
         self._stops += 1
@@ -206,8 +261,22 @@ class BrokerTransport:
     async def result(self, id: str) -> Reply:
         return await self._looked(self._client.result, id)
 
-    async def airframe(self) -> Airframe:
-        return await self._looked(flown_airframe, self._session)
+    async def airframe(self, *, timeout_s: float = AIRFRAME_S) -> Airframe:
+        reply = await self.command(
+            "airframe", {}, timeout_s=timeout_s, listener=_Asked(self._session)
+        )
+        if reply.state == "TIMEOUT":
+            raise LinkError(f"{self.vehicle} does not answer within {timeout_s:g} s")
+        if reply.state != "SUCCESS":
+            error = NotAuthorised if reply.kind == NotAuthorised.__name__ else TaskError
+            raise error(f"{self.vehicle}: {reply.reason}")
+        await self._looked(self._client.forget, reply.id)
+        try:
+            return msgspec.convert(reply.result, Airframe)
+        except msgspec.ValidationError as error:
+            raise ConfigError(
+                f"the airframe of {self.vehicle} is one of another version of blimp: {error}"
+            ) from None
 
     async def _looked(self, call: Callable[..., T], *arguments: object) -> T:
         """Return what a question says, unless its turn comes after the end."""
@@ -250,15 +319,24 @@ class BrokerTransport:
         self, threads: ThreadPoolExecutor, call: Callable[..., T], *arguments: object
     ) -> Future[T]:
         self._check_open()
-        return threads.submit(call, *arguments)
+        here = contextvars.copy_context()  # of a trace
+        return threads.submit(lambda: here.run(call, *arguments))
 
     def _check_open(self) -> None:
         if self._closing.is_set():
             raise LinkError(f"the connection to {self.vehicle} is closed")
 
     def _follow(
-        self, name: str, sent: Pending, timeout_s: float, given_up: threading.Event
+        self,
+        name: str,
+        sent: Pending,
+        timeout_s: float,
+        given_up: threading.Event,
+        listener: Listener | None,
     ) -> Reply:
+        if listener is not None:
+            listener.sent(sent.id)
+
         def is_wanted() -> bool:
             if self._closing.is_set():
                 raise OutcomeUnknown(f"{name}: the connection was closed meanwhile", id=sent.id)
@@ -266,7 +344,7 @@ class BrokerTransport:
 
         return follow(
             sent, client=self._client, clock=self._clock, within_s=timeout_s,
-            outage_s=self._outage_s, is_wanted=is_wanted,
+            outage_s=self._outage_s, is_wanted=is_wanted, listener=listener,
         )  # fmt: skip
 
     # --- who flies ------------------------------------------------------------------------
@@ -274,13 +352,19 @@ class BrokerTransport:
     def _be_pilot(self, name: str) -> None:
         """Have the ship miss this program from its first command on; in the sending thread.
 
-        Control that this user took before is used, and renewed.
+        Control that this user has kept is used, and renewed; also if it is taken, or given back,
+        meanwhile.
         """
-        if self._pilot is not None or name in FOR_EVERYBODY:
+        if name in FOR_EVERYBODY:
+            return
+        is_given = self._dispatched is not None or self._control is not None
+        token = None if is_given else self._session.control_token()
+        if self._pilot is not None and (is_given or token == self._token):
             return
         with ExitStack() as own:
-            grant = own.enter_context(self._session.kept_control())
+            grant = self._dispatched or own.enter_context(self._session.kept_control())
             self._become(grant, own)
+            self._token = token
 
     def _become(self, grant: Grant | None, own: ExitStack) -> None:
         """Send heartbeats and commands under `grant` until `own`, which is taken, is closed."""

@@ -5,22 +5,21 @@ What is held is sent again and again, each time for DEMAND_S: a ship whose link 
 """
 
 import threading
+from functools import partial
 
 from blimp.clock import Clock
 from blimp.errors import BlimpError
-from blimp.queue.protocol.message import HIGH
-from blimp.tasks.client import VehicleClient
 from blimp.tasks.reply import Reply
-from ground_station.report import DONE
-from ground_station.session import Session, reply_status
-from ground_station.setpoints import Setpoints
+from ground_station.every_ship import EveryShip
+from ground_station.plain import Ship
+from ground_station.report import DONE, reply_status
+from ground_station.session import Session
 from ground_station.watch import STOP_KEY, StopKey, terminate_as_interrupt
 
 PERIOD_S = 0.05
 HELD_S = 0.25  # keyboards repeat every 30 to 50 ms; with DEMAND_S, half a second from the release
 DEMAND_S = 0.25  # on board: five periods, which may be late
 TTL_S = 0.25  # in the queue
-ANSWER_S = 0.5
 REST_S = 3.0
 ESCAPE_S = 0.1  # in which the rest of an arrow's sequence arrives, over ssh as well
 FIRST_PERCENT, STEP_PERCENT, MOST_PERCENT = 50, 10, 100
@@ -113,13 +112,18 @@ def fly(session: Session) -> int:
         return DONE
     session.check_there()
     keys = Keys(clock=session.clock)
-    with session.client() as stops, session.pilots_client() as client, terminate_as_interrupt():
-        stops.ready_to_stop()
-        stop_key = StopKey(stops.estop, other=keys.take)
+    name = session.ship.vehicle
+    with (
+        EveryShip(session, broker=session.ship.broker) as stops,
+        Ship.of(session) as ship,
+        terminate_as_interrupt(),
+    ):
+        stops.ready(name)
+        stop_key = StopKey(partial(stops.stop, name), other=keys.take)
         try:
             with stop_key.listening():
                 session.report.say(HELP)
-                refused = _follow(session, client, keys, stop_key)
+                refused = _follow(session, ship, keys, stop_key)
         except KeyboardInterrupt:
             refused = None
         if stop_key.was_pressed:
@@ -129,19 +133,17 @@ def fly(session: Session) -> int:
             if not stop_key.was_pressed:
                 session.report.say("ground: to fly by hand: ground mode ALTHOLD, then ground stick")
             return reply_status(refused)
-        return _rest(session, client)
+        return _rest(session, ship)
 
 
-def _follow(session: Session, client: VehicleClient, keys: Keys, stop_key: StopKey) -> Reply | None:
+def _follow(session: Session, ship: Ship, keys: Keys, stop_key: StopKey) -> Reply | None:
     """Send what the keys ask for until they end it; return the ship's refusal, if it refuses."""
-    setpoints = Setpoints(client)
     trouble = before = ""
     while not keys.has_ended:
         next_s = session.clock.now_s() + PERIOD_S
         wanted = keys.sticks()
         try:
-            sent = setpoints.send("stick", "stick", {**wanted, "seconds": DEMAND_S}, ttl_s=TTL_S)
-            refused = setpoints.refusal(sent, within_s=ANSWER_S)
+            refused = ship.push([("stick", "stick", {**wanted, "seconds": DEMAND_S})], ttl_s=TTL_S)
             trouble = ""
         except BlimpError as error:  # no link now: the ship lets go by itself
             refused, trouble = None, str(error)
@@ -156,10 +158,9 @@ def _follow(session: Session, client: VehicleClient, keys: Keys, stop_key: StopK
     return None
 
 
-def _rest(session: Session, client: VehicleClient) -> int:
+def _rest(session: Session, ship: Ship) -> int:
     """Have the ship hold, as the page does when its sticks are let go."""
-    with client.send("hold", priority=HIGH) as pending:
-        reply = pending.wait(REST_S)
+    reply = ship.command("hold", {}, timeout_s=REST_S, coalesce="stick")
     words = "the ship holds" if reply.state == "SUCCESS" else f"hold: {reply.reason or reply.state}"
     session.report.say(f"ground: {words}")
     return reply_status(reply)

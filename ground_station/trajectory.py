@@ -7,19 +7,12 @@ may follow; else the velocities are those of the curve.
 
 import csv
 import math
-import uuid
 from bisect import bisect_right
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from blimp.actions import ACTIONS, START_TTL_S
-from blimp.errors import ConfigError, MissionError
-from ground_station.report import ProgressLine, exit_status
-from ground_station.session import Session
-
-if TYPE_CHECKING:
-    from blimp.tasks.client import VehicleClient
+from blimp.errors import MissionError
 
 COLUMNS = ("time", "x_ref", "y_ref", "z_ref", "psi_ref")
 RATES = ("vx_ref", "vy_ref", "vz_ref", "psi_rate_ref")
@@ -28,7 +21,6 @@ CHUNK = 36  # points in one command, which is one datagram of 4096 bytes
 STEP_S = 0.1  # between the points that are sent
 AHEAD_S = 20.0  # how far ahead of the ship's time they are sent
 _HALF_S = 0.1  # to each side of a point, for its velocity: a file is rounded
-_CHUNK_S = ACTIONS["trajectory"].wait_s
 
 Row = tuple[float, ...]
 
@@ -132,46 +124,3 @@ def chunks(name: str, points: Sequence[Sequence[float]]) -> list[dict[str, Any]]
         {"name": name, "points": part, "last": number == len(parts)}
         for number, part in enumerate(parts, start=1)
     ]
-
-
-def fly(session: Session, file: Path) -> int:
-    """Send a trajectory file to the ship, ahead of it, and follow it to its end."""
-    if not session.options.wait:
-        raise ConfigError(
-            "--no-wait: this program sends the path during the flight, so it must run to the end"
-        )
-    curve = read_curve(file)
-    points = curve.points()
-    parts = chunks(f"{file.stem[:24]}-{uuid.uuid4().hex[:8]}", points)
-    session.confirm(f"{file.name}: {curve.duration_s:.0f} s, {len(points)} points. Fly it?")
-    if session.options.dry_run:
-        return session.command("trajectory", parts[0], timeout_s=_CHUNK_S)
-    session.check_there()
-    line = ProgressLine(report=session.report, what="trajectory")
-    with session.pilots_client() as client:
-        began_s = session.clock.now_s()
-        for part in parts[:-1]:
-            session.clock.sleep_until(began_s + part["points"][0][0] - AHEAD_S)
-            status = _send(session, client, part, line, timeout_s=_CHUNK_S)
-            if status is not None:
-                return status
-        rest_s = session.timeout_s(curve.duration_s + _CHUNK_S)
-        return _send(session, client, parts[-1], line, timeout_s=rest_s, end=True) or 0
-
-
-def _send(
-    session: Session,
-    client: "VehicleClient",
-    part: dict[str, Any],
-    line: ProgressLine,
-    *,
-    timeout_s: float,
-    end: bool = False,
-) -> int | None:
-    """Send one chunk; return the exit status at the end, or if the ship did not take it."""
-    ttl_s = min(START_TTL_S, timeout_s)
-    with client.send("trajectory", part, ttl_s=ttl_s) as pending:
-        reply = pending.wait(timeout_s, line if end else None)
-    if not end and exit_status(reply.state) == 0:
-        return None
-    return session.reply(reply, line)

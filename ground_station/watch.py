@@ -13,8 +13,8 @@ from typing import Any, NoReturn
 from blimp.clock import Clock
 from blimp.errors import LinkError
 from blimp.link.telemetry import TelemetryReader
-from blimp.tasks.client import Reply
 from blimp.types import Snapshot
+from blimp.web.outcome import Outcome
 from ground_station.map import Point
 from ground_station.report import Report, status_object
 from ground_station.view import FlightView, flight_line
@@ -64,7 +64,7 @@ class StopKey:
     """
 
     def __init__(
-        self, stop: Callable[[], Reply], *, other: Callable[[str], object] = lambda _: None
+        self, stop: Callable[[], Outcome], *, other: Callable[[str], object] = lambda _: None
     ) -> None:
         self._stop = stop
         self._other = other
@@ -105,14 +105,15 @@ class StopKey:
         self.was_pressed = True
         self.words = "emergency stop: on its way"
         try:
-            reply = self._stop()
+            ended = self._stop()
         except Exception as error:
             self.words = f"emergency stop: {error}"
             return
         finally:
             self._pressed.release()
-        roads = ", ".join(f"{road} {ms:.0f} ms" for road, ms in reply.roads_ms.items())
-        self.words = f"emergency stop: {reply.state} {reply.reason} {roads}"
+        roads_ms = ended.result["roads_ms"] if ended.state == "SUCCESS" else {}
+        roads = ", ".join(f"{road} {ms:.0f} ms" for road, ms in roads_ms.items())
+        self.words = f"emergency stop: {ended.state} {ended.reason} {roads}"
 
 
 def watch(

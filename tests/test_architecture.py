@@ -110,6 +110,20 @@ def call():
     assert set(imports(ast.parse(text), known)) == {"p", "p.typed", "p.lazy", "p.part"}
 
 
+def test_three_places_open_a_connection_to_a_ship() -> None:
+    """Its one client, the stops that wait for nothing, and whether an unheard ship is there."""
+    opens = re.compile(r"\bVehicleClient\(|\b_?(?:session|self)\.client\(")
+    found = {
+        path.name: len(opens.findall(path.read_text("utf-8")))
+        for path in (ROOT / "ground_station").rglob("*.py")
+    }
+    assert {name: count for name, count in found.items() if count} == {
+        "ship_on_broker.py": 1,
+        "every_ship.py": 1,
+        "session.py": 2,  # and the function that makes it
+    }
+
+
 def test_the_worker_knows_no_extension() -> None:
     """What it calls of canvases stands in blimp/queue/extensions.py."""
     rooms = "canvas|celery|extras|broadcast|cli"

@@ -1,5 +1,6 @@
 """Commands from the page: JSON is checked by the table of actions, and goes to the ship."""
 
+from collections.abc import Callable
 from typing import Any
 
 import msgspec
@@ -7,20 +8,29 @@ import msgspec
 from blimp.actions import ACTIONS
 from blimp.errors import BlimpError, LinkError
 from blimp.suggest import suggestion
-from ground_station.parameter_command import shown
-from ground_station.report import DONE, USAGE, Outcome, exit_status, status_object
-from ground_station.session import Session, outcome_of, reply_status, status_of
+from ground_station.perform import ask_before, parameters_of, perform
+from ground_station.plain import Ship
+from ground_station.report import (
+    DONE,
+    USAGE,
+    Outcome,
+    exit_status,
+    outcome_of,
+    reply_status,
+    status_object,
+)
+from ground_station.session import Session, status_of
 
 _ROWS = {name for name, action in ACTIONS.items() if action.http is None}
 NAMES = tuple(sorted({*_ROWS, "status", "result"}))
 
 
 def run_action(
-    session: Session, name: str, arguments: dict[str, Any]
+    session: Session, open_ship: Callable[[], Ship], name: str, arguments: dict[str, Any]
 ) -> tuple[int, dict[str, Any]]:
     """Run one of NAMES; return the exit status and the object of `ground --json NAME`."""
     try:
-        status, found = _run(session, name, arguments)
+        status, found = _run(session, open_ship, name, arguments)
     except ValueError as error:
         status, found = USAGE, _failed(name, str(error))
     except BlimpError as error:
@@ -29,26 +39,28 @@ def run_action(
     return status, document
 
 
-def _run(session: Session, name: str, arguments: dict[str, Any]) -> tuple[int, Any]:
+def _run(
+    session: Session, open_ship: Callable[[], Ship], name: str, arguments: dict[str, Any]
+) -> tuple[int, Any]:
     if name == "status":
         if arguments:
             raise ValueError(f"status has no argument {next(iter(arguments))[:40]!r}; it has none")
         return DONE, _status(session)
     if name == "result":
-        return _result(session, arguments)
+        return _result(open_ship(), arguments)
     if name == "param" and arguments.get("value") is None:
         wanted = arguments.get("name")
         text = "" if wanted is None else wanted
         ACTIONS[name].checked({**arguments, "name": text, "value": 0.0})
-        found = shown(session, wanted)
+        found = parameters_of(session, open_ship(), wanted)
         result = {"parameters": found}
         return DONE, Outcome(id=None, task="blimp.param", state="SUCCESS", result=result)
     action = ACTIONS[name]
     sent = action.checked(arguments)
-    session.ask_before(action, sent)
+    ask_before(session, action, sent)
     if session.options.dry_run:
         return DONE, session.dry_run(name, sent)
-    reply = session.perform(name, sent)
+    reply = perform(session, open_ship(), name, sent)
     return reply_status(reply), outcome_of(reply)
 
 
@@ -60,12 +72,11 @@ def _status(session: Session) -> dict[str, Any]:
     return status_object(*found)
 
 
-def _result(session: Session, arguments: dict[str, Any]) -> tuple[int, Outcome]:
+def _result(ship: Ship, arguments: dict[str, Any]) -> tuple[int, Outcome]:
     id = arguments.get("id")
     if not isinstance(id, str) or len(arguments) != 1:
         raise ValueError("result needs one argument, id: the command's id, a text")
-    with session.client() as client:
-        reply = client.result(id)
+    reply = ship.result(id)
     return exit_status(reply.state), outcome_of(reply)
 
 

@@ -73,7 +73,7 @@ class Fleet:
         ship = Ship(vehicle=vehicle, broker=self._session.ship.broker)
         with self._session.reader(ship) as reader:
             heard = reader.latest()
-        with self._session.control(ship=ship) as control:
+        with self._session.of(ship).control() as control:
             holding = control.who()
             is_mine = control.is_mine(holding)
         found: dict[str, Any] = {

@@ -7,8 +7,7 @@ They pass every mission in the queue. A viewer that lets go, or is silent, leave
 
 import threading
 from collections.abc import Callable
-from contextlib import AbstractContextManager
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import Annotated, Any, Literal
 
 import msgspec
 from msgspec import Meta
@@ -16,14 +15,10 @@ from msgspec import Meta
 from blimp.clock import Clock
 from blimp.closing import Closing
 from blimp.errors import BlimpError
-from blimp.queue.protocol.message import HIGH
 from blimp.reading import ready
+from blimp.tasks.reply import Reply
 from ground_station.page.state import Hear
-from ground_station.setpoints import Setpoints
-
-if TYPE_CHECKING:
-    from blimp.tasks.client import VehicleClient
-    from blimp.tasks.reply import Reply
+from ground_station.plain import Ship
 
 PERIOD_S = 0.05
 DEMAND_S = 0.5  # on board; without a newer one the ship lets go by itself
@@ -34,7 +29,6 @@ REST_S = 3.0
 DROP_S = 2.0
 
 Percent = Annotated[float, Meta(ge=-100.0, le=100.0)]
-OpenClient = Callable[[], AbstractContextManager["VehicleClient"]]
 
 
 @ready
@@ -53,11 +47,11 @@ class Sticks(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
 class Joystick(Closing):
     """Sends the sticks of one viewer at a time; `fly` runs in a thread of its own.
 
-    open_client: returns a client for the commands of this user, with the pilot's heartbeat.
+    open_ship: returns the connection to the ship.
     """
 
-    def __init__(self, open_client: OpenClient, *, clock: Clock) -> None:
-        self._open_client = open_client
+    def __init__(self, open_ship: Callable[[], Ship], *, clock: Clock) -> None:
+        self._open_ship = open_ship
         self._clock = clock
         self._news = threading.Condition()
         self._newest: Sticks | None = None
@@ -97,8 +91,7 @@ class Joystick(Closing):
             status = {"grip": first.grip, "mode": first.mode, "reason": ""}
             hear("joystick", status | {"flying": True})
             try:
-                with self._open_client() as client:
-                    reason = self._follow(client, first)
+                reason = self._follow(self._open_ship(), first)
             except BlimpError as error:
                 reason = str(error)
             with self._news:
@@ -117,33 +110,24 @@ class Joystick(Closing):
             found, self._newest = self._newest, None
             return None if self._is_dropped or self._is_closing else found
 
-    def _follow(self, client: "VehicleClient", first: Sticks) -> str:
+    def _follow(self, ship: Ship, first: Sticks) -> str:
         """Send one grip's sticks; return why it ended, "" if the viewer let go."""
         if first.mode != "VELOCITY":
-            with client.send("mode", {"name": first.mode}, priority=HIGH) as pending:
-                reply = pending.wait(REST_S)
+            mode = {"name": first.mode}
+            reply = ship.command("mode", mode, timeout_s=REST_S, coalesce="joystick mode")
             if reply.state != "SUCCESS":
                 return _words(reply)
-        setpoints = Setpoints(client)
         sticks: Sticks | None = first
         while sticks is not None and not sticks.release and not self._is_dropped:
             next_s = self._clock.now_s() + PERIOD_S
-            refused = self._push(setpoints, sticks)
-            if refused:  # by the ship, which another has sent elsewhere: it is not held
-                return refused
+            refused = ship.push(_commands(sticks, seconds=DEMAND_S), ttl_s=TTL_S)
+            if refused is not None:  # which another has sent elsewhere: it is not held
+                return _words(refused)
             self._clock.sleep_until(next_s)
             sticks = self._next(SILENT_S)
         if self._is_dropped:
             return "another command was sent"
-        return _rest(client, first, is_lost=sticks is None)
-
-    def _push(self, setpoints: Setpoints, sticks: Sticks) -> str:
-        """Send where the sticks are; return why the ship refuses it, "" if it does not."""
-        orders = _commands(sticks, seconds=DEMAND_S)
-        asked_s = self._clock.now_s()
-        sent = [setpoints.send(*order, ttl_s=TTL_S, asked_s=asked_s) for order in orders]
-        replies = [setpoints.refusal(pending, within_s=ANSWER_S) for pending in sent]
-        return next((_words(reply) for reply in replies if reply is not None), "")
+        return _rest(ship, first, is_lost=sticks is None)
 
 
 def _commands(sticks: Sticks, *, seconds: float) -> list[tuple[str, str, dict[str, Any]]]:
@@ -157,7 +141,7 @@ def _commands(sticks: Sticks, *, seconds: float) -> list[tuple[str, str, dict[st
     return [("joystick", task, {**sticks.values, "seconds": seconds})]
 
 
-def _rest(client: "VehicleClient", first: Sticks, *, is_lost: bool) -> str:
+def _rest(ship: Ship, first: Sticks, *, is_lost: bool) -> str:
     """Have the ship hold; return what to say of it, "" for nothing.
 
     After VELOCITY it keeps its place, which HOLD does not.
@@ -166,15 +150,13 @@ def _rest(client: "VehicleClient", first: Sticks, *, is_lost: bool) -> str:
     replies = []
     if first.mode in ("MANUAL", "VELOCITY"):
         for key, task, arguments in _commands(stop, seconds=0.0):
-            with client.send(task, arguments, ttl_s=TTL_S, priority=HIGH, coalesce=key) as pending:
-                replies.append(pending.wait(ANSWER_S))
+            replies.append(ship.command(task, arguments, timeout_s=ANSWER_S, coalesce=key))
     if first.mode != "VELOCITY" or any(one.state != "SUCCESS" for one in replies):
-        with client.send("hold", priority=HIGH) as pending:
-            reply = pending.wait(REST_S)
+        reply = ship.command("hold", {}, timeout_s=REST_S, coalesce="joystick")
         if reply.state != "SUCCESS":
             return _words(reply)
     return "the page fell silent: the ship holds" if is_lost else ""
 
 
-def _words(reply: "Reply") -> str:
+def _words(reply: Reply) -> str:
     return reply.reason or reply.state.lower()

@@ -2,8 +2,9 @@
 
 import io
 import threading
-from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager, suppress
+from collections.abc import Callable
+from contextlib import ExitStack
+from functools import partial
 from typing import Any
 
 from blimp.airframe import Airframe, load
@@ -11,7 +12,6 @@ from blimp.closing import Closing
 from blimp.errors import BlimpError
 from blimp.link.paths import RuntimePaths
 from blimp.link.telemetry import vehicles
-from blimp.tasks.client import VehicleClient
 from blimp.types import LINK_HOLD_S, LINK_LAND_S, LINK_RETURN_S
 from ground_station.discover import HEARD_LATELY_S, Ship
 from ground_station.every_ship import EveryShip
@@ -27,7 +27,7 @@ from ground_station.page.server import Part
 from ground_station.page.setup import Setup
 from ground_station.page.source import LiveShip, Source
 from ground_station.page.state import airframe_object
-from ground_station.parameter_command import flown_airframe
+from ground_station.plain import Ship as Client
 from ground_station.report import Report
 from ground_station.session import Session
 
@@ -38,8 +38,8 @@ LINK_LOSS = (
 )
 
 
-class PilotLinks(Closing):
-    """Lets each ship that is commanded from here know that its pilot's link is alive.
+class Clients(Closing):
+    """This page's connections to ships, by their names; each is opened once, and kept.
 
     A page is a pilot's from its first command on, not while it is only looked at; it stays so
     until it ends, as its pilot may only look for minutes. open_session: for the ship of a name.
@@ -48,28 +48,20 @@ class PilotLinks(Closing):
     def __init__(self, open_session: Callable[[str], Session]) -> None:
         self._open_session = open_session
         self._lock = threading.Lock()
-        self._links: dict[str, tuple[int | None, ExitStack]] = {}
+        self._own = ExitStack()
+        self._ships: dict[str, Client] = {}
 
-    def keep(self, vehicle: str) -> None:
-        """Keep the link to a ship from now on, under the control that this user has of it now."""
-        session = self._open_session(vehicle)
-        token = session.control_token()
+    def of(self, vehicle: str) -> Client:
         with self._lock:
-            known = self._links.get(vehicle)
-            if known is not None:
-                if known[0] == token:
-                    return
-                known[1].close()
-            link = ExitStack()
-            grant = link.enter_context(session.kept_control())
-            link.enter_context(session.heartbeat(grant))
-            self._links[vehicle] = (token, link)
+            if vehicle not in self._ships:
+                connected = Client.of(self._open_session(vehicle))
+                self._ships[vehicle] = self._own.enter_context(connected)
+            return self._ships[vehicle]
 
     def close(self) -> None:
         with self._lock:
-            for _, link in self._links.values():
-                link.close()
-            self._links.clear()
+            self._own.close()
+            self._ships.clear()
 
 
 class BrokerShips(Closing):
@@ -90,7 +82,7 @@ class BrokerShips(Closing):
         self._ship = session.ship
         self.stoppable = EveryShip(session, broker=self._ship.broker)
         self._joysticks: dict[str, Joystick] = {}
-        self._pilot_links = PilotLinks(self._quiet)
+        self._clients = Clients(self._quiet)
 
     @property
     def vehicle(self) -> str:
@@ -123,7 +115,7 @@ class BrokerShips(Closing):
 
         Raises BlimpError if it does not say.
         """
-        return self._airframe_here(vehicle) or flown_airframe(self._quiet(vehicle))
+        return self._airframe_here(vehicle) or self._clients.of(vehicle).airframe()
 
     def source(self, vehicle: str) -> Source:
         session, ship = self._session, Ship(vehicle=vehicle, broker=self._ship.broker)
@@ -140,25 +132,14 @@ class BrokerShips(Closing):
     def command(
         self, vehicle: str, name: str, arguments: dict[str, Any]
     ) -> tuple[int, dict[str, Any]]:
-        if name not in (*QUESTIONS, "result"):
-            if vehicle in self._joysticks:
-                self._joysticks[vehicle].drop()
-            self._keep_pilot_link(vehicle)
-        return run_action(self._quiet(vehicle), name, arguments)
+        if name not in (*QUESTIONS, "result") and vehicle in self._joysticks:
+            self._joysticks[vehicle].drop()
+        return run_action(self._quiet(vehicle), partial(self._clients.of, vehicle), name, arguments)
 
     def _joystick(self, vehicle: str) -> Joystick:
-        @contextmanager
-        def open_client() -> Iterator[VehicleClient]:
-            self._keep_pilot_link(vehicle)
-            with self._quiet(vehicle).pilots_client() as client:
-                yield client
-
-        self._joysticks[vehicle] = Joystick(open_client, clock=self._session.clock)
+        open_ship = partial(self._clients.of, vehicle)
+        self._joysticks[vehicle] = Joystick(open_ship, clock=self._session.clock)
         return self._joysticks[vehicle]
-
-    def _keep_pilot_link(self, vehicle: str) -> None:
-        with suppress(BlimpError):  # a broker that does not answer: the command says so itself
-            self._pilot_links.keep(vehicle)
 
     def _quiet(self, vehicle: str) -> Session:
         """Return a session whose words nobody reads."""
@@ -180,6 +161,6 @@ class BrokerShips(Closing):
         )
 
     def close(self) -> None:
-        self._pilot_links.close()
+        self._clients.close()
         self._logs.close()
         self.stoppable.close()

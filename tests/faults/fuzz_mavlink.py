@@ -28,6 +28,7 @@ from blimp.config import ground_config, log_directory
 from blimp.ship import Lockstep
 from blimp.tasks.reply import Reply
 from blimp.types import Snapshot
+from ground_station.following import Listener
 from ground_station.mavlink.ftp import BURST, CRC, HEADER, LIST, OPEN, READ
 from ground_station.mavlink.gateway import hear, tell
 from ground_station.mavlink.link import Links
@@ -64,10 +65,22 @@ class NotingShip:
         self.is_held = False
 
     async def command(
-        self, name: str, arguments: dict[str, Any], *, timeout_s: float, coalesce: str | None = None
+        self,
+        name: str,
+        arguments: dict[str, Any],
+        *,
+        timeout_s: float,
+        coalesce: str | None = None,
+        listener: Listener | None = None,
     ) -> Reply:
         await asyncio.sleep(0)
         return self._note(name, arguments)
+
+    async def send(self, name: str, arguments: dict[str, Any], *, timeout_s: float) -> str:
+        return self._note(name, arguments).id
+
+    def ready_to_stop(self) -> None:
+        """Nothing."""
 
     async def push(
         self, key: str, arguments: dict[str, Any], *, ttl_s: float, task: str = "velocity"
@@ -102,7 +115,7 @@ class NotingShip:
         finally:
             self.is_held = False
 
-    async def airframe(self) -> Airframe:
+    async def airframe(self, *, timeout_s: float = 0.0) -> Airframe:
         return self._twin.airframe
 
     async def snapshot(self, after: Snapshot | None) -> Snapshot | None:

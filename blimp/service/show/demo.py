@@ -27,22 +27,22 @@ from blimp.config import (
 )
 from blimp.errors import BlimpError
 from blimp.link.paths import RuntimePaths
-from blimp.link.telemetry import TelemetryReader, signer_of
+from blimp.link.telemetry import TelemetryReader
 from blimp.recording.directory import newest_log
 from blimp.service.show.chaos import Chaos, ChaosReport
-from blimp.service.show.demo_page import Story, demo_page, stay
+from blimp.service.show.demo_page import Story, demo_page, demo_session, stay
 from blimp.service.show.observer import LinkCheck, Observer, percentile
 from blimp.service.show.story import ALL, Card, Show, cause_of, chosen
 from blimp.service.show.story import MISSION as SHOW
 from blimp.service.stack.broker import socket_url
 from blimp.service.stack.stack_process import StackProcess, scratch_directory
 from blimp.service.stack.up import demand_wind
-from blimp.tasks.client import VehicleClient
 from blimp.types import Snapshot
 from ground_station.flyer import MissionEvent, MissionResult
 from ground_station.mission import MissionRunner
 from ground_station.mission_check import judge
 from ground_station.mission_file import Mission, load_mission
+from ground_station.plain import Ship
 
 if TYPE_CHECKING:
     from ground_station.page.server import Page
@@ -265,12 +265,13 @@ def _fly(
     hear: Callable[[MissionEvent], None],
 ) -> _Flight:
     observer = Observer(world=world, mission=mission)
-    keys = signing_keys_from_environment()
+    session = demo_session(broker=broker, vehicle=vehicle, clock=clock)
     with (
-        TelemetryReader(broker, vehicle, signer=signer_of(keys)) as telemetry,
-        VehicleClient(broker, vehicle, signing_key=keys) as pilot,
-        VehicleClient(broker, vehicle, signing_key=keys) as beacon,
-        LinkCheck(client=beacon, clock=clock) as link,
+        session.telemetry() as telemetry,
+        # The page is the pilot, whose link the ship misses.
+        Ship.of(session, present=lambda: False) as pilot,
+        Ship.of(session, present=lambda: False) as beacon,
+        LinkCheck(ship=beacon, clock=clock) as link,
         observer,
         _view(mission, vehicle=vehicle, telemetry=telemetry, clock=clock, live=live) as show,
     ):

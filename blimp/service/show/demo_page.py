@@ -62,12 +62,7 @@ def demo_page(
         say(f"no page: {error}")
         yield None
         return
-    session = Session(
-        options=Options(broker=broker, vehicle=vehicle, as_json=True),
-        config=ground_config(),
-        report=Report(as_json=True),
-        clock=clock,
-    )
+    session = demo_session(broker=broker, vehicle=vehicle, clock=clock)
     with contextlib.ExitStack() as stack:
         ships = stack.enter_context(BrokerShips(session, airframe=airframe, harm=chaos))
         try:
@@ -93,6 +88,16 @@ def demo_page(
         if has_screen():
             webbrowser.open(page.browser_url())  # everybody can read its arguments
         yield page
+
+
+def demo_session(*, broker: str, vehicle: str, clock: Clock) -> Session:
+    """Return what the demo's page and its mission know of the ship."""
+    return Session(
+        options=Options(broker=broker, vehicle=vehicle, as_json=True),
+        config=ground_config(),
+        report=Report(as_json=True),
+        clock=clock,
+    )
 
 
 def _at_a_port(make: "Callable[..., Page]", *, say: Say) -> "Page":

@@ -7,13 +7,15 @@ from pathlib import Path
 from blimp.clock import Clock
 from blimp.errors import LinkError
 from blimp.sim.remote import RemoteWorld
-from blimp.tasks.client import Reply, VehicleClient
+from blimp.tasks.reply import Reply
 from blimp.types import VehicleState
 from ground_station.mission_file import Mission
+from ground_station.plain import Ship
 from ground_station.track import cross_track_m
 
 TRUTH_PERIOD_S = 0.05
 PING_PERIOD_S = 0.5
+PING_S = 2.0
 
 
 class Observer:
@@ -63,8 +65,8 @@ class LinkCheck:
     clock that both processes share: from `send` to the mailbox.
     """
 
-    def __init__(self, *, client: VehicleClient, clock: Clock) -> None:
-        self._client = client
+    def __init__(self, *, ship: Ship, clock: Clock) -> None:
+        self._ship = ship
         self._clock = clock
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._run, name="link check", daemon=True)
@@ -76,7 +78,7 @@ class LinkCheck:
         while not self._stop.wait(PING_PERIOD_S):
             sent_s = self._clock.now_s()
             try:
-                reply = self._client.ping()
+                reply = self._ship.command("ping", {}, timeout_s=PING_S)
             except LinkError:
                 self.unsent += 1
                 continue
