@@ -5,6 +5,7 @@ recipe runs at its end. A part of a file that is there begins with lines of it, 
 stands there once; the rest goes below those that follow one another there.
 """
 
+import ast
 import os
 import re
 import subprocess
@@ -39,9 +40,24 @@ class Part(NamedTuple):
         known = 1
         while known < len(lines) and there[at[0] + known] == lines[known]:
             known += 1
-        assert known < len(lines), f"{self.file} has all of this part already"
-        there[at[0] + known : at[0] + known] = lines[known:]
-        path.write_text("\n".join(there) + "\n", "utf-8")
+        # Where what follows there begins as the part does, it is the part that comes first.
+        while not (lines[known - 1] and _compiles(made := _put(there, at[0], lines, known))):
+            known -= 1
+            assert known, f"{self.file}: no place for this part"
+        path.write_text(made, "utf-8")
+
+
+def _put(there: list[str], at: int, lines: list[str], known: int) -> str:
+    """Return the text with the lines of a part, of which so many are there, from line `at` on."""
+    return "\n".join([*there[: at + known], *lines[known:], *there[at + known :]]) + "\n"
+
+
+def _compiles(text: str) -> bool:
+    try:
+        ast.parse(text)
+    except SyntaxError:
+        return False
+    return True
 
 
 class Recipe(NamedTuple):
@@ -109,7 +125,8 @@ def test_a_recipe_needs_each_of_its_parts(title: str, number: int, tmp_path: Pat
 
 
 def test_these_have_code() -> None:
-    assert {"Add a chip", "Add a failsafe row", "Add a broker option"} <= set(FOLLOWED)
+    wanted = ("a chip", "a failsafe row", "an action", "a command", "a broker option")
+    assert {f"Add {one}" for one in wanted} <= set(FOLLOWED)
 
 
 @pytest.mark.parametrize("title", RECIPES)
