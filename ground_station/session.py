@@ -152,8 +152,10 @@ class Session:
         return self._config.registry
 
     def of(self, ship: Ship) -> "Session":
-        """Return a session of another ship."""
-        return self._with(self.report, vehicle=ship.vehicle, broker=ship.broker)
+        """Return a session of another ship, by whatever name it sends telemetry."""
+        found = self._with(self.report, vehicle=ship.vehicle, broker=ship.broker)
+        found._ship = ship
+        return found
 
     def like(self, report: Report, *, vehicle: str, yes: bool = False) -> "Session":
         """Return a session of a program with the same broker and keys, for one command.
