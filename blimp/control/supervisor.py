@@ -186,7 +186,7 @@ class Supervisor:
         setpoint = self._pilot.update(state, dt_s=dt_s)
         setpoint = self._sides.within(setpoint, state, steered=self._pilot.flying.steered)
         if self._sides.holds and not held:
-            self.say("held inside the fence: steer away from it")
+            self.say("held inside the fence: steer back from it")
         setpoint = self._ceiling.under(setpoint, state)
         self._note_landing(state, dt_s)
         # Both may have disarmed. On the ground a pilot's setpoint is idle, so it needs no test.

@@ -79,7 +79,7 @@ def test_no_stick_pushes_a_ship_over_the_side_of_its_fence(airframe: str, wind_m
             north, east, _ = ship.truth.position_ned_m
             assert hypot(north, east) < 6.0
         assert (ship.snapshot().mode, ship.snapshot().failsafe) == ("ALTHOLD", "")
-        assert "held inside the fence: steer away from it" in ship.messages
+        assert "held inside the fence: steer back from it" in ship.messages
 
 
 def off(ship: Lockstep, heading_deg: float) -> float:
