@@ -6,7 +6,7 @@ import msgspec
 
 from blimp.actions import MIN_ALTITUDE_M
 from blimp.airframe import Home
-from blimp.geofence import Geofence
+from blimp.geofence import MAX_RALLY, Geofence
 from ground_station.legs import Arm, Leg, SetGeofence, completed
 from ground_station.mavlink.items import (
     FENCE,
@@ -20,7 +20,7 @@ from ground_station.mavlink.items import (
 )
 from ground_station.mission_file import Mission
 
-MOST = {MISSION: MAX_ITEMS, FENCE: MAX_ITEMS, RALLY: 32}
+MOST = {MISSION: MAX_ITEMS, FENCE: MAX_ITEMS, RALLY: MAX_RALLY}
 _WAYPOINT = 16
 _WITH_YAW = (_WAYPOINT, 19, 21, 22)  # loiter, land, takeoff
 

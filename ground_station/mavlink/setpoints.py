@@ -37,6 +37,7 @@ from ground_station.mavlink.wire import Message
 
 TTL_S = 0.5
 PERIOD_S = 0.1  # to the ship at most so often
+REFUSAL_S = 2.0  # a ship on the ground flies to no place: its refusal is waited for so long
 KEY = "mavlink setpoints"
 LOCAL, BODY = (1, 7), (8, 9, 12)  # MAV_FRAME: north-east-down, along the ship
 STICK_MODES = (Mode.STABILIZE.name, Mode.ALTHOLD.name)
@@ -107,8 +108,7 @@ class Demands:
             await asyncio.sleep(PERIOD_S)
         self._flying = None
         if not first.done():
-            seen = self._system.seen
-            if seen is not None and seen.landed == ON_GROUND:
+            if self._is_on_ground():
                 words = f"{words}; offboard begins in the air: arm, take off, then begin it"
             first.set_result((result, words))
             return
@@ -148,9 +148,13 @@ class Demands:
             )
             # The stream may end first: what becomes of the last place is nobody's question then.
             going.add_done_callback(lambda done: done.cancelled() or done.exception())
-            await asyncio.wait([going], timeout=PERIOD_S)
+            answers_s = REFUSAL_S if self._is_on_ground() else PERIOD_S
+            await asyncio.wait([going], timeout=answers_s)
             return await self._ended(state) or OK
         return OK
+
+    def _is_on_ground(self) -> bool:
+        return self._system.seen is not None and self._system.seen.landed == ON_GROUND
 
     async def _ended(self, state: dict[str, Any]) -> Answer | None:
         """Return why a place is not flown to; None if it is, or is held. Raises LinkError."""

@@ -24,6 +24,7 @@ from ground_station.mavlink.commands import MAX_STOPS
 from ground_station.mavlink.missions import ACTIVE
 from ground_station.mavlink.signing import read_key
 from ground_station.mavlink.system import TEXTS_OF_ALL, TEXTS_OF_ONE
+from ground_station.mavlink.telemetry import Seen
 from tests.faults.fuzz_mavlink import KEY, OTHER_KEY, Bench, Twin, framed, twin
 
 NAN = math.nan
@@ -60,6 +61,11 @@ async def send(bench: Bench, sent: Any, *, system: int = 255, address: str = "a"
     """Send a message of one of pymavlink's classes and let the gateway answer it."""
     bench.feed(bytes(sent.pack(dialect.MAVLink(None, system, 190))), address=address)
     await bench.turn()
+
+
+def in_the_air(standing: Twin) -> Seen:
+    ship = msgspec.structs.replace(standing.seen.ship, armed=True, altitude_m=2.0)
+    return msgspec.structs.replace(standing.seen, ship=ship)
 
 
 def command(number: int, *params: float, target: int = 1) -> Any:
@@ -383,6 +389,7 @@ def test_offboard_ends_when_its_place_is_not_flown_to(
             return Reply(id="1", task=name, state=state, reason="something came")
 
         monkeypatch.setattr(bench.ship, "command", ordered)
+        bench.system.seen = in_the_air(standing)
         await send(bench, place(6))
         await send(bench, command(*OFFBOARD))
         while not acks(bench, 176):
@@ -442,11 +449,14 @@ def test_offboard_on_the_ground_is_refused_and_says_what_to_do(
 ) -> None:
     async def flight(bench: Bench) -> None:
         async def refused(name: str, *_: object, **__: object) -> Reply:
+            await asyncio.sleep(2.0 * setpoints.PERIOD_S)  # as through a queue
             return Reply(id="1", task=name, state="REFUSED", reason="goto: on the ground")
 
         monkeypatch.setattr(bench.ship, "command", refused)
         await send(bench, place(6))
         await send(bench, command(*OFFBOARD))
+        while not acks(bench, 176):
+            await send(bench, place(6))
         assert acks(bench, 176) == [2]
         assert "on the ground; offboard begins in the air: arm, take off, then" in bench.texts
 
