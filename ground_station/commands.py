@@ -155,6 +155,39 @@ def watch(
 
 
 @app.command()
+def events(
+    context: typer.Context,
+    follow: Annotated[
+        bool, typer.Option("--follow", "-f", help="Go on until Ctrl-C, or --timeout.")
+    ] = False,
+) -> int:
+    """Print what happened to the ship: commands, failsafes, faults, processes that died.
+
+    In the order of the ship's clock, across restarts, each line with the id of its command. The log
+    and the page have the same record.
+
+    \b
+    Examples:
+      ground events
+      ground events --follow
+      ground --json events | grep died
+    """
+    from ground_station.watch import events as run
+
+    this = session(context)
+    with this.telemetry() as reader:
+        if not run(
+            reader=reader,
+            report=this.report,
+            clock=this.clock,
+            follow=follow,
+            timeout_s=this.options.timeout_s,
+        ):
+            check_known(this.ship)
+    return report.DONE
+
+
+@app.command()
 def page(
     context: typer.Context,
     address: Annotated[

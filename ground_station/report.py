@@ -22,6 +22,7 @@ from typing import Any, TextIO
 import msgspec
 
 from blimp.errors import NotInControl
+from blimp.link.timeline import Happening
 from blimp.queue.log import printable
 from blimp.tasks.reply import Reply
 from blimp.types import Snapshot
@@ -203,6 +204,23 @@ def status_object(snapshot: Snapshot, age_s: float) -> dict[str, Any]:
             for name, status in snapshot.sensors.items()
         },
         "loop": {"rate_hz": snapshot.loop.rate_hz, "overruns": snapshot.loop.overruns},
+    }
+
+
+def event_object(happening: Happening, *, t_s: float, at_s: float | None = None) -> dict[str, Any]:
+    """Return the object of `ground --json events`. at_s: seconds since the Unix epoch, here.
+
+    t_s: on the clock of the ship's machine, or since a recording's first message.
+    """
+    return {
+        "id": happening.id,
+        "t_s": t_s,
+        "at_s": at_s,
+        "by": happening.by,
+        "kind": happening.kind,
+        "text": happening.text,
+        "command": happening.command,
+        "is_fault": happening.is_fault,
     }
 
 

@@ -1,4 +1,4 @@
-"""`ground watch`: the live view in a terminal, lines of text or JSON elsewhere."""
+"""`ground watch`: the live view in a terminal, lines of text or JSON elsewhere; `ground events`."""
 
 import os
 import signal
@@ -13,10 +13,11 @@ from typing import Any, NoReturn
 from blimp.clock import Clock
 from blimp.errors import LinkError
 from blimp.link.telemetry import TelemetryReader
+from blimp.link.timeline import Happening
 from blimp.types import Snapshot
 from blimp.web.outcome import Outcome
 from ground_station.map import Point
-from ground_station.report import Report, status_object
+from ground_station.report import Report, event_object, status_object
 from ground_station.view import FlightView, flight_line
 
 STOP_KEY = "!"  # needs shift on most keyboards, so that nobody presses it by accident
@@ -143,6 +144,49 @@ def watch(
         except KeyboardInterrupt:
             pass
     return state.snapshot is not None
+
+
+def events(
+    *,
+    reader: TelemetryReader,
+    report: Report,
+    clock: Clock,
+    follow: bool,
+    timeout_s: float | None,
+) -> bool:
+    """Print the record of what happened; `follow` it until Ctrl-C, SIGTERM or `timeout_s`.
+
+    Returns whether there is any. Waits for a broker that becomes unreachable. Raises LinkError if
+    there is none at first.
+    """
+    end_s = None if timeout_s is None else clock.now_s() + timeout_s
+    found = reader.news()
+    has_some = bool(found)
+    with terminate_as_interrupt(), suppress(KeyboardInterrupt):
+        while True:
+            for one in found:
+                at_s = clock.wall_s() - one.age_s
+                if report.as_json:
+                    report.json(event_object(one.happening, t_s=one.t_s, at_s=round(at_s, 3)))
+                else:
+                    report.data(event_line(one.happening, at_s=at_s))
+            if not follow or (end_s is not None and clock.now_s() >= end_s):
+                break
+            try:
+                found = reader.news(wait_s=REDRAW_S)
+            except LinkError as error:
+                found = []
+                report.say(str(error))
+                clock.sleep_until(clock.now_s() + RETRY_S)
+            has_some = has_some or bool(found)
+    return has_some
+
+
+def event_line(happening: Happening, *, at_s: float) -> str:
+    """Return a happening as a line: "14:02:11.4  died  the worker died of SIGKILL"."""
+    time_of_day = time.strftime("%H:%M:%S", time.localtime(at_s)) + f"{at_s % 1:.1f}"[1:]
+    command = f"  [{happening.command[:8]}]" if happening.command else ""
+    return f"{time_of_day}  {happening.kind:<8}  {happening.text}{command}"
 
 
 def _print(

@@ -10,7 +10,9 @@ flight process remembers outcomes by id.
     MailboxClient ── estop ────────────────▶ MailboxServer.emergencies()
                   ── Command, Hello,
                      Heartbeat ────────────▶ .receive(), .heartbeats()
-                  ◀── Outcome, Snapshot ──── .post(), .publish()
+    supervisor    ── Happening ────────────▶
+    worker        ◀── Outcome, Snapshot,
+                      Happening ──────────── .post(), .publish()
 
 An emergency stop has a socket of its own, so that no flood of commands keeps it out. Only an
 emergency stop is read there: if that socket is full of them, one more is not needed.
@@ -25,7 +27,7 @@ import os
 import socket
 import struct
 import threading
-from collections import OrderedDict
+from collections import OrderedDict, deque
 from collections.abc import Callable, Iterator
 from math import inf
 from pathlib import Path
@@ -45,6 +47,7 @@ from blimp.link.paths import (
     make_directory,
 )
 from blimp.link.sender import Sender, receive, with_socket
+from blimp.link.timeline import KEPT, KINDS, Backlog, Happening, Timeline
 from blimp.nesting import shallow
 from blimp.types import Command, Heartbeat, Outcome, OutcomeState, Snapshot
 
@@ -57,6 +60,7 @@ MAX_AHEAD_S = 0.1  # tolerance: both ends read the same monotonic clock
 MAX_SUBSCRIBERS = 8
 SUBSCRIPTION_S = 3.0
 MAX_REASON_LETTERS = 200
+SENT_AT_ONCE = 8  # happenings, to one subscriber with each snapshot
 
 REMEMBERED_OUTCOMES = 512
 
@@ -74,8 +78,8 @@ class Hello(msgspec.Struct, frozen=True, kw_only=True, tag="hello"):
 
 Timed = TypeVar("Timed", Command, Heartbeat)
 
-_to_flight = msgspec.json.Decoder(Command | Heartbeat | Hello)
-_to_worker = msgspec.json.Decoder(Outcome | Snapshot)
+_to_flight = msgspec.json.Decoder(Command | Heartbeat | Hello | Happening)
+_to_worker = msgspec.json.Decoder(Outcome | Snapshot | Happening)
 _encoder = msgspec.json.Encoder()
 
 
@@ -106,6 +110,8 @@ class MailboxServer(Closing):
         self._heartbeats: list[Heartbeat] = []
         self._started_s = clock.now_s()
         self.tap: Callable[[bytes], object] | None = None  # has a copy of each message; never waits
+        self.timeline: Timeline | None = None  # writes what passes into the record
+        self._backlog = Backlog()
         self.malformed = 0
         self.last_malformed = ""
 
@@ -151,6 +157,8 @@ class MailboxServer(Closing):
                 commands.append(self._timed(message))
             elif isinstance(message, Heartbeat):
                 self._heartbeats.append(self._timed(message))
+            elif isinstance(message, Happening):
+                self._heard(message, now_s)
             else:
                 self._greeted(message, sender, now_s)
         return commands
@@ -165,6 +173,37 @@ class MailboxServer(Closing):
         if hello.link and (hears or not hello.deaf):
             self._link_s = now_s
 
+    def _heard(self, happening: Happening, now_s: float) -> None:
+        """Take into the record what the supervisor says of other processes."""
+        if happening.by != "supervisor" or happening.kind not in KINDS:
+            self._malformed("happening: not of a supervisor")
+        elif not happening.t_s <= now_s + MAX_AHEAD_S:
+            self._malformed(f"happening at {happening.t_s} s: it is {now_s:.1f} s now")
+        else:
+            self._tell(happening)
+
+    def _record(self, message: Command | Outcome | Snapshot) -> None:
+        """Write into the record what a message that passes adds to it."""
+        if self.timeline is not None:
+            for happening in self.timeline.take(message, self._clock.now_s()):
+                self._tell(happening)
+
+    def _tell(self, happening: Happening) -> None:
+        data = _encoder.encode(happening)
+        if self.tap is not None:
+            self.tap(data)
+        self._backlog.add(data)
+
+    def _catch_up(self) -> None:
+        """Send each subscriber what it misses of the record: none is lost while it is busy."""
+        for key, (sender, _) in self._subscribers.items():
+            for data in self._backlog.missing(key, most=SENT_AT_ONCE):
+                try:
+                    sender.send(data)
+                except OSError:  # its queue is full, or it has ended: `_send` finds out
+                    break
+                self._backlog.had(key)
+
     def deaf(self, now_s: float) -> str:
         """Return why an emergency stop would not come by one of those that hear them, or ""."""
         return "; ".join(
@@ -178,7 +217,7 @@ class MailboxServer(Closing):
 
     def _read(
         self, channel: socket.socket, limit: int
-    ) -> Iterator[tuple[Command | Heartbeat | Hello, Sender]]:
+    ) -> Iterator[tuple[Command | Heartbeat | Hello | Happening, Sender]]:
         """Yield up to `limit` messages that wait in `channel`, each with its sender."""
         for _ in range(limit):
             try:
@@ -189,8 +228,10 @@ class MailboxServer(Closing):
                 if len(data) > MAX_COMMAND_BYTES:
                     raise msgspec.DecodeError(f"the limit is {MAX_COMMAND_BYTES} bytes")
                 message = _to_flight.decode(shallow(data))
-                if self.tap is not None and isinstance(message, Command):
-                    self.tap(data)
+                if isinstance(message, Command):
+                    if self.tap is not None:
+                        self.tap(data)
+                    self._record(message)
                 yield message, sender
             except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
                 self._malformed(f"mailbox datagram of {len(data)} bytes: {error}")
@@ -206,10 +247,13 @@ class MailboxServer(Closing):
     def post(self, outcome: Outcome) -> None:
         """Send an outcome to every subscriber; the one that waits for its id uses it."""
         self._send(_encoder.encode(outcome))
+        self._record(outcome)
 
     def publish(self, snapshot: Snapshot) -> None:
         """Send a snapshot to every subscriber; a slow one misses it."""
         self._send(_encoder.encode(snapshot))
+        self._record(snapshot)
+        self._catch_up()
 
     def link_age_s(self, now_s: float) -> float:
         """Return how long ago a client last proved that its broker answers.
@@ -244,6 +288,7 @@ class MailboxServer(Closing):
 
     def _forget(self, key: int | str) -> None:
         sender, _ = self._subscribers.pop(key)
+        self._backlog.forget(key)
         sender.close()
 
     def _send(self, data: bytes) -> None:
@@ -297,6 +342,7 @@ class MailboxClient(Closing):
         self._returned: dict[str, int] = {}  # the sequence that a caller has had, by id
         self._snapshot: Snapshot | None = None
         self._snapshot_s = 0.0
+        self._happenings: deque[Happening] = deque(maxlen=2 * KEPT)
         self._closed = False
         self._thread = threading.Thread(target=self._receive, name="mailbox", daemon=True)
         self._thread.start()
@@ -377,6 +423,13 @@ class MailboxClient(Closing):
                 return None
             return self._snapshot, self._clock.now_s() - self._snapshot_s
 
+    def happenings(self) -> list[Happening]:
+        """Return what has come of the record since the last call; some of it perhaps again."""
+        with self._changed:
+            found = list(self._happenings)
+            self._happenings.clear()
+        return found
+
     @property
     def boot_id(self) -> str:
         """The boot id in the newest snapshot, "" before the first."""
@@ -432,9 +485,11 @@ class MailboxClient(Closing):
             with contextlib.suppress(msgspec.DecodeError, UnicodeDecodeError, RecursionError):
                 self._take(_to_worker.decode(data))
 
-    def _take(self, message: Outcome | Snapshot) -> None:
+    def _take(self, message: Outcome | Snapshot | Happening) -> None:
         with self._changed:
-            if isinstance(message, Snapshot):
+            if isinstance(message, Happening):
+                self._happenings.append(message)
+            elif isinstance(message, Snapshot):
                 self._snapshot = message
                 self._snapshot_s = self._clock.now_s()
             else:

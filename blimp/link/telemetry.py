@@ -7,25 +7,33 @@ publisher drops what it cannot send, the reader skips to the newest.
 With a key each snapshot is signed for its ship, with its age and the broker's time at sending. The
 reader passes over what is not signed, and counts the age from the time that is: a recorded snapshot
 that is sent again is as old as it is.
+
+Beside them goes the record of what happened (`blimp/link/timeline.py`), each once, in a stream of
+its own. What is sent again has an id that is known.
 """
 
 import math
+from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 
 from blimp.clock import Clock, SystemClock
 from blimp.closing import Closing
 from blimp.errors import LinkError, NotAuthorised, NotGenuine
+from blimp.link.timeline import Happening, ordered
 from blimp.queue.protocol.signing import Signer
 from blimp.queue.redis.client import open_redis
 from blimp.queue.redis.urls import hide_password
 from blimp.types import Snapshot
 
 KEY_PREFIX = "blimp:telemetry:"
+TIMELINE_PREFIX = "blimp:timeline:"
 KEPT_ENTRIES = 600  # about half a minute at 20 Hz; the server trims in whole nodes
+KEPT_HAPPENINGS = 1000
+TIMELINE_S = 86_400  # for who asks a day later what has happened
 KEPT_S = 600  # then a ship that no longer runs leaves nothing on a shared broker
 PUBLISH_TIMEOUT_S = 0.25
 READ_TIMEOUT_S = 2.0
@@ -35,6 +43,25 @@ LOOK_BACK = 16  # entries among which one that is signed is looked for
 
 def stream_key(vehicle: str) -> str:
     return KEY_PREFIX + vehicle
+
+
+def timeline_key(vehicle: str) -> str:
+    return TIMELINE_PREFIX + vehicle
+
+
+class Dated(NamedTuple):
+    """A happening as the ground reads it. age_s: how long ago it was, when it was read."""
+
+    happening: Happening
+    age_s: float
+
+    @property
+    def id(self) -> str:
+        return self.happening.id
+
+    @property
+    def t_s(self) -> float:
+        return self.happening.t_s
 
 
 class TelemetryPublisher(Closing):
@@ -50,6 +77,7 @@ class TelemetryPublisher(Closing):
         self._signer = signer
         self._clock = clock or SystemClock()
         self._ahead_ms: float | None = None  # the broker's clock of ours, by its last answer
+        self._published: set[str] | None = None  # ids on the broker; None: nobody has looked yet
 
     def publish(self, snapshot: Snapshot, age_s: float) -> bool:
         """Send `snapshot`, which is `age_s` old. Returns False if it was dropped."""
@@ -67,6 +95,31 @@ class TelemetryPublisher(Closing):
         # Early, if the answer was long on its way: so no snapshot is taken for younger than it is.
         self._ahead_ms = 1e3 * seconds + 1e-3 * microseconds - 1e3 * self._clock.now_s()
         return True
+
+    def tell(self, waiting: deque[Happening]) -> None:
+        """Add to the broker's record what waits, and remove it; never raises, as `publish`."""
+        key = timeline_key(self._vehicle)
+        try:
+            if waiting and self._published is None:  # an earlier worker has sent some of it
+                entries = self._redis.xrevrange(key, count=KEPT_HAPPENINGS)
+                self._published = {fields.get(b"id", b"").decode() for _, fields in entries}
+            while waiting:
+                one = waiting[0]
+                assert self._published is not None
+                if one.id not in self._published:
+                    age_s = repr(max(0.0, self._clock.now_s() - one.t_s))
+                    data = self._encoder.encode(one)
+                    if self._signer is not None:
+                        data = self._signer.append_to(data, place=_record_of(self._vehicle))
+                    fields = {b"id": one.id, b"happening": data, b"age_s": age_s}
+                    with self._redis.pipeline(transaction=False) as pipe:
+                        pipe.xadd(key, fields, maxlen=KEPT_HAPPENINGS, approximate=True)
+                        pipe.expire(key, TIMELINE_S)
+                        pipe.execute()
+                    self._published.add(one.id)
+                waiting.popleft()
+        except _link_errors():
+            return
 
     def _signed(self, fields: dict[bytes, Any], signer: Signer) -> dict[bytes, Any]:
         if self._ahead_ms is None:
@@ -93,6 +146,8 @@ class TelemetryReader(Closing):
         self._key = stream_key(vehicle)
         self._redis = _connect(url, timeout_s=READ_TIMEOUT_S)
         self._decoder = msgspec.json.Decoder(Snapshot)
+        self._happening_decoder = msgspec.json.Decoder(Happening)
+        self._record_id = "0-0"
 
     def latest(self) -> tuple[Snapshot, float] | None:
         """Return the newest snapshot and its age in seconds; None if no ship has published.
@@ -151,6 +206,45 @@ class TelemetryReader(Closing):
             if found is None or found[1] > BEHIND_S:
                 last_id, found = self._newest()
             yield found
+
+    def news(self, *, wait_s: float = 0.0) -> list[Dated]:
+        """Return what the record has got since the last call, at first all that the broker has.
+
+        In its order, each once; it waits for some up to `wait_s` (0 to 1.5 s). What cannot be read,
+        or is not signed, is left out. Raises LinkError.
+        """
+        block_ms = round(1e3 * min(wait_s, READ_TIMEOUT_S - 0.5)) or None
+
+        def ask() -> Any:
+            with self._redis.pipeline(transaction=False) as pipe:
+                key = timeline_key(self._vehicle)
+                pipe.xread({key: self._record_id}, count=KEPT_HAPPENINGS, block=block_ms)
+                pipe.time()  # answered after the wait
+                return pipe.execute()
+
+        news, (seconds, microseconds) = self._ask(ask)
+        if not news:
+            return []
+        ((_, entries),) = news
+        self._record_id = entries[-1][0].decode()
+        now_s = seconds + 1e-6 * microseconds
+        read = [self._read_happening(raw_id, fields, now_s) for raw_id, fields in entries]
+        return ordered(one for one in read if one is not None)
+
+    def _read_happening(
+        self, raw_id: bytes, fields: dict[bytes, bytes], now_s: float
+    ) -> Dated | None:
+        try:
+            data, age_s = fields[b"happening"], float(fields[b"age_s"])
+            if self._signer is not None:
+                self._signer.check_appended(data, place=_record_of(self._vehicle))
+            happening = self._happening_decoder.decode(data)
+            waited_s = max(0.0, now_s - int(raw_id.partition(b"-")[0]) / 1e3)
+        except (NotGenuine, KeyError, ValueError, OverflowError, RecursionError):
+            return None
+        if not math.isfinite(age_s) or not math.isfinite(happening.t_s):
+            return None
+        return Dated(happening, waited_s + age_s)
 
     def _next(
         self, last_id: str, block_ms: int
@@ -219,6 +313,11 @@ class TelemetryReader(Closing):
 def signer_of(keys: Sequence[str] | None) -> Signer | None:
     """Return what signs and checks with `keys`; None without."""
     return None if keys is None else Signer(keys)
+
+
+def _record_of(vehicle: str) -> str:
+    """Return what the signature of a happening is for, beside it."""
+    return f"timeline of {vehicle}"
 
 
 def _place(vehicle: str, age_s: str, sent_ms: str) -> str:

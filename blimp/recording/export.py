@@ -2,6 +2,7 @@
 
 import csv
 import json
+from collections import deque
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime
 from typing import Any, NamedTuple, TextIO
@@ -11,7 +12,7 @@ import msgspec
 
 from blimp.airframe import Home
 from blimp.errors import LogError
-from blimp.recording.recording import QUIET, Recording
+from blimp.recording.recording import Happened, Recording
 from blimp.recording.topics import NS
 
 _AXES = ("north", "east", "down")
@@ -171,24 +172,23 @@ def _track(log: Recording) -> tuple[list[Fix], list[Mark]]:
         ) from None
     fixes: list[Fix] = []
     marks: list[Mark] = []
-    for entry in log.entries(("/status", "/command", "/event", "/fault")):
-        data = entry.data
-        if entry.topic == "/status":
-            fixes.append(_fix(home, data["position_ned_m"], log, entry.t_s))
-        elif fixes:
-            marks += [Mark(fixes[-1], *words) for words in _mark(entry.topic, data)]
+    happened = deque(log.timeline())
+    for entry in log.entries(("/status",)):
+        fixes.append(_fix(home, entry.data["position_ned_m"], log, entry.t_s))
+        while happened and happened[0].t_s <= entry.t_s:
+            marks.append(_mark(fixes[-1], happened.popleft()))
     if not fixes:
         raise LogError(f"log {log.path}: no position is in it")
+    marks += [_mark(fixes[-1], one) for one in happened]
     return fixes, marks
 
 
-def _mark(topic: str, data: dict[str, Any]) -> Iterator[tuple[str, str]]:
-    if topic == "/command" and data["name"] not in QUIET:
-        yield str(data["name"]), json.dumps(data["arguments"])
-    elif topic == "/event":
-        yield str(data["name"]), str(data["message"])
-    elif topic == "/fault":
-        yield str(data["device"]), str(data["text"]) or "works again"
+def _mark(fix: Fix, happened: Happened) -> Mark:
+    """Return a happening at its place, named by its command, its device or its kind."""
+    one = happened.happening
+    is_named = one.kind in ("command", "fault")
+    name = one.text.removeprefix("over: ").split()[0].rstrip(":") if is_named else one.kind
+    return Mark(fix, name, one.text)
 
 
 def _fix(home: Home, position: list[float], log: Recording, t_s: float) -> Fix:

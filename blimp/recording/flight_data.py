@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 from blimp.distribution import needing
 from blimp.errors import LogError
-from blimp.recording.recording import QUIET, Entry, Recording, mark_of
+from blimp.recording.recording import Entry, Recording
 from blimp.recording.tape import Session
 
 with needing("plot", "pictures need"):
@@ -27,10 +27,8 @@ QUANTITIES = {
     "height": "m", "climb": "m/s", "position": "m", "velocity": "m/s", "attitude": "rad",
     "heading": "rad",
 }  # fmt: skip
-TOPICS = ("/snapshot", "/status", "/truth", "/command", "/outcome", "/event", "/fault")
+TOPICS = ("/snapshot", "/status", "/truth", "/command", "/outcome")
 _NAN = float("nan")
-_SHOWN = ("ship", "killed", "dropped", "unreadable")  # of the events, beside failsafes
-_WITHIN_S = 0.15  # a message of the ship that repeats an event: both are of one /status
 
 
 @dataclass(frozen=True)
@@ -63,16 +61,24 @@ class Span(NamedTuple):
     is_over: bool = True
 
 
-class Happening(NamedTuple):
-    """What happened. number: from 1, in order of time. kind: a key of `KINDS`."""
+class Listed(NamedTuple):
+    """A happening of the report's list. number: from 1, in order of time. kind: of `KINDS`."""
 
     number: int
     t_s: float
     kind: str
     words: str
+    id: str = ""
+    command: str = ""
 
 
-KINDS = ("command", "refusal", "failsafe", "fault", "message")
+# The kinds of the list, and which of the record each is made of; the last one of all others.
+KINDS = {
+    "command": ("command",), "refusal": ("refused",), "failsafe": ("failsafe",),
+    "fault": ("fault", "doubt"),
+    "process": ("died", "runs", "hung", "safe", "unsafe", "killed", "link"),
+    "message": (),
+}  # fmt: skip
 
 
 class FlightData(NamedTuple):
@@ -93,7 +99,7 @@ class FlightData(NamedTuple):
     votes: dict[str, Table]
     modes: list[Span]
     failsafes: list[Span]
-    happenings: list[Happening]
+    happenings: list[Listed]
     overruns: int | None
     latency_s: Values
     end_s: float
@@ -135,7 +141,7 @@ def read_flight(log: Recording) -> FlightData:
         votes={name: rows.table() for name, rows in sorted(reader.votes.items())},
         modes=_closed(reader.modes, end_s),
         failsafes=[span for span in _closed(reader.failsafes, end_s) if span.name],
-        happenings=reader.numbered(),
+        happenings=_listed(log),
         overruns=reader.overruns,
         latency_s=np.array(reader.latency_s, dtype=np.float64),
         end_s=end_s,
@@ -187,22 +193,15 @@ class _Reader:
         self._overruns_before: int | None = None
         self.latency_s: list[float] = []
         self._first_cycle = 0
-        self._happened: list[tuple[float, str, str]] = []
         self._commands: dict[str, dict[str, Any]] = {}
         self._accepted: set[str] = set()
-        self._refused: set[str] = set()
         self._take = {
             "/snapshot": self._cycle, "/status": self._status, "/truth": self._truth,
-            "/command": self._command, "/outcome": self._outcome, "/event": self._event,
-            "/fault": self._fault,
+            "/command": self._command, "/outcome": self._outcome,
         }  # fmt: skip
 
     def take(self, entry: Entry) -> None:
         self._take[entry.topic](entry.t_s, entry.data)
-
-    def numbered(self) -> list[Happening]:
-        happened = sorted(self._happened, key=lambda one: one[0])
-        return [Happening(i, *one) for i, one in enumerate(happened, start=1)]
 
     def _cycle(self, t_s: float, data: dict[str, Any]) -> None:
         setpoint, attitude, actuators = data["setpoint"], data["attitude_rad"], data["actuators"]
@@ -248,41 +247,25 @@ class _Reader:
             *(angles[name] for name in ANGLES),
         )  # fmt: skip
 
-    def _command(self, t_s: float, data: dict[str, Any]) -> None:
+    def _command(self, t_s: float, data: dict[str, Any]) -> None:  # noqa: ARG002
         self._commands[data["id"]] = data
-        if data["name"] not in QUIET:
-            self._happened.append((t_s, "command", _command_words(data)))
 
-    def _outcome(self, t_s: float, data: dict[str, Any]) -> None:
+    def _outcome(self, t_s: float, data: dict[str, Any]) -> None:  # noqa: ARG002
         id, accepted_s = data["id"], data.get("accepted_s")
         command = self._commands.get(id)
-        if command is None:
+        if command is None or accepted_s is None or id in self._accepted:
             return
-        if data["state"] == "refused" and id not in self._refused:
-            self._refused.add(id)
-            name = command["name"]
-            reason = data["reason"].removeprefix(f"{name}: ")
-            self._happened.append((t_s, "refusal", f"{name} refused: {reason}"))
-        sent_s = command.get("sent_s")
-        if accepted_s is not None and sent_s is not None and id not in self._accepted:
+        if (sent_s := command.get("sent_s")) is not None:
             self._accepted.add(id)
             self.latency_s.append(command["age_s"] + max(0.0, accepted_s - sent_s))
 
-    def _event(self, t_s: float, data: dict[str, Any]) -> None:
-        name, words = data["name"], data["message"]
-        if name == "failsafe":
-            self._happened.append((t_s, "failsafe", words))
-            return
-        lately = [said for at_s, _, said in self._happened[-8:] if t_s - at_s < _WITHIN_S]
-        if name in _SHOWN and words not in lately:
-            self._happened.append((t_s, "message", words))
 
-    def _fault(self, t_s: float, data: dict[str, Any]) -> None:
-        mark = mark_of(Entry("/fault", t_s, data))
-        assert mark is not None
-        text = str(data["text"]).removeprefix(f"{data['device']}: ")
-        words = f"{mark[0]}: {text}" if text else mark[0]
-        self._happened.append((t_s, "fault", words))
+def _listed(log: Recording) -> list[Listed]:
+    kinds = {one: kind for kind, ones in KINDS.items() for one in ones}
+    return [
+        Listed(number, t_s, kinds.get(one.kind, "message"), one.text, one.id, one.command)
+        for number, (t_s, one) in enumerate(log.timeline(), start=1)
+    ]
 
 
 def _closed(changes: list[tuple[float, str]], end_s: float) -> list[Span]:
@@ -293,13 +276,3 @@ def _closed(changes: list[tuple[float, str]], end_s: float) -> list[Span]:
         for (from_s, name), to_s in zip(changes, [*ends, end_s], strict=False)
     ]
     return [*spans[:-1], spans[-1]._replace(is_over=False)] if spans else []
-
-
-def _command_words(command: dict[str, Any]) -> str:
-    """Return a command as a person reads it: "goto north_m 10, east_m -5, altitude_m 3"."""
-    arguments = ", ".join(f"{name} {_short(value)}" for name, value in command["arguments"].items())
-    return f"{command['name']} {arguments}".rstrip()
-
-
-def _short(value: Any) -> str:
-    return f"{value:g}" if isinstance(value, float) else str(value)[:40]

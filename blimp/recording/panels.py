@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from blimp.distribution import needing
-from blimp.recording.flight_data import FlightData, Happening, Span, Values
+from blimp.recording.flight_data import FlightData, Listed, Span, Values
 
 with needing("plot", "pictures need"):
     import matplotlib as mpl
@@ -42,7 +42,7 @@ MODES = {
 }  # fmt: skip
 KIND_COLOURS = {
     "command": "#2f7ed8", "refusal": "#e8820c", "failsafe": "#d5373b", "fault": "#c2478f",
-    "message": "#7a828c",
+    "process": "#8a5cd6", "message": "#7a828c",
 }  # fmt: skip
 SET, IS, TRUE = "setpoint", "estimate", "truth"  # in legends
 WIDTH_IN, LEFT_IN, RIGHT_IN = 11.0, 0.95, 1.55
@@ -159,7 +159,7 @@ def _mode_band(axes: Axes, modes: Iterable[Span], end_s: float, *, bottom: float
             )
 
 
-def numbers(happenings: Sequence[Happening], end_s: float) -> list[Label]:
+def numbers(happenings: Sequence[Listed], end_s: float) -> list[Label]:
     """Return the numbers of happenings as labels that do not overlap: near ones share a label."""
     labels: list[Label] = []
     group: list[int] = []

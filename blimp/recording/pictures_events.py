@@ -89,7 +89,7 @@ def _event_rows(panel: Axes, flight: FlightData) -> None:
         for label in numbers(happened, max(flight.end_s, 1.0)):
             panel.text(label.t_s, row + 0.5, label.text, fontsize=7, va="bottom")
     for span in flight.failsafes:
-        row = KINDS.index("failsafe")
+        row = list(KINDS).index("failsafe")
         panel.broken_barh(
             [(span.from_s, span.to_s - span.from_s)], (row + 0.65, 0.2), color=LIMIT, alpha=0.5
         )

@@ -11,12 +11,11 @@ import msgspec
 
 from blimp.closing import Closing
 from blimp.errors import LogError
+from blimp.link.timeline import MAX_TEXT, Happening, ordered
 from blimp.recording.chain import flight_of
 from blimp.recording.part import ChunkAt, LogPart
 from blimp.recording.topics import NS, Message
 from blimp.types import Progress, Snapshot, unseen
-
-QUIET = ("ping", "status", "sensor")  # they move nothing
 
 
 class LogInfo(msgspec.Struct, frozen=True, kw_only=True):
@@ -43,6 +42,17 @@ class Entry(NamedTuple):
     topic: str
     t_s: float
     data: dict[str, Any]
+
+
+class Happened(NamedTuple):
+    """A happening of a recording. t_s: since the recording's first message."""
+
+    t_s: float
+    happening: Happening
+
+    @property
+    def id(self) -> str:
+        return self.happening.id
 
 
 class Recording(Closing):
@@ -127,6 +137,17 @@ class Recording(Closing):
                     return Entry(topic, at_s, msgspec.json.decode(data))
         return None
 
+    def timeline(self) -> list[Happened]:
+        """Return what happened in the flight, in the order of its times, each once."""
+        # A happening has the time of the ship's clock, which all logs of a flight share.
+        before_s = self.start_ns / NS - self.session.epoch_s
+        found = []
+        for number, entry in enumerate(self.entries(("/event",))):
+            happened = happened_of(entry, before_s=before_s, number=number)
+            if happened is not None:
+                found.append(happened)
+        return ordered(found)
+
     def messages(self, number: int) -> list[Message]:
         """Return the messages of a chunk. Raises LogError if it is damaged."""
         if self._last[0] == number:
@@ -177,17 +198,23 @@ def snapshot_of(fields: dict[str, Any]) -> Snapshot:
     return msgspec.convert({"battery_v": None, **fields}, Snapshot)
 
 
-def mark_of(entry: Entry) -> tuple[str, bool] | None:
-    """Return the words that mark a message over time, and whether it is a fault; None for none."""
+def happened_of(entry: Entry, *, before_s: float = 0.0, number: int = 0) -> Happened | None:
+    """Return the happening of an /event; None if it cannot be read.
+
+    before_s: time of the ship's clock at the recording's first message. number: of the entry, for
+    what the recorder itself says, which has no id.
+    """
     data = entry.data
-    if entry.topic == "/command" and data["name"] not in QUIET:
-        return str(data["name"]), False
-    if entry.topic == "/fault":
-        state = "" if data["active"] else " works"
-        return f"{data['device']}{state}", True
-    if entry.topic == "/event" and data["name"] == "failsafe":
-        return str(data["message"])[:40], True
-    return None
+    fields = {
+        "id": data.get("id") or f"log-{number}", "t_s": data.get("t_s", entry.t_s),
+        "by": data.get("by") or "flight", "kind": data.get("name"),
+        "text": str(data.get("message"))[:MAX_TEXT], "command": data.get("command", ""),
+    }  # fmt: skip
+    try:
+        happening = msgspec.convert(fields, Happening)
+    except msgspec.ValidationError:
+        return None
+    return Happened(happening.t_s - before_s, happening)
 
 
 def _earlier(chunk: ChunkAt, by_ns: int) -> ChunkAt:

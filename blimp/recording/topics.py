@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 
+from blimp.link.timeline import Happening, fault_of
 from blimp.recording.tape import (
     ARMED,
     CYCLE,
@@ -22,10 +23,9 @@ from blimp.recording.tape import (
     Session,
 )
 from blimp.rotation import euler
-from blimp.types import Command, Outcome, SensorStatus, Snapshot
+from blimp.types import Command, Outcome, Snapshot
 
 NS = 1_000_000_000
-STARTING = "starting"  # a device's error before its first sample
 INFO, WARNING = 2, 3  # levels of foxglove.Log
 
 Schema = dict[str, Any]
@@ -79,7 +79,7 @@ def schemas(session: Session) -> dict[str, tuple[str, Schema]]:
         )),
         "/event": ("foxglove.Log", _object(
             timestamp=_object(sec=_COUNT, nsec=_COUNT), level=_COUNT, message=_TEXT, name=_TEXT,
-            file=_TEXT, line=_COUNT, t_s=_NUMBER,
+            file=_TEXT, line=_COUNT, t_s=_NUMBER, id=_TEXT, by=_TEXT, command=_TEXT,
         )),
         "/fault": ("blimp.Fault", _object(t_s=_NUMBER, device=_TEXT, active=_FLAG, text=_TEXT)),
         "/injected": ("blimp.Injected", _object(
@@ -102,7 +102,7 @@ class Message(NamedTuple):
 
 
 class Translator:
-    """Turns the records of one session's tape into messages; events and faults come out of it.
+    """Turns the records of one session's tape into messages; faults come out of it.
 
     is_timed: whether the time is known. A flight in lockstep begins at 0. Another one has the time
     since its machine's boot, and its first record may be a command: it waits for a cycle.
@@ -113,12 +113,12 @@ class Translator:
         self.t_s = 0.0  # of the last cycle, or status before the first
         self.is_timed = session.lockstep
         self.armed = False
-        self._waiting: list[Command | Outcome] = []
+        self._waiting: list[Command | Outcome | Happening] = []
         self._epoch_ns = int(session.epoch_s * NS)
         self._cycle = 0
         self._before: Snapshot | None = None
         self._encode = msgspec.json.Encoder().encode
-        self._decode = msgspec.json.Decoder(Command | Outcome | Snapshot).decode
+        self._decode = msgspec.json.Decoder(Command | Outcome | Snapshot | Happening).decode
         self._end = CYCLE.size + 8 * len(session.actuators)
 
     def messages(self, kind: int, payload: bytes) -> Iterator[Message]:
@@ -136,7 +136,7 @@ class Translator:
             message = self._decode(payload)
             if isinstance(message, Snapshot):
                 yield from self._now(message.t_s, self._cycle + 1)
-                yield from self._changes(message)
+                yield from self._faults(message)
                 self._before = message
                 yield self._message("/status", self._encode(_rounded_status(payload)))
             elif self.is_timed:
@@ -151,18 +151,25 @@ class Translator:
         for message in waiting:
             yield self._mail(message, next_cycle)
 
-    def _mail(self, message: Command | Outcome, cycle: int) -> Message:
-        """Return a command or an outcome. cycle: the one that is written next, where it acts."""
+    def _mail(self, message: Command | Outcome | Happening, cycle: int) -> Message:
+        """Return a command, an outcome or a happening. cycle: the next one, where it acts."""
+        if isinstance(message, Happening):
+            level = WARNING if message.is_fault else INFO
+            about = {"id": message.id, "by": message.by, "command": message.command}
+            return self._event(message.kind, message.text, message.t_s, level=level, **about)
         topic = "/command" if isinstance(message, Command) else "/outcome"
         fields = {"t_s": round(self.t_s, 4), "cycle": cycle, **_known(message)}
         return self._message(topic, self._encode(fields))
 
     def event(self, name: str, text: str, *, level: int = INFO) -> Message:
-        """Return an event, at the time of the last record."""
-        now_ns = self._time_ns()
+        """Return an event of the recording itself, at the time of the last record."""
+        return self._event(name, text, self.t_s, level=level)
+
+    def _event(self, name: str, text: str, t_s: float, *, level: int, **about: str) -> Message:
+        at_ns = self._epoch_ns + int(t_s * NS)  # what was sent later has its own time
         fields = {
-            "timestamp": {"sec": now_ns // NS, "nsec": now_ns % NS}, "level": level,
-            "message": text, "name": name, "file": "", "line": 0, "t_s": round(self.t_s, 4),
+            "timestamp": {"sec": at_ns // NS, "nsec": at_ns % NS}, "level": level,
+            "message": text, "name": name, "file": "", "line": 0, "t_s": round(t_s, 4), **about,
         }  # fmt: skip
         return self._message("/event", self._encode(fields))
 
@@ -206,27 +213,12 @@ class Translator:
         }  # fmt: skip
         return self._message("/snapshot", self._encode(fields))
 
-    def _changes(self, now: Snapshot) -> Iterator[Message]:
-        """Yield an event for each thing that is not as it was, and a fault for each device."""
-        before = self._before
-        if before is None:
-            yield self.event("start", f"{now.vehicle}: {now.mode}")
-        elif now.mode != before.mode:
-            yield self.event("mode", f"{before.mode} to {now.mode}")
-        for name in ("armed", "killed"):
-            value = getattr(now, name)
-            if value != (before is not None and getattr(before, name)):
-                text = name if value else f"not {name}"
-                yield self.event(name, text, level=WARNING if name == "killed" else INFO)
-        was = "" if before is None else before.failsafe
-        if now.failsafe != was:
-            yield self.event("failsafe", now.failsafe or f"over: {was}", level=WARNING)
-        for text in _newer(now.messages, () if before is None else before.messages):
-            yield self.event("ship", text)
+    def _faults(self, now: Snapshot) -> Iterator[Message]:
+        """Yield a message for each device that fails, or works again."""
         for device, status in now.sensors.items():
-            known = None if before is None else before.sensors.get(device)
-            fault = _fault(status)
-            if bool(fault) != bool(known and _fault(known)):
+            known = None if self._before is None else self._before.sensors.get(device)
+            fault = fault_of(status)
+            if bool(fault) != bool(known and fault_of(known)):
                 fields = {"device": device, "active": bool(fault), "text": fault}
                 data = self._encode({"t_s": round(now.t_s, 4), **fields})
                 yield self._message("/fault", data)
@@ -246,19 +238,6 @@ def _known(message: Command | Outcome) -> dict[str, Any]:
     """Return its fields as JSON has them, without its type and those that are None."""
     fields = msgspec.to_builtins(message)
     return {name: value for name, value in fields.items() if value is not None and name != "type"}
-
-
-def _fault(status: SensorStatus) -> str:
-    """Return why a device is not healthy; "" for one that is, or has not started yet."""
-    return "" if status.healthy or status.error == STARTING else status.error or "unhealthy"
-
-
-def _newer(now: tuple[str, ...], before: tuple[str, ...]) -> tuple[str, ...]:
-    """Return the messages that were added: `now` begins with the end of `before`."""
-    for start in range(len(before) + 1):
-        if before[start:] == now[: len(before) - start]:
-            return now[len(before) - start :]
-    return now
 
 
 def _rounded_status(data: bytes) -> Any:

@@ -37,6 +37,7 @@ from blimp.link.flight_record import RecordFile
 from blimp.link.mailbox import MailboxServer
 from blimp.link.paths import RuntimePaths, is_of_group, own_paths, paths_in
 from blimp.link.registry import start_time
+from blimp.link.timeline import Timeline
 from blimp.queue.watching import LogFormat
 from blimp.recording.ring import Ring
 from blimp.recording.tape import Session, Tape
@@ -195,6 +196,7 @@ def _fly(
         limit_s = watchdog_limit_s()
         beat_every = max(1, int((limit_s or 0.0) / notify.BEATS_A_LIMIT * options.rate_hz))
         ship.loop.timing.refused = refused
+        mailbox.timeline = Timeline(boot_id=boot_id, has_died=left is not None)
         tape = _tape(paths, log, session_of(
             airframe, ship, vehicle=vehicle, boot_id=boot_id, rate_hz=options.rate_hz,
             simulated=options.simulated, bench=options.bench, clock=clock,

@@ -13,9 +13,10 @@ import msgspec
 
 from blimp import airframe as airframes
 from blimp.airframe import Airframe
-from blimp.clock import ManualClock, SystemClock
+from blimp.clock import Clock, ManualClock, SystemClock
 from blimp.closing import Closing
 from blimp.errors import Refused
+from blimp.link.timeline import Timeline
 from blimp.recording.tape import TRUTH_HZ, Injected, Tape
 from blimp.ship.assembly import Ship, assemble, session_of
 from blimp.ship.meter import Meter
@@ -40,7 +41,9 @@ SETTLE_S = 10.0  # at most, for the ship on its pad to pass its arming checks
 class LocalInbox:
     """The mailbox of a ship whose ground station is in the same process."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, boot_id: str, clock: Clock) -> None:
+        self._clock = clock
+        self._timeline = Timeline(boot_id=boot_id)
         self._commands: list[Command] = []
         self.outcomes: dict[str, Outcome] = {}
         self.snapshot: Snapshot | None = None
@@ -82,6 +85,8 @@ class LocalInbox:
     def _record(self, message: Command | Outcome | Snapshot) -> None:
         if self.tap is not None:
             self.tap(msgspec.json.encode(message))
+            for happening in self._timeline.take(message, self._clock.now_s()):
+                self.tap(msgspec.json.encode(happening))
 
     def link_age_s(self, now_s: float) -> float:
         if self.link_up:
@@ -124,7 +129,7 @@ class Lockstep(Closing):
         self._truth_every = max(1, round(rate_hz / TRUTH_HZ))  # cycles
         self._clock = ManualClock()
         self._meter = meter
-        self._inbox = LocalInbox()
+        self._inbox = LocalInbox(boot_id=f"lockstep-{seed}", clock=self._clock)
         self._world = World(
             plant or self.airframe,
             seed=seed,

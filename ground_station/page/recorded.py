@@ -1,5 +1,6 @@
 """A recorded flight as the page shows it: played at any speed, from any place. No ship is there."""
 
+import bisect
 import threading
 from typing import Annotated, Any
 
@@ -11,13 +12,14 @@ from blimp.closing import Closing
 from blimp.errors import LogError
 from blimp.reading import ready
 from blimp.recording.player import MAX_SPEED, SHOWN, Player
-from blimp.recording.recording import Entry, Recording, mark_of, snapshot_of
+from blimp.recording.recording import Entry, Recording, snapshot_of
 from blimp.types import OutcomeState
 from ground_station import report
 from ground_station.page.journey import QUESTIONS, STREAMED
 from ground_station.page.room import TRAIL_POINTS, TRAIL_STEP_M
 from ground_station.page.source import Source
 from ground_station.page.state import (
+    EVENTS,
     PAST_S,
     PAST_STEP_S,
     Hear,
@@ -25,7 +27,7 @@ from ground_station.page.state import (
     plotted,
     state_object,
 )
-from ground_station.report import Outcome
+from ground_station.report import Outcome, event_object
 from ground_station.stops import NoShip
 
 TICK_S = 0.05
@@ -58,6 +60,7 @@ class RecordedShip(Closing):
         self._status = self._story.first
         self._commands = Commands()
         self._has_begun = False
+        self._shown = -1  # how many happenings
         self._wishes: dict[str, float] = {}  # the newest of each kind
         self._lock = threading.Lock()
         self._wake = threading.Event()
@@ -158,6 +161,7 @@ class RecordedShip(Closing):
         hear("past", self._story.past(here_s))
         hear("trail", self._story.trail(here_s))
         hear("commands", self._commands.documents())
+        self._tell_events(here_s, hear)
 
     def _tell(self, hear: Hear) -> None:
         for entry in self._player.due():
@@ -166,11 +170,19 @@ class RecordedShip(Closing):
             elif document := self._commands.take(entry):
                 hear("command", document)
         position_s = self._player.position_s
+        self._tell_events(position_s, hear)
         if self._player.at_end:
             self._player.play(0.0)
         age_s = max(0.0, position_s - self._status.t_s)
         hear("state", state_object(snapshot_of(self._status.data), age_s))
         hear("replay", {"position_s": position_s, "speed": self._player.speed})
+
+    def _tell_events(self, until_s: float, hear: Hear) -> None:
+        """Tell what has happened up to a place, if that is not what was said last."""
+        count = bisect.bisect_right(self._story.happened, until_s, key=lambda one: one["t_s"])
+        if count != self._shown:
+            self._shown = count
+            hear("events", self._story.happened[max(0, count - EVENTS) : count])
 
 
 class Story:
@@ -193,16 +205,14 @@ class Story:
                     self._pass(entry)
                 elif checked.take(entry):
                     self.commands.append(entry)
-                mark = mark_of(entry)
-                if mark is not None and mark[0] not in STREAMED:
-                    text, is_fault = mark
-                    self.marks.append({"t_s": entry.t_s, "text": text, "is_fault": is_fault})
         except (msgspec.MsgspecError, LookupError, TypeError) as error:
             raise LogError(f"log {log.path}: the description of its flight: {error}") from error
         if first is None:
             raise LogError(f"log {log.path}: no status is in it, so there is nothing to show")
         self.first = first
-        self.marks = self.marks[:: len(self.marks) // MAX_MARKS + 1]
+        self.happened = [event_object(one.happening, t_s=one.t_s) for one in log.timeline()]
+        marks = [one for one in self.happened if one["kind"] == "command" or one["is_fault"]]
+        self.marks = marks[:: len(marks) // MAX_MARKS + 1]
 
     def trail(self, until_s: float) -> list[tuple[float, float, float]]:
         """Return where the ship was, NED in m, up to a time since the recording's beginning."""

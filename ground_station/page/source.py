@@ -3,6 +3,7 @@
 A source runs in threads of its own and tells what it hears; it never waits for a viewer.
 """
 
+import contextlib
 import threading
 from collections.abc import Callable
 from typing import Any, Protocol
@@ -10,12 +11,14 @@ from typing import Any, Protocol
 from blimp.clock import Clock
 from blimp.closing import Closing
 from blimp.errors import BlimpError, LinkError
-from blimp.link.telemetry import TelemetryReader
+from blimp.link.telemetry import Dated, TelemetryReader
+from blimp.link.timeline import ordered
 from blimp.types import Snapshot
 from ground_station.discover import Ship
 from ground_station.page.journey import Journeys
 from ground_station.page.joystick import Joystick
-from ground_station.page.state import PAST_S, PAST_STEP_S, Hear, plotted, state_object
+from ground_station.page.state import EVENTS, PAST_S, PAST_STEP_S, Hear, plotted, state_object
+from ground_station.report import event_object
 
 POLL_S = 0.5
 RETRY_S = 0.5
@@ -76,6 +79,7 @@ class LiveShip(Closing):
         journeys = self._journeys
         for name, run in (
             ("telemetry", self._follow),
+            ("timeline", self._follow_record),
             ("queue", journeys.follow_queue),
             ("results", journeys.follow_results),
             ("joystick", self._joystick.fly),
@@ -109,6 +113,22 @@ class LiveShip(Closing):
             except BlimpError as error:
                 hear("trouble", str(error))
                 return
+            self._stop.wait(RETRY_S)
+
+    def _follow_record(self, hear: Hear) -> None:
+        """Tell what happened; what is wrong with the link is said beside."""
+        known: list[Dated] = []
+        while not self._stop.is_set():
+            with contextlib.suppress(BlimpError), self._open_reader() as reader:
+                while not self._stop.is_set():
+                    if news := reader.news(wait_s=POLL_S):
+                        now_s = self._clock.wall_s()
+                        dated = [one._replace(age_s=now_s - one.age_s) for one in news]
+                        known = ordered([*known, *dated])[-EVENTS:]
+                        hear("events", [
+                            event_object(one.happening, t_s=one.t_s, at_s=round(one.age_s, 2))
+                            for one in known
+                        ])  # fmt: skip
             self._stop.wait(RETRY_S)
 
     def close(self) -> None:

@@ -7,6 +7,7 @@ from blimp.airframe import Airframe
 from blimp.types import VOTE_FRESH_S, Snapshot
 from ground_station.report import status_object
 
+EVENTS = 100  # the last happenings, for who opens the page later
 POWER = "power"  # the sensor whose value is volts and amperes
 PAST_S = 120.0  # of the plots
 PAST_STEP_S = 0.5
@@ -18,8 +19,9 @@ PLOTTED = (
 
 # Called with a kind and its content, from any thread:
 # "state", an object of `state_object`; "command", one of `Journeys`; "trouble", a text, "" for
-# none; "caption", a text; "trail", "commands" and "past", which is a list of `plotted`, all of them
-# in place of the ones before; anything else reaches the panels as it is.
+# none; "caption", a text; "events" (see `event_object`), "trail", "commands" and "past", which is a
+# list of `plotted`, all of them in place of the ones before; anything else reaches the panels as it
+# is.
 Hear = Callable[[str, Any], None]
 
 

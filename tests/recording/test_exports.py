@@ -96,8 +96,8 @@ def test_names_with_markup_stay_text(flown: Path, tmp_path: Path) -> None:
         for message in log.messages(0):
             new.add(message)
             if message.topic == "/status":
-                data = msgspec.json.encode({"t_s": 0.0, "device": nasty, "text": nasty})
-                new.add(Message("/fault", message.time_ns, data))
+                event = {"t_s": 0.0, "name": "fault", "message": nasty, "id": "x"}
+                new.add(Message("/event", message.time_ns, msgspec.json.encode(event)))
     assert (
         run(app, ["log", "export", str(tmp_path / "n.mcap"), str(tmp_path / "n.kml")]).exit_code
         == 0

@@ -13,7 +13,7 @@ from typer.testing import CliRunner
 
 from blimp.cli import app
 from blimp.errors import LogError
-from blimp.recording.flight_data import FlightData, Happening, read_flight
+from blimp.recording.flight_data import FlightData, Listed, read_flight
 from blimp.recording.log_file import LogFile
 from blimp.recording.pictures import PICTURES
 from blimp.recording.recording import Recording, open_recording
@@ -95,7 +95,7 @@ def test_the_page_says_what_happened_in_words_and_figures(html: str, flight: Fli
 def test_words_of_others_stay_text(flight: FlightData) -> None:
     nasty = "</td><script>alert(1)</script>$x_1$"
     bad = flight._replace(
-        happenings=[Happening(1, 1.0, "refusal", nasty)],
+        happenings=[Listed(1, 1.0, "refusal", nasty)],
         session=msgspec.structs.replace(flight.session, vehicle=nasty),
     )
     html = page(bad)

@@ -24,6 +24,7 @@ _CONNECT = "+@connection +time -@admin -client|tracking"
 _DATA = "+@read +@write +@stream +@hash +@sortedset +@set +@string +@scripting +@transaction"
 _NEVER = "-@admin -flushall -flushdb -keys -migrate -restore -sort -swapdb -function -script|flush"
 _RESULTS = "celery-task-meta-*"
+_SEEN = ("telemetry", "timeline")  # of a ship, by who watches it
 
 
 @app.callback()
@@ -58,7 +59,7 @@ def users(vehicles: Sequence[str]) -> dict[str, str]:
     found = {
         "ground": _ground(vehicles),
         "viewer": f"{_CONNECT} +scan +exists +xread +xrevrange +multi +exec "
-        + _keys("%R~", [f"blimp:telemetry:{name}" for name in vehicles]),
+        + _keys("%R~", [f"blimp:{what}:{name}" for name in vehicles for what in _SEEN]),
     }
     for name in vehicles:
         found[f"vehicle-{name}" if several else "vehicle"] = _vehicle(name)
@@ -74,7 +75,11 @@ def _ground(vehicles: Sequence[str]) -> str:
         own += [f"blimp:queue:{queue}[:.]*", f"blimp:exchange:{queue}", f"blimp:exchange:{queue}.*"]
         own += [f"blimp:fanout:{queue}.*", f"blimp:coalesce:{queue}:*", f"blimp:revoked:{queue}*"]
         own += [f"blimp:pool:{{blimp.pilot.{name}}}:*", heartbeat_key(name)]
-        seen += [f"blimp:telemetry:{name}", f"blimp.worker.{queue}.*", f"blimp.fleet.{queue}"]
+        seen += [
+            *(f"blimp:{what}:{name}" for what in _SEEN),
+            f"blimp.worker.{queue}.*",
+            f"blimp.fleet.{queue}",
+        ]
     # Who gives control back wakes who waits for it; an emergency stop needs no write.
     stops = _keys("&", [f"blimp:fanout:{vehicle_queue(name)}.*" for name in vehicles])
     wakes = f"(+publish &blimp:pool:* {stops})"
@@ -89,7 +94,8 @@ def _vehicle(name: str) -> str:
         f"blimp:coalesce:{queue}:*", f"blimp:revoked:{queue}*", "blimp:queue::*",
         f"blimp.worker.{queue}.*", f"blimp.fleet.{queue}",
         "blimp:ended:*", "blimp:sender:*", "blimp:published:*", "blimp:steps:*", "blimp-began-*",
-        "blimp:results:failed", _RESULTS, "celery-taskset-meta-*", f"blimp:telemetry:{name}",
+        "blimp:results:failed", _RESULTS, "celery-taskset-meta-*",
+        *(f"blimp:{what}:{name}" for what in _SEEN),
         "blimp:pool:{blimp.ships}:*", f"blimp:pool:{{blimp.pilot.{name}}}:*",
         heartbeat_key(name),
         *(f"blimp:{part}:*celery.pidbox*" for part in ("exchange", "fanout", "queue")),

@@ -11,6 +11,7 @@ from blimp.clock import Clock
 from blimp.closing import Closing
 from blimp.errors import BlimpError
 from blimp.link.telemetry import TelemetryReader
+from blimp.link.timeline import changes
 from blimp.types import Snapshot
 
 POLL_S = 0.1
@@ -99,7 +100,7 @@ class Reaction(Closing):
         with self._news:
             if self._newest is not None:
                 after_ms = round(1e3 * (now_s - self._began_s))
-                for text in changes(self._newest[0], snapshot):
+                for _, text in changes(self._newest[0], snapshot):
                     if len(self.seen) < MAX_SEEN:
                         self.seen.append(Seen(after_ms, text))
             off = off_m(snapshot)
@@ -135,33 +136,3 @@ def sentence(
         state += f", {now_m:.2f} m off its place (at most {max(now_m, most_m):.2f} m)"
     failsafe = f"; {now.failsafe}" if now.failsafe else ""
     return f"{words[:1].upper()}{words[1:]}: {proof if again else ''}{state}{failsafe}."
-
-
-def changes(before: Snapshot, after: Snapshot) -> list[str]:
-    """Return in words what a ship has done from one snapshot to another."""
-    found = []
-    if after.boot_id != before.boot_id:
-        found.append("the flight process runs again")
-    if after.failsafe != before.failsafe:
-        found.append(after.failsafe or f"over: {before.failsafe}")
-    if after.mode != before.mode:
-        found.append(f"mode {before.mode} to {after.mode}")
-    if (after.armed, after.killed) != (before.armed, before.killed):
-        found.append("killed" if after.killed else "armed" if after.armed else "disarmed")
-    for name, status in after.sensors.items():
-        known = before.sensors.get(name)
-        if known is not None and known.healthy != status.healthy:
-            why = status.error.removeprefix(f"{name}: ") or "not believed"
-            found.append(f"{name} is good again" if status.healthy else f"{name}: {why}")
-    doubted = {doubt.partition(":")[0] for doubt in before.health.doubts}
-    found += [doubt for doubt in after.health.doubts if doubt.partition(":")[0] not in doubted]
-    found += new_messages(before.messages, after.messages)
-    return list(dict.fromkeys(found))  # a failsafe is a message, too
-
-
-def new_messages(before: tuple[str, ...], after: tuple[str, ...]) -> list[str]:
-    """Return what a list that keeps its last items has got since; an item may come twice."""
-    for kept in range(min(len(before), len(after)), 0, -1):
-        if before[-kept:] == after[:kept]:
-            return list(after[kept:])
-    return list(after)

@@ -4,14 +4,20 @@ On a laptop it does what systemd does on board. It starts the processes in order
 their readiness, restarts those that die, kills one whose heartbeat stops (WatchdogSec), drives the
 outputs to their safe state when a flight process dies (ExecStopPost), and ends them in order. A
 guard process, started first, cleans up if this one is killed.
+
+What it sees of the processes it tells the ship's flight process, which writes it into the record
+(`blimp/link/timeline.py`). What happens while there is none waits for its successor.
 """
 
 import contextlib
 import errno
+import itertools
+import os
 import select
 import selectors
 import shutil
 import signal
+import socket
 from collections import deque
 from collections.abc import Callable, Sequence
 from functools import partial
@@ -24,6 +30,7 @@ from blimp.clock import Clock
 from blimp.errors import BlimpError
 from blimp.link.paths import RuntimePaths, make_own_directory
 from blimp.link.registry import register, unregister
+from blimp.link.timeline import KEPT, MAX_TEXT, Happening
 from blimp.processes import Child
 from blimp.queue.redis.urls import hide_password
 from blimp.service.notify import ALIVE, READY, READY_TO_ARM, NotifyListener
@@ -129,6 +136,10 @@ class Stack:
         self._selector = selectors.DefaultSelector()
         self._stopping = False
         self._announced: set[str] = set()
+        self._waiting: dict[str, deque[bytes]] = {
+            ship.vehicle: deque(maxlen=KEPT) for ship in ships
+        }
+        self._ids = (f"up{os.getpid()}-{number}" for number in itertools.count(1))
         self._started_s = self._watched_s = clock.now_s()
         self._claimed = False
 
@@ -156,6 +167,7 @@ class Stack:
                 self._poll_readiness()
                 self._watch_heartbeats()
                 self._announce()
+                self._tell_ships()
             with contextlib.suppress(OSError):  # its terminal may be gone
                 self._on_event({"event": "ending"})
         finally:
@@ -260,6 +272,7 @@ class Stack:
             down_s = self._clock.now_s() - running.died_s
             running.died_s = None
             vehicle = running.role.vehicle
+            self._note(running.role, "runs", f"runs again after {down_s:.1f} s")
             if vehicle not in self._announced and (vehicle or not self._announced):
                 return  # it was never announced as ready
             whose = {"vehicle": vehicle} if vehicle else {}
@@ -325,6 +338,7 @@ class Stack:
             if running.silent_s > limit_s:
                 running.silent_s = 0.0
                 silent_s = round(now_s - running.heard_s, 3)
+                self._note(running.role, "hung", f"is silent for {silent_s:.1f} s: killed")
                 self._report(running.role, "hung", process=running.role.name, silent_s=silent_s)
                 running.child.send(signal.SIGKILL)
                 if not select.select([running.child], [], [], KILL_S)[0]:
@@ -335,10 +349,41 @@ class Stack:
         unreached = self._ships[running.role.vehicle].safe_state()
         if unreached:
             vehicle = running.role.vehicle
+            words = f"is down, and outputs may not be safe: {', '.join(unreached)}"
+            self._note(running.role, "unsafe", words)
             self._on_event({"event": "unsafe", "vehicle": vehicle, "outputs": list(unreached)})
         else:
             after_s = round(self._clock.now_s() - running.heard_s, 3)
+            words = f"is down: every output is safe, {after_s:.2f} s after it was last heard"
+            self._note(running.role, "safe", words)
             self._report(running.role, "safe", after_s=after_s)
+
+    def _note(self, role: Role, kind: str, words: str, *, at_s: float | None = None) -> None:
+        """Tell the ships that a process belongs to what became of it, as soon as they listen."""
+        at_s = self._clock.now_s() if at_s is None else at_s
+        name = "flight process" if role.name == "flight" else role.name
+        for vehicle, waiting in self._waiting.items():
+            if role.vehicle in ("", vehicle):
+                happening = Happening(
+                    id=next(self._ids), t_s=round(at_s, 4), by="supervisor",
+                    kind=kind, text=f"the {name} {words}"[:MAX_TEXT],
+                )  # fmt: skip
+                waiting.append(msgspec.json.encode(happening))
+
+    def _tell_ships(self) -> None:
+        for vehicle, waiting in self._waiting.items():
+            path = str(self._ships[vehicle].paths.flight)
+            flight = self._roles.get((vehicle, "flight"))
+            if not waiting or flight is None or not flight.ready:
+                continue
+            # If it has just died, or its queue is full, the rest is sent later.
+            with (
+                socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as sending,
+                contextlib.suppress(OSError),
+            ):
+                while waiting:
+                    sending.sendto(waiting[0], socket.MSG_DONTWAIT, path)
+                    waiting.popleft()
 
     def _report(self, role: Role, event: str, **fields: object) -> None:
         whose = {"vehicle": role.vehicle} if len(self._ships) > 1 else {}
@@ -351,6 +396,7 @@ class Stack:
         if running.role.name == "flight":
             self._make_safe(running)
         status = child.exit_status()
+        self._note(running.role, "died", _ended_by(status), at_s=now_s)
         self._selector.unregister(child)
         child.close()
         running.child = None
@@ -412,6 +458,16 @@ def _tell(on_event: Event, event: dict[str, Any]) -> None:
     except OSError as error:
         if error.errno not in (errno.ENOSPC, errno.EDQUOT):
             raise
+
+
+def _ended_by(status: int | None) -> str:
+    """Return how a process ended, in words."""
+    if status is None or status >= 0:
+        return f"ended with status {status}"
+    try:
+        return f"died of {signal.Signals(-status).name}"
+    except ValueError:  # one of those without a name
+        return f"died of signal {-status}"
 
 
 def _named(role: Role) -> str:

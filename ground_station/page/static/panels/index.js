@@ -5,6 +5,7 @@
 import { panel as chaos } from "./chaos.js";
 import { panel as commands } from "./commands.js";
 import { panel as end } from "./end.js";
+import { panel as events } from "./events.js";
 import { panel as fleet } from "./fleet.js";
 import { panel as joystick } from "./joystick.js";
 import { panel as journey } from "./journey.js";
@@ -37,6 +38,7 @@ export const PANELS = [
   joystick,
   journey,
   plots,
+  events,
   queue,
   fleet,
   setup,
