@@ -428,8 +428,7 @@ class Ship:
         It goes out beside whatever else waits, and is repeated until it is confirmed, also if the
         task is cancelled.
         """
-        self._orders += 1
-        return checked(await self._transport.estop())
+        return checked(await self.press())
 
     @staticmethod
     async def estop_all(
@@ -527,6 +526,11 @@ class Ship:
         )
 
     # --- for faces, which say themselves what a reply says --------------------------------
+
+    def press(self) -> Awaitable[Reply]:
+        """Stop as `estop` does: the call itself presses, also if nobody waits for its reply."""
+        self._orders += 1
+        return self._transport.estop()
 
     async def command(
         self,

@@ -241,7 +241,7 @@ def _stops(asked: Asked) -> bool:
 
 
 def _press(parts: Parts) -> Awaitable[Reply]:
-    stopping = parts.system.transport.estop()
+    stopping = parts.system.ship.press()
     parts.system.take_over()
     return stopping
 

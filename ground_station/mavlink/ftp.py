@@ -150,7 +150,7 @@ class Ftp:
     def _open(self, asked: Request) -> None:
         path, size = self._log(asked)
         key = self._free(asked, path)
-        self._sessions[key] = Session(path, size, self._system.transport.now_s())
+        self._sessions[key] = Session(path, size, self._system.ship.now_s)
         self._answer(asked, struct.pack("<I", size), session=key[1])
 
     def _read(self, asked: Request) -> None:
@@ -219,13 +219,13 @@ class Ftp:
 
         Requests come from anybody, and a look at 1,000 logs takes 14 ms: no stop is heard then.
         """
-        now_s = self._system.transport.now_s()
+        now_s = self._system.ship.now_s
         if self._known and now_s - self._looked_s < LOOK_S:
             return self._known
         self._looked_s = now_s
         self._known = {
             one.path.name: (one.path, min(one.size, _MOST_BYTES))
-            for one in logs_of(self._directory, self._system.transport.vehicle)
+            for one in logs_of(self._directory, self._system.ship.vehicle)
         }
         return self._known
 
@@ -258,7 +258,7 @@ class Ftp:
                 continue
             if key not in sessions and len(sessions) >= MAX_SESSIONS:
                 oldest = min(sessions, key=lambda one: sessions[one].used_s)
-                if self._system.transport.now_s() - sessions[oldest].used_s < IDLE_S:
+                if self._system.ship.now_s - sessions[oldest].used_s < IDLE_S:
                     break
                 del self._sessions[oldest]
             return key
@@ -270,7 +270,7 @@ class Ftp:
             raise FtpError(BAD_SESSION)
         self._check_disarmed()
         session = self._sessions[key]
-        session.used_s = self._system.transport.now_s()
+        session.used_s = self._system.ship.now_s
         return session
 
     # --- answers --------------------------------------------------------------------------

@@ -20,6 +20,7 @@ from ground_station.mavlink.stations import Stations
 from ground_station.mavlink.system import System
 from ground_station.mavlink.vehicle import Vehicle
 from ground_station.mavlink.wire import Encoder, decoded
+from ground_station.ship import Ship
 from ground_station.ship_on_broker import BrokerTransport
 
 MAX_SYSTEM = 250  # stations and radios have the numbers above
@@ -126,7 +127,7 @@ async def run(options: GatewayOptions, *, on_ready: Callable[[list[int]], object
             encoder = Encoder(
                 system=options.system + number, key=key, now=signing.now if signing else int
             )
-            system = System(transport=transport, stations=stations, encoder=encoder, links=links)
+            system = System(ship=Ship(transport), stations=stations, encoder=encoder, links=links)
             vehicles.append(Vehicle(system))
         ports = [await links.listen(place) for place in options.listen]
         for place in options.connect:

@@ -70,7 +70,7 @@ class Logs:
     async def _list(self, _: Peer, station: Station, asked: Message) -> AsyncIterator[Message]:
         reader = self._reader(station)
         reader.spans = []
-        now_s = self._system.transport.now_s()
+        now_s = self._system.ship.now_s
         is_old = now_s - self._looked_s >= LOOK_S
         if self._looking is None or (is_old and self._looking.done()):
             self._looked_s = now_s
@@ -85,7 +85,7 @@ class Logs:
             yield _entry(number, count, time_utc=calendar.timegm(began), size=size)
 
     def _look(self) -> _Listed:
-        mine = logs_of(self._directory, self._system.transport.vehicle)[-MAX_LOGS:]
+        mine = logs_of(self._directory, self._system.ship.vehicle)[-MAX_LOGS:]
         return [(one.path, one.size) for one in mine]
 
     def _data(self, _: Peer, station: Station, asked: Message) -> object:

@@ -168,7 +168,7 @@ class Missions:
 
     def tell(self, *, at_once: bool = False) -> None:
         """Send where the mission is, once a second."""
-        now_s = self._system.transport.now_s()
+        now_s = self._system.ship.now_s
         if at_once or now_s - self._sent_s >= 1.0:
             self._sent_s = now_s
             total = len(self._items[MISSION])

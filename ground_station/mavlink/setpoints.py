@@ -132,7 +132,7 @@ class Demands:
             arguments = self._along(demand)
             if arguments is None:
                 return BUSY, "the ship is not heard, and a velocity along it needs its heading"
-            refused = await system.transport.push(KEY, arguments, ttl_s=TTL_S)
+            refused = await system.ship.push([(KEY, "velocity", arguments)], ttl_s=TTL_S)
             if refused is None:
                 return OK
             await system.note(refused)
@@ -144,7 +144,7 @@ class Demands:
             state["goto"] = place = demand.arguments
             patience_s = ACTIONS["goto"].timeout_s(place)
             state["going"] = going = asyncio.create_task(
-                system.transport.command("goto", place, timeout_s=patience_s, coalesce=KEY)
+                system.ship.command("goto", place, timeout_s=patience_s, coalesce=KEY)
             )
             # The stream may end first: what becomes of the last place is nobody's question then.
             going.add_done_callback(lambda done: done.cancelled() or done.exception())
@@ -188,7 +188,7 @@ class Demands:
         if self._newest is None:
             return None
         sender, at_s, demand = self._newest
-        is_fresh = self._system.transport.now_s() - at_s <= TTL_S
+        is_fresh = self._system.ship.now_s - at_s <= TTL_S
         return demand if is_fresh and sender == station else None
 
     # --- what is heard --------------------------------------------------------------------
@@ -248,7 +248,7 @@ class Demands:
         elif why := self._system.stations.refusal(station):  # it would hide the holder's
             self._system.say(f"offboard: {why}")
         else:
-            self._newest = station, self._system.transport.now_s(), demand
+            self._newest = station, self._system.ship.now_s, demand
 
     # --- sticks ---------------------------------------------------------------------------
 
@@ -275,9 +275,9 @@ class Demands:
         self._pushing = asyncio.create_task(self._push(arguments))
 
     async def _push(self, arguments: dict[str, float]) -> None:
-        transport = self._system.transport
         try:
-            refused = await transport.push("mavlink sticks", arguments, ttl_s=TTL_S, task="stick")
+            sticks = [("mavlink sticks", "stick", arguments)]
+            refused = await self._system.ship.push(sticks, ttl_s=TTL_S)
         except BlimpError as error:
             self._system.say(f"sticks: {error}")
             return

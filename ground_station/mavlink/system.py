@@ -23,7 +23,7 @@ from ground_station.mavlink.peer import Peer
 from ground_station.mavlink.stations import Station, Stations, name_of
 from ground_station.mavlink.telemetry import Seen
 from ground_station.mavlink.wire import Encoder, Message
-from ground_station.ship import Ship, Transport
+from ground_station.ship import Ship
 
 RELEASE_S = 60.0  # a station is lost for so long: others may take the ship
 NOTICE, WARNING, CRITICAL, INFO = 5, 4, 2, 6  # MAV_SEVERITY
@@ -67,11 +67,8 @@ def answer_of(reply: Reply) -> Answer:
 class System:
     """Used in one event loop. number: of the system. seen: None before its first snapshot."""
 
-    def __init__(
-        self, *, transport: Transport, stations: Stations, encoder: Encoder, links: Links
-    ) -> None:
-        self.transport = transport
-        self.ship = Ship(transport)
+    def __init__(self, *, ship: Ship, stations: Stations, encoder: Encoder, links: Links) -> None:
+        self.ship = ship
         self.number = encoder.system
         self.stations = stations
         self.links = links
@@ -95,7 +92,7 @@ class System:
         try:
             data = self._encoder.pack(sent)
         except (struct.error, ValueError, OverflowError, TypeError) as error:
-            log.warning("%s: %s is not sent: %s", self.transport.vehicle, sent.get_type(), error)
+            log.warning("%s: %s is not sent: %s", self.ship.vehicle, sent.get_type(), error)
             return
         if peer is None:
             self.links.send(data)
@@ -109,7 +106,7 @@ class System:
         What a message of a station leads to is bounded for it and for all of them: the ship's own
         words keep their place on a slow link.
         """
-        now_s = self.transport.now_s()
+        now_s = self.ship.now_s
         if words and now_s - self._texts.get(words, -SAME_TEXT_S) >= SAME_TEXT_S:
             self._texts = {k: v for k, v in self._texts.items() if now_s - v < SAME_TEXT_S}
             asker = _ASKER.get()
@@ -127,7 +124,7 @@ class System:
         try:
             yield
         except Exception:  # what anybody may send must not end the links of all others
-            log.exception("%s: %s", self.transport.vehicle, found)
+            log.exception("%s: %s", self.ship.vehicle, found)
         finally:
             _ASKER.reset(token)
 
@@ -161,7 +158,7 @@ class System:
         except BlimpError as error:
             self.say(str(error))
         except Exception:  # as in `hear`
-            log.exception("%s: MAVLink", self.transport.vehicle)
+            log.exception("%s: MAVLink", self.ship.vehicle)
 
     # --- acting ---------------------------------------------------------------------------
 
@@ -185,7 +182,7 @@ class System:
                 pilot = f"mavlink-{station.system}"
                 try:
                     await own.enter_async_context(
-                        self.transport.control(pilot=pilot, ttl_s=CONTROL_TTL_S, wait_s=0.0)
+                        self.ship.control(pilot=pilot, ttl_s=CONTROL_TTL_S, wait_s=0.0)
                     )
                 except BlimpError as error:
                     return str(error)
@@ -193,20 +190,20 @@ class System:
             if self.stations.holder != station:
                 self.stations.give(station)
                 self.say(f"{name_of(station)} has the ship", INFO)
-            self._acted_s = self.transport.now_s()
+            self._acted_s = self.ship.now_s
             return ""
 
     def has(self, station: Station) -> bool:
         """Whether a station has the ship now, so that its streams are flown."""
         if self._control is None or self.stations.holder != station:
             return False
-        self._acted_s = self.transport.now_s()
+        self._acted_s = self.ship.now_s
         return True
 
     async def command(self, name: str, arguments: dict[str, Any]) -> Reply:
         """Send one command under the control that is held. Raises LinkError."""
         timeout_s = ACTIONS[name].timeout_s(arguments)
-        reply = await self.transport.command(name, arguments, timeout_s=timeout_s)
+        reply = await self.ship.command(name, arguments, timeout_s=timeout_s)
         await self.note(reply)
         return reply
 
@@ -224,13 +221,13 @@ class System:
     async def refresh(self) -> None:
         """Ask the ship for its airframe; say what keeps it from answering."""
         try:
-            self.airframe = await self.transport.airframe()
+            self.airframe = await self.ship.airframe()
         except BlimpError as error:
             self.say(f"no airframe: {error}")
 
     async def review(self, ship: Snapshot) -> None:
         """Release control of a ship that nobody uses, or whose station is lost for long."""
-        idle_s = self.transport.now_s() - self._acted_s
+        idle_s = self.ship.now_s - self._acted_s
         lost = self.stations.lost_s > RELEASE_S
         if self._control is not None and (lost or (not ship.armed and idle_s > CONTROL_TTL_S)):
             await self.release()

@@ -77,7 +77,7 @@ class Vehicle:
 
     def _timesync(self, peer: Peer, _: Station, asked: Message) -> None:
         if asked.tc1 == 0:
-            now_ns = int(1e9 * self.system.transport.now_s())
+            now_ns = int(1e9 * self.system.ship.now_s)
             self.system.send(message("timesync", tc1=now_ns, ts1=asked.ts1), peer)
 
     def _ping(self, peer: Peer, station: Station, asked: Message) -> None:
@@ -105,7 +105,7 @@ class Vehicle:
                     FULL_CELL_V * battery.cells, battery.empty_v,
                 )  # fmt: skip
                 self._tell_news(before, system.seen)
-                for name in system.streams.due(system.transport.now_s()):
+                for name in system.streams.due(system.ship.now_s):
                     system.send(telemetry.STREAMS[name][0](system.seen))
                 self.parts.missions.tell()
                 before = system.seen

@@ -38,6 +38,7 @@ from ground_station.mavlink.system import System
 from ground_station.mavlink.telemetry import Seen
 from ground_station.mavlink.vehicle import Vehicle
 from ground_station.mavlink.wire import Encoder
+from ground_station.ship import Ship
 from tests.faults.fuzz_target import Broken, Mutated, Target
 
 KEY, OTHER_KEY = b"k" * 32, b"x" * 32
@@ -150,7 +151,7 @@ class Bench:
         )  # fmt: skip
         encoder = Encoder(system=1, key=key, now=int if self.signing is None else self.signing.now)
         self.system = System(
-            transport=self.ship, stations=self.stations, links=self.links, encoder=encoder
+            ship=Ship(self.ship), stations=self.stations, links=self.links, encoder=encoder
         )
         self.vehicle = Vehicle(self.system)
         vehicles.append(self.vehicle)
