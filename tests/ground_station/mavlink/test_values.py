@@ -156,6 +156,14 @@ def test_a_command_asks_for_what_its_parameters_say(
     fly(standing, flight)
 
 
+def test_a_place_that_is_not_on_earth_is_refused_as_that(standing: Twin) -> None:
+    async def flight(bench: Bench) -> None:
+        await send(bench, reposition(6, 2.5, latitude=910000000))
+        assert "latitude 91, longitude -75.6679: no place on Earth" in "".join(bench.texts)
+
+    fly(standing, flight)
+
+
 @pytest.mark.parametrize("target", [1, 0])
 @pytest.mark.parametrize("words", [(400, 0, FORCE), (185, 1, 0)])
 def test_anybodys_stop_ends_what_is_under_way(
