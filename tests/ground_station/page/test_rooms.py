@@ -2,10 +2,11 @@
 
 import threading
 from collections.abc import Iterator
-from contextlib import closing, contextmanager
+from contextlib import ExitStack, closing, contextmanager
 from urllib.parse import quote
 
 import pytest
+from msgspec.structs import replace
 from playwright.sync_api import Browser, expect
 from redis import Redis
 
@@ -14,7 +15,7 @@ from blimp.queue import TaskApp
 from blimp.queue.operations import open_session
 from blimp.queue.redis.urls import redis_url
 from blimp.tasks.client import VehicleClient, vehicle_queue
-from tests.browser import WITHIN_MS, errors_of, too_wide_px
+from tests.browser import WITHIN_MS, errors_of, misfits, serious_findings, too_wide_px
 from tests.ground_station.page.client import WITHIN_S, Served
 from tests.ground_station.page.test_joystick import snapshot
 
@@ -22,7 +23,7 @@ MARKUP = "<img src=x onerror='window.broken = 1'>"
 
 
 @contextmanager
-def another(served: Served, vehicle: str) -> Iterator[TaskApp]:
+def another(served: Served, vehicle: str, failsafe: str = "") -> Iterator[TaskApp]:
     """A second ship that is heard; no worker takes from its queue."""
     url, queue = served.ship.broker.url, vehicle_queue(vehicle)
     heard, ended = threading.Event(), threading.Event()
@@ -30,7 +31,7 @@ def another(served: Served, vehicle: str) -> Iterator[TaskApp]:
     def publish() -> None:
         with TelemetryPublisher(url, vehicle) as publisher:
             while not ended.wait(0.2):
-                if publisher.publish(snapshot(served), 0.0):
+                if publisher.publish(replace(snapshot(served), failsafe=failsafe), 0.0):
                     heard.set()
 
     thread = threading.Thread(target=publish)
@@ -127,6 +128,45 @@ def test_the_fleet_says_who_has_control_and_takes_and_gives_it_back(served: Serv
     assert "holds control" in reply.reason
     assert served.ask("/api/control/release", {"vehicle": ship})[1]["state"] == "SUCCESS"
     assert fleet()["pilot"] is None
+
+
+# What is pressed when another ship comes into trouble, and what is there then.
+PRESSED = """([name, other]) => {
+  const fleet = page.mounted.find((one) => one.ships);
+  const button = () => document.querySelector(`[data-testid="fleet-stop-${name}"]`);
+  const row = () => button().closest("tr").rowIndex;
+  const [pressed, before] = [button(), row()];
+  const failsafe = "battery low: landing";
+  fleet.show(fleet.found.map((one) => (one.vehicle === other ? { ...one, failsafe } : one)));
+  return [pressed === button(), row() - before];
+}"""
+
+
+@pytest.mark.long  # 20 ships are published
+def test_of_twenty_ships_the_one_in_trouble_is_first_and_each_has_a_stop(
+    served: Served, chromium: Browser
+) -> None:
+    ship = served.ship.vehicle
+    others = [f"z{number}" for number in range(2, 20)]
+    with ExitStack() as ships, closing(chromium.new_context()) as context:
+        ships.enter_context(another(served, "zz", "link lost: holding"))
+        for name in others:
+            ships.enter_context(another(served, name))
+        context.set_default_timeout(WITHIN_MS)
+        page = context.new_page()
+        wrong = errors_of(page)
+        page.goto(f"{served.page.url}#fleet")
+        rows = page.locator(".fleet tbody tr")
+        expect(rows).to_have_count(20, timeout=WITHIN_MS)
+        expect(rows.first).to_contain_text("link lost: holding", timeout=WITHIN_MS)
+        assert page.evaluate(PRESSED, [ship, others[-1]]) == [True, 1]
+        assert misfits(page) == []
+        for name in (others[0], ship):  # nobody confirms the first; it keeps nobody else's stop
+            page.get_by_test_id(f"fleet-stop-{name}").click()
+        expect(page.locator("#stop-answer")).to_contain_text(f"{ship} confirms", timeout=WITHIN_MS)
+        expect(page.locator("#stop-answer")).to_contain_text(f"{others[0]}: ")
+        assert serious_findings(page) == []
+    assert wrong == []
 
 
 # Playwright runs an event loop in this thread, and the test sends by plain calls.

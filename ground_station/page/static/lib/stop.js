@@ -68,7 +68,7 @@ export function prepareStop({ vehicle }) {
   const button = document.getElementById("estop");
   const whom = document.getElementById("stop-whom");
   const answer = document.getElementById("stop-answer");
-  let presses = 0;
+  const presses = new Map(); // of each ship: the newest, and what became of it
   let road = null;
 
   /** Send it both ways; return the first confirmation, or what the request says if there is none. */
@@ -83,17 +83,18 @@ export function prepareStop({ vehicle }) {
     return Promise.any(confirmed).catch(() => request);
   }
 
-  async function press() {
-    const mine = ++presses;
-    const wanted = whom.value || vehicle();
+  /** Stop one, and go on until it confirms, whichever other is stopped meanwhile. */
+  async function press(wanted) {
     const began = performance.now();
-    button.dataset.state = "sending";
+    const mine = {};
+    for (const [name, one] of presses) if (one.state !== "sending") presses.delete(name);
+    presses.set(wanted, mine);
+    const show = (state, text) => showAll(Object.assign(mine, { state, text }));
     answer.hidden = false;
-    answer.dataset.state = "sending";
-    for (let attempt = 1; mine === presses; attempt += 1) {
-      say(answer, attempt === 1 ? "Stopping …" : `Stopping … sent ${attempt} times`);
+    for (let attempt = 1; mine === presses.get(wanted); attempt += 1) {
+      show("sending", attempt === 1 ? "Stopping …" : `Stopping … sent ${attempt} times`);
       const outcome = await stop(wanted);
-      if (mine !== presses) return;
+      if (mine !== presses.get(wanted)) return;
       if (outcome.state === "SUCCESS") return show("confirmed", words(outcome, wanted));
       if (performance.now() - began > GIVE_UP_MS) {
         return show("failed", `NOT CONFIRMED: ${words(outcome, wanted)}. Press again.`);
@@ -103,13 +104,18 @@ export function prepareStop({ vehicle }) {
     }
   }
 
-  function show(state, text) {
-    button.dataset.state = answer.dataset.state = state;
-    say(answer, text);
+  /** Say what became of each; the worst gives the colour. */
+  function showAll() {
+    const all = [...presses];
+    const worst = ["failed", "sending", "confirmed"].find((state) => all.some(([, one]) => one.state === state));
+    button.dataset.state = answer.dataset.state = worst;
+    const named = ([name, { state, text }]) => (state === "confirmed" || all.length < 2 ? text : `${name || "the ship"}: ${text}`);
+    say(answer, all.map(named).join(" · "));
   }
 
-  button.addEventListener("click", press);
+  button.addEventListener("click", () => press(whom.value || vehicle()));
   return {
+    press,
     /** Open the socket for stops: this browser may stop ships. */
     open() {
       road ??= new Road();

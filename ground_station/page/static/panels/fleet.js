@@ -1,4 +1,5 @@
-// Every ship on the broker, who has control of it, and taking it. From `api/fleet`, every 2 s.
+// Every ship on the broker, those in trouble first: a stop for each, who has control of it, and taking it.
+// From `api/fleet`, every 2 s.
 import { element, say } from "../lib/dom.js";
 import { age, number } from "../lib/format.js";
 import { table } from "../lib/table.js";
@@ -20,8 +21,8 @@ class Fleet {
     this.page = page;
     this.asking = "";
     this.fresh = page.value({ testid: "fleet-age", label: "heard" });
-    this.ships = table("Who commands which ship", ["ship", "mode", "motors", "altitude", "battery", "heard", "in control", ""]);
-    const note = "While nobody has control, everybody commands a ship. An emergency stop is everybody’s, always.";
+    this.ships = table("Who commands which ship", ["ship", "mode", "motors", "altitude", "battery", "in control", ""]);
+    const note = "While nobody has control, everybody commands a ship. An emergency stop is everybody’s, always: STOP asks nothing, and a ship that flies falls.";
     box.append(element("div", { class: "row" }, this.fresh.root), this.ships.root, element("p", { class: "note" }, note));
     this.look();
     this.timer = setInterval(() => this.look(), LOOK_MS);
@@ -39,23 +40,26 @@ class Fleet {
 
   show(ships) {
     this.found = ships;
-    this.fresh.set(ships.length === 1 ? "1 ship" : `${ships.length} ships`, 0);
-    this.ships.fill(ships.map((one) => this.row(one)), "No ship is heard");
+    const rank = (one) => `${trouble(one) ? 0 : 1} ${one.vehicle}`;
+    const sorted = [...ships].sort((a, b) => rank(a).localeCompare(rank(b), undefined, { numeric: true }));
+    const wrong = ships.filter((one) => trouble(one)).length;
+    this.fresh.set(`${ships.length === 1 ? "1 ship" : `${ships.length} ships`}${wrong ? `, ${wrong} in trouble` : ""}`, 0);
+    this.ships.fill(sorted.map((one) => this.row(one)), "No ship is heard", sorted.map((one) => one.vehicle));
     this.page.able();
   }
 
   row(ship) {
-    const isHeard = ship.age_s !== null && ship.age_s < HEARD_S;
-    const shown = (text) => (isHeard ? text : "–");
+    const shown = (text) => (isHeard(ship) ? text : "–");
+    const wrong = trouble(ship);
+    const stop = this.button("stop", ship, `STOP ${ship.vehicle}`, () => this.page.stop.press(ship.vehicle));
     return [
       this.link(ship),
-      shown(ship.failsafe ? `${ship.mode}: ${ship.failsafe}` : ship.mode),
-      shown(ship.killed ? "KILLED" : ship.armed ? "ARMED" : "disarmed"),
+      wrong ? element("strong", { class: "wrong" }, wrong) : ship.mode,
+      shown(ship.armed ? "ARMED" : "disarmed"),
       shown(`${number(ship.altitude_m, 1)} m`),
       shown(`${number(ship.battery_v, 1)} V`),
-      isHeard ? "now" : ship.age_s === null ? "never" : `${age(ship.age_s)} ago`,
       holder(ship),
-      this.buttons(ship),
+      element("span", { class: "row" }, stop, ...this.buttons(ship)),
     ];
   }
 
@@ -67,25 +71,23 @@ class Fleet {
   }
 
   buttons(ship) {
-    if (ship.yours) return this.button("release", ship, "Give back");
-    if (ship.pilot === null) return this.button("take", ship, "Take control");
+    if (ship.yours) return [this.button("release", ship, "Give back")];
+    if (ship.pilot === null) return [this.button("take", ship, "Take control")];
     if (this.asking !== ship.vehicle) {
       const ask = () => {
         this.asking = ship.vehicle;
         this.show(this.found);
       };
-      return this.button("take", ship, `Take it from ${ship.pilot} …`, ask);
+      return [this.button("take", ship, `Take it from ${ship.pilot} …`, ask)];
     }
     const cancel = () => {
       this.asking = "";
       this.show(this.found);
     };
-    return element(
-      "span",
-      { class: "row" },
+    return [
       this.button("force", ship, `Yes, take it from ${ship.pilot}`, () => this.act("take", ship, true)),
       this.button("cancel", ship, "No", cancel),
-    );
+    ];
   }
 
   button(name, ship, text, click = () => this.act(name, ship, false)) {
@@ -111,7 +113,16 @@ class Fleet {
   }
 }
 
+const isHeard = ({ age_s }) => age_s !== null && age_s < HEARD_S;
+
+/** What a person must look at first, in words; nothing if all is well. */
+function trouble(ship) {
+  if (!isHeard(ship)) return ship.age_s === null ? "never heard" : `not heard for ${age(ship.age_s)}`;
+  if (ship.failsafe) return `${ship.armed ? ship.mode : "UNPOWERED"}: ${ship.failsafe}`;
+  return ship.killed ? "KILLED: arm it again to fly" : "";
+}
+
 function holder(ship) {
-  if (ship.pilot === null) return "nobody: everybody commands it";
+  if (ship.pilot === null) return "nobody in control";
   return `${ship.pilot}${ship.yours ? " (you)" : ""}, for ${Math.ceil(ship.left_s / 10) * 10} s unless renewed`;
 }
