@@ -78,9 +78,6 @@ bench: $(VENV)/dev.installed $(GUESTS)/installed ## measure the figures this pro
 	$(BIN)/blimp sim speed --json
 	$(BIN)/python -m benchmarks.cycle
 	$(BIN)/python -m benchmarks.missions
-	$(BIN)/python -m benchmarks.loop
-	$(BIN)/python -m benchmarks.observe
-	$(BIN)/python -m benchmarks.sql_results
 	$(BIN)/python -m benchmarks.page
 
 # --- campaigns: each prints its progress, then its figures and its command as JSON, and fails
@@ -112,13 +109,13 @@ mutants: $(VENV)/dev.installed ## break each line of tests/mutants once: the tes
 	$(BIN)/python -m tests.mutants $(MUTANTS)
 
 soak: $(VENV)/dev.installed ## SOAK (200000) tasks with kills, and memory that must not grow
-	$(BIN)/python -m benchmarks.soak --json --tasks $(SOAK)
+	$(BIN)/python -m benchmarks.kill --json --memory --tasks $(SOAK) --kills $(shell expr $(SOAK) / 2000)
 
 canvas: $(VENV)/dev.installed ## chords under kills, and what large ones cost
 	$(BIN)/python -m benchmarks.canvas --json
 
 releases: $(VENV)/dev.installed ## 100,000 releases with both callbacks firing, under kill -9
-	$(BIN)/python -m benchmarks.releases --json --links 2000 --tasks 600 --out benchmarks/results/releases.json
+	$(BIN)/python -m benchmarks.releases --json --out benchmarks/results/releases.json
 
 fuzz: $(VENV)/dev.installed ## FUZZ (1000000) inputs to each reader of what comes from outside
 	$(BIN)/pip install --quiet --disable-pip-version-check atheris || echo "make: no atheris: by mutation alone" >&2
@@ -131,7 +128,6 @@ events: $(VENV)/dev.installed $(CELERY)/installed ## count the events of 100,000
 
 celery: $(VENV)/dev.installed $(CELERY)/installed ## run Celery's own integration tests on its transport and on ours
 	$(BIN)/python -m benchmarks.celery_suite --json
-	$(BIN)/python -m benchmarks.remote_ping
 
 django: $(VENV)/dev.installed $(DJANGO)/installed ## run Django's own tests of its backends for tasks on ours
 	$(BIN)/python -m benchmarks.django_suite --json

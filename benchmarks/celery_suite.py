@@ -6,8 +6,7 @@ checkout: a source tree of Celery 5.7 with its `t` folder; by default the source
 of that version is fetched. environment: a virtual environment with Celery, what its tests
 need and this project; made if it is missing. Each run has a server of its own for broker and
 results, and a copy of the checkout. There `integration-tests-config.json`, the file that
-Celery's tests read to be configured, names the transport. Afterwards the round trip of
-`inspect ping` is measured on both; see celery_ping.py.
+Celery's tests read to be configured, names the transport.
 """
 
 from __future__ import annotations
@@ -35,8 +34,6 @@ REQUIREMENTS = (
     "pytest-order", "pytest-rerunfailures", "pytest-subtests", "pytest-timeout", "pydantic",
 )  # fmt: skip
 PROJECT = Path(__file__).parents[1]
-PINGS = 20
-ROUNDS = 3
 
 
 def make_environment(directory: Path) -> Path:
@@ -88,26 +85,6 @@ def run(python: Path, checkout: Path, *, transport: str | None, directory: Path)
     return re.sub(r"^=+ | =+$", "", lines[-1]) if lines else "nothing was printed"
 
 
-def ping(python: Path, *, transport: str | None, directory: Path) -> float:
-    """Return the median round trip of `inspect ping`, ms."""
-    with Server(directory) as server:
-        command = [
-            str(python),
-            "-m",
-            "benchmarks.celery_ping",
-            server.url,
-            str(PINGS),
-        ]
-        found = subprocess.run(
-            [*command, *([transport] if transport else [])],
-            cwd=PROJECT,
-            stdout=subprocess.PIPE,
-            text=True,
-            check=True,
-        )
-    return float(found.stdout)
-
-
 def not_passed(summary: str) -> float:
     """Return how many tests failed by pytest's last line; infinite if none passed."""
     if " passed" not in summary:
@@ -118,7 +95,7 @@ def not_passed(summary: str) -> float:
 def main() -> int:
     parser = argparse.ArgumentParser(
         prog="python -m benchmarks.celery_suite",
-        description="Celery's own integration tests, and inspect ping, on both transports.",
+        description="Celery's own integration tests, on both transports.",
     )
     parser.add_argument(
         "--checkout",
@@ -134,28 +111,17 @@ def main() -> int:
         help="with Celery, what its tests need and this project; made if it is missing; "
         "default .venv-celery",
     )
-    parser.add_argument("--json", action="store_true", help="one JSON object")
+    parser.add_argument("--json", action="store_true", help="on one line")
     options = parser.parse_args()
     python = make_environment(options.environment.resolve())
     with tempfile.TemporaryDirectory(prefix="celery-suite-") as name:
         directory = Path(name)
         checkout = options.checkout or fetch(python, directory)
         results: dict[str, str] = {}
-        pings: dict[str, list[float]] = {label: [] for label in TRANSPORTS}
         for label, transport in TRANSPORTS.items():
             (directory / label).mkdir()
             results[label] = run(python, checkout, transport=transport, directory=directory / label)
-            if not options.json:
-                print(f"{label:8} {results[label]}", flush=True)
-        for _ in range(ROUNDS):  # in turns: the machine's other work falls on both
-            for label, transport in TRANSPORTS.items():
-                pings[label].append(ping(python, transport=transport, directory=directory))
-    medians = {label: sorted(found)[ROUNDS // 2] for label, found in pings.items()}
-    if options.json:
-        print_figures("benchmarks.celery_suite", {"suite": results, "ping_ms": medians})
-    else:
-        for label, found_ms in medians.items():
-            print(f"{label:8} inspect ping, median {found_ms:.1f} ms")
+    print_figures("benchmarks.celery_suite", {"suite": results}, one_line=options.json)
     return int(not_passed(results["streams"]) > not_passed(results["stock"]))
 
 

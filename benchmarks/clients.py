@@ -14,7 +14,6 @@ One JSON line; exit status 1 if one is beyond its goal.
 import argparse
 import asyncio
 import os
-import resource
 import statistics
 import subprocess
 import sys
@@ -24,7 +23,8 @@ from contextlib import closing
 from pathlib import Path
 
 from benchmarks.estop import VEHICLE, running
-from benchmarks.figures import print_figures, print_progress
+from benchmarks.figures import print_figures, print_progress, spread
+from benchmarks.queue.usage import processor_s
 from blimp.tasks.client import VehicleClient
 from ground_station.ship import Ship as ConnectedShip
 from tests.ground_station.mavlink.test_gateway import Station
@@ -37,17 +37,6 @@ GOALS = {
 # Message id and rate in Hz: what Mission Planner asks of ArduPilot for its SR0 streams.
 RATES = {30: 10, 33: 3, 32: 3, 74: 10, 1: 2, 24: 2, 147: 2, 242: 1, 230: 3, 245: 2}
 STOPS = 100
-
-
-def cpu_s(pid: int) -> float:
-    """Return the processor's time of a process so far."""
-    words = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-    return (int(words[11]) + int(words[12])) / os.sysconf("SC_CLK_TCK")
-
-
-def own_s() -> float:
-    used = resource.getrusage(resource.RUSAGE_SELF)
-    return used.ru_utime + used.ru_stime
 
 
 def overruns(broker: str) -> int:
@@ -79,12 +68,14 @@ async def measure_api(broker: str, *, seconds: float) -> dict[str, float]:
                     commands.append(1e3 * (time.perf_counter() - began_s))
             await ship.arm()
             await ship.takeoff(1.5)
-            before_s, began_s = own_s(), time.monotonic()
+            before_s, began_s = processor_s([os.getpid()]), time.monotonic()
             async with ship.velocities() as fly:
                 for step in range(int(seconds * HZ)):
                     await fly(0.05 if step % 80 < 40 else -0.05, 0.0, 0.0)
                     await asyncio.sleep(max(0.0, began_s + (step + 1) / HZ - time.monotonic()))
-            streamed = 100.0 * (own_s() - before_s) / (time.monotonic() - began_s)
+            streamed = (
+                100.0 * (processor_s([os.getpid()]) - before_s) / (time.monotonic() - began_s)
+            )
             await ship.land()
     ping_ms = statistics.median(pings)
     return {
@@ -109,11 +100,11 @@ def measure_mavlink(broker: str, *, seconds: float) -> dict[str, float]:
             station.get("HEARTBEAT")
             for message, hz in RATES.items():
                 assert station.command(511, message, 1e6 / hz) == 0
-            before, used_s, began_s = overruns(broker), cpu_s(gateway.pid), time.monotonic()
+            before, used_s, began_s = overruns(broker), processor_s([gateway.pid]), time.monotonic()
             while time.monotonic() < began_s + seconds:
                 station.get("HEARTBEAT")
                 station.beat()
-            share = 100.0 * (cpu_s(gateway.pid) - used_s) / (time.monotonic() - began_s)
+            share = 100.0 * (processor_s([gateway.pid]) - used_s) / (time.monotonic() - began_s)
             beside = overruns(broker) - before
             status = Path(f"/proc/{gateway.pid}/status").read_text()
             rss_kb = int(status.partition("VmRSS:")[2].split()[0])
@@ -121,18 +112,18 @@ def measure_mavlink(broker: str, *, seconds: float) -> dict[str, float]:
             for _ in range(STOPS):
                 stop_s = time.perf_counter()
                 assert station.command(185, 1) == 0
-                stops.append(1e3 * (time.perf_counter() - stop_s))
+                stops.append(time.perf_counter() - stop_s)
     finally:
         gateway.kill()
         gateway.communicate()
-    stops.sort()
+    taken = spread(stops)
     return {
         "mavlink_percent": round(share, 2),
         "mavlink_mb": round(rss_kb / 1000, 1),
         "overruns_without": without,
         "overruns_beside": beside,
-        "mavlink_stop_p50_ms": round(stops[STOPS // 2], 1),
-        "mavlink_stop_p99_ms": round(stops[STOPS - 2], 1),
+        "mavlink_stop_p50_ms": round(1e3 * taken["p50_s"], 1),
+        "mavlink_stop_p99_ms": round(1e3 * taken["p99_s"], 1),
     }
 
 

@@ -7,9 +7,7 @@ acknowledges included.
 """
 
 import argparse
-import cProfile
 import json
-import pstats
 import statistics
 import subprocess
 import sys
@@ -119,27 +117,6 @@ class Hover:
             "worst_percent": round(share * worst, 1),
         }
 
-    def profile(self, lines: int) -> tuple[float, list[dict[str, Any]]]:
-        """Calls a cycle, and the functions of the loop that take longest, with their callees'.
-
-        By the time of the thread: the wall clock would count what interrupts a call.
-        """
-        profiler = cProfile.Profile(thread_time)
-        profiler.runcall(self.ship.step, 10 * TURN * PERIOD_S)
-        stats: dict[Any, Any] = pstats.Stats(profiler).stats  # type: ignore[attr-defined]
-        cycles = 10 * TURN
-        rows = [
-            {
-                "function": f"{Path(file).parent.name}/{Path(file).name}:{name}",
-                "calls": round(calls / cycles, 2),
-                "own_us": round(1e6 * own / cycles, 2),
-                "all_us": round(1e6 * whole / cycles, 2),
-            }
-            for (file, _, name), (_, calls, own, whole, _) in stats.items()
-        ]
-        total = sum(row["calls"] for row in rows)
-        return total, sorted(rows, key=lambda row: -row["own_us"])[:lines]
-
 
 def serve(airframe: str) -> None:
     """The other end: fly a turn for each line that comes in, and answer with its parts."""
@@ -203,7 +180,6 @@ def main() -> None:
     parser.add_argument("--against", default=BASE, metavar="COMMIT")
     parser.add_argument("--airframe", default="twin")
     parser.add_argument("--turns", type=int, default=100)
-    parser.add_argument("--lines", type=int, default=20, help="of the profile")
     parser.add_argument("--serve", action="store_true", help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.serve:
@@ -214,12 +190,10 @@ def main() -> None:
     ratios = compare(options.against, options.airframe, options.turns)
     hover = Hover(options.airframe)
     bits = hover.bits(20.0)
-    calls, profile = hover.profile(options.lines)
     stages = hover.stages(options.turns)
     print_figures(
         "benchmarks.cycle",
-        {"against": options.against, "ms": ratios, "i2c_bits": bits, "stages_percent": stages,
-         "calls": round(calls), "profile": profile},
+        {"against": options.against, "ms": ratios, "i2c_bits": bits, "stages_percent": stages},
         one_line=False,
     )  # fmt: skip
 

@@ -37,7 +37,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-from benchmarks.figures import print_figures, print_progress
+from benchmarks.figures import print_figures, print_progress, spread
 from blimp.config import signing_keys_from_environment
 from blimp.link.paths import RuntimePaths, emergency_socket
 from blimp.service.stack.stack_process import StackProcess
@@ -60,7 +60,8 @@ class Ship:
         self.stack = stack
         ready = stack.wait_until_ready()
         self.broker: str = ready["broker"]
-        self.worker: int = ready["pids"]["worker"]
+        self.pids: dict[str, int] = ready["pids"]
+        self.worker = self.pids["worker"]
         self.begun = threading.Event()
         self.over = threading.Event()
 
@@ -138,22 +139,15 @@ def measure(name: str, load: Callable[[Ship], None] | None, *, times: int) -> di
         ship.over.set()
         if background is not None:
             background.join()
-    taken_s.sort()
-
-    def at(share: float) -> float:
-        return round(taken_s[min(times - 1, int(share * times))], 4)
-
-    unconfirmed = sum(state != "SUCCESS" for state in states)
+    unconfirmed, taken = sum(state != "SUCCESS" for state in states), spread(taken_s)
     return {
-        "ok": unconfirmed == 0 and at(0.99) <= LIMIT_S,
+        "ok": unconfirmed == 0 and taken["p99_s"] <= LIMIT_S,
         "load": name,
         "signed": bool(keys),
         "simulated": True,
         "times": times,
         "unconfirmed": unconfirmed,
-        "p50_s": at(0.5),
-        "p99_s": at(0.99),
-        "max_s": round(taken_s[-1], 4),
+        **taken,
     }
 
 
@@ -268,13 +262,11 @@ def measure_deaths(*, times: int, seed: int) -> bool:
                     print_progress(f"{number + 1} deaths: {lost} lost, {deaf} deaf")
         del os.environ["BLIMP_BROKER_URL"]
         assert ship is not None
-    taken_s.sort()
-    p99_s = taken_s[min(times - 1, int(0.99 * times))]
-    is_ok = not lost and not deaf and p99_s <= BACK_S
+    taken = spread(taken_s)
+    is_ok = not lost and not deaf and taken["p99_s"] <= BACK_S
     figures = {
         "ok": is_ok, "deaths": times, "seed": seed, "lost": lost, "deaf": deaf, "simulated": True,
-        "p50_s": round(taken_s[times // 2], 3), "p99_s": round(p99_s, 3),
-        "max_s": round(taken_s[-1], 3),
+        **taken,
     }  # fmt: skip
     print_figures("benchmarks.estop", figures)
     return is_ok

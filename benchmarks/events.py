@@ -2,10 +2,8 @@
 
     python -m benchmarks.events [--tasks 100000] [--pool threads] [--write]
 
-For each kind of pool so many tasks wait in a queue; a worker runs them, 20,000 without events
-first and then all with them, and Celery's own receiver, in Celery's environment, counts the
-events. One JSON object: events lost and out of order, and tasks a second without and with events.
-Compare the ratio of the two rates: they are taken in turn on the same machine.
+For each kind of pool so many tasks wait in a queue; a worker runs them, and Celery's own receiver,
+in Celery's environment, counts the events. One JSON object: events lost and out of order.
 """
 
 from __future__ import annotations
@@ -38,7 +36,6 @@ TRANSPORT = "blimp.queue.kombu_transport:Transport"
 BROKER = "EVENTS_BROKER"
 NAME = "pad"
 DEADLINE_S = 600.0
-ENOUGH = 20_000  # tasks to measure a rate with
 
 app = TaskApp("events", broker=os.environ.get(BROKER, "redis://localhost/0"))
 
@@ -63,17 +60,16 @@ class Run:
         self._pool = pool
         self._tasks = tasks
 
-    def rate(self, *, events: bool) -> tuple[float, dict[str, Any]]:
-        """Return tasks a second, from the first to the last, and the receiver's report."""
+    def report(self) -> dict[str, Any]:
+        """Run the tasks; return the receiver's report, and how many tasks a second ran."""
         self._server.clear()
         self._fill()
-        receiver = self._receiver() if events else None
+        receiver = self._receiver()
         worker = Child(
             name="worker",
             arguments=[
                 *(sys.executable, "-m", "blimp.queue", "worker", "-A", "benchmarks.events:app"),
-                *["--name", NAME],
-                *(["--events"] if events else []),
+                *("--name", NAME, "--events"),
             ],
             environment={BROKER: self._server.url},
             stderr=subprocess.DEVNULL,
@@ -81,12 +77,10 @@ class Run:
         try:
             began_s = self._wait_below(self._tasks)
             took_s = self._wait_below(1) - began_s
-            report = (
-                {} if receiver is None else json.loads(receiver.communicate(timeout=DEADLINE_S)[0])
-            )
+            report: dict[str, Any] = json.loads(receiver.communicate(timeout=DEADLINE_S)[0])
         finally:
             worker.end(within_s=10.0)
-        return self._tasks / took_s, report
+        return report | {"tasks_per_s": round(self._tasks / took_s)}
 
     def _fill(self) -> None:
         """Have all the tasks in the queue."""
@@ -128,31 +122,13 @@ class Run:
         return int(self._server.client.xlen("blimp:queue:events:level:2"))
 
 
-def campaign(
-    *,
-    tasks: int,
-    pools: Sequence[str] = POOLS,
-    both: bool = True,
-) -> dict[str, Any]:
-    """Return what became of the events of `tasks` tasks on each kind of pool.
-
-    both: measure the rate without events, too, with ENOUGH tasks.
-    """
+def campaign(*, tasks: int, pools: Sequence[str] = POOLS) -> dict[str, Any]:
+    """Return what became of the events of `tasks` tasks on each kind of pool."""
     found: dict[str, Any] = {}
     with tempfile.TemporaryDirectory(prefix="events-") as name, Server(Path(name)) as server:
         for pool in pools:
             print_progress(f"{pool}: {tasks} tasks")
-            without = None
-            if both:
-                fewer = min(tasks, ENOUGH)
-                quiet = Run(server, pool=pool, tasks=fewer)
-                without, _ = quiet.rate(events=False)
-            run = Run(server, pool=pool, tasks=tasks)
-            with_events, report = run.rate(events=True)
-            found[pool] = report | {"tasks_per_s": {"events": round(with_events)}}
-            if without is not None:
-                found[pool]["tasks_per_s"]["no_events"] = round(without)
-                found[pool]["ratio"] = round(with_events / without, 3)
+            found[pool] = Run(server, pool=pool, tasks=tasks).report()
     return {"tasks": tasks, "pools": found}
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 
@@ -18,3 +18,11 @@ def print_figures(module: str, figures: Mapping[str, Any], *, one_line: bool = T
 
 def print_progress(text: str) -> None:
     print(text, file=sys.stderr, flush=True)
+
+
+def spread(seconds: Sequence[float]) -> dict[str, float]:
+    """Return the median, the 99th percentile and the longest; of nothing, nothing."""
+    ordered = sorted(seconds)
+    last = len(ordered) - 1
+    places = {"p50_s": len(ordered) // 2, "p99_s": int(0.99 * len(ordered)), "max_s": last}
+    return {name: round(ordered[min(last, at)], 4) for name, at in places.items() if ordered}

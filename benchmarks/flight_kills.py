@@ -20,19 +20,16 @@ import contextlib
 import os
 import signal
 import sys
-import tempfile
 import threading
 import time
-from collections.abc import Callable, Iterator
-from pathlib import Path
-from typing import Any, TypeVar
+from collections.abc import Iterator
+from typing import Any
 
+from benchmarks.estop import VEHICLE, Ship, running
 from benchmarks.figures import print_figures
 from blimp.clock import SystemClock
-from blimp.link.paths import RuntimePaths
 from blimp.link.telemetry import TelemetryReader
 from blimp.service.show.observer import Observer
-from blimp.service.stack.stack_process import StackProcess
 from blimp.sim.remote import RemoteWorld
 from blimp.tasks.client import VehicleClient
 from blimp.tasks.reply import Pending
@@ -40,23 +37,19 @@ from blimp.types import Snapshot
 from ground_station.flyer import MissionResult
 from ground_station.mission import MissionRunner
 from ground_station.mission_file import load_mission
+from tests.faults.ground import until
 
-VEHICLE = "bench"
 MOTORS = ("left", "right", "tail")
 PATIENCE_S = 120.0
-
-T = TypeVar("T")
 
 
 class Flight:
     """A running stack with what is needed to fly it and to look at it."""
 
-    def __init__(self, stack: StackProcess, paths: RuntimePaths, ready: dict[str, Any]) -> None:
-        self.stack = stack
-        self.paths = paths
-        self.broker: str = ready["broker"]
-        self.pids: dict[str, int] = ready["pids"]
-        self.world = RemoteWorld(paths.world)
+    def __init__(self, ship: Ship) -> None:
+        self.stack, self.paths, self.broker = ship.stack, ship.paths, ship.broker
+        self.pids = ship.pids
+        self.world = RemoteWorld(ship.paths.world)
 
     def kill(self, name: str) -> float:
         """Kill -9 a process; return when, on the monotonic clock."""
@@ -67,7 +60,7 @@ class Flight:
         """Arm, take off and return in the middle of the climb: `takeoff` is under way."""
         client.send("arm").wait(10.0)
         takeoff = client.send("takeoff", {"altitude_m": 3.0})
-        until(lambda: self.world.truth().altitude_m > 1.0)
+        until(lambda: self.world.truth().altitude_m > 1.0, "no climb")
         return takeoff
 
     def motors_at_rest(self) -> bool:
@@ -82,29 +75,13 @@ class Flight:
             found = [e for e in self.stack.events if e.get("process") == name]
             return found[-1] if found else None
 
-        return until(event)
+        return until(event, f"no restart of {name}")
 
 
 @contextlib.contextmanager
 def flight(seed: int, *arguments: str) -> Iterator[Flight]:
-    with (
-        tempfile.TemporaryDirectory(prefix="blimp-bench-") as directory,
-        tempfile.TemporaryFile() as log,
-    ):
-        paths = RuntimePaths(Path(directory) / "run")
-        stack = StackProcess(
-            arguments=[
-                "--vehicle", VEHICLE, "--runtime-dir", str(paths.directory),
-                "--seed", str(seed), "--wind", "0.3", *arguments,
-            ],
-            paths=paths,
-            vehicles=[VEHICLE],
-            log=log,
-        )  # fmt: skip
-        try:
-            yield Flight(stack, paths, stack.wait_until_ready())
-        finally:
-            stack.end()
+    with running("--seed", str(seed), "--wind", "0.3", *arguments) as ship:
+        yield Flight(ship)
 
 
 def kill_worker(seed: int) -> dict[str, Any]:
@@ -121,7 +98,7 @@ def kill_worker(seed: int) -> dict[str, Any]:
         pilot = threading.Thread(target=lambda: results.append(runner.run()))
         with observer:
             pilot.start()
-            until(lambda: ship.world.truth().position_ned_m[0] > 4.0)
+            until(lambda: ship.world.truth().position_ned_m[0] > 4.0, "no way north")
             ship.kill("worker")
             event = ship.restarted("worker")
             pilot.join()
@@ -141,9 +118,9 @@ def kill_flight(seed: int) -> dict[str, Any]:
     with flight(seed) as ship, VehicleClient(ship.broker, VEHICLE) as client:
         takeoff = ship.climb(client)
         with TelemetryReader(ship.broker, VEHICLE) as telemetry:
-            before = until(telemetry.latest)[0]
+            before = until(telemetry.latest, "no telemetry")[0]
             killed_s = ship.kill("flight")
-            until(ship.motors_at_rest)
+            until(ship.motors_at_rest, "motors turned")
             safe_s = time.monotonic() - killed_s
             event = ship.restarted("flight")
 
@@ -151,7 +128,7 @@ def kill_flight(seed: int) -> dict[str, Any]:
                 latest = telemetry.latest()
                 return latest[0] if latest and latest[0].boot_id != before.boot_id else None
 
-            snapshot = until(successor)
+            snapshot = until(successor, "no successor")
         reply = takeoff.wait(PATIENCE_S)
         at_rest = ship.motors_at_rest()
         return {
@@ -174,20 +151,20 @@ def stop_flight(seed: int, *, times: int) -> dict[str, Any]:
         pid = ship.pids["flight"]
         for number in [*limits_s] * times:
             client.send("motor", {"name": "left", "percent": 60.0, "seconds": 30.0})
-            until(lambda: ship.world.outputs()["left"] != 0.0)
+            until(lambda: ship.world.outputs()["left"] != 0.0, "no motor turned")
             events = len(ship.stack.events)
             os.kill(pid, number)
             began_s = time.monotonic()
-            until(lambda: ship.world.report().outputs_safe)
+            until(lambda: ship.world.report().outputs_safe, "outputs were not safe")
             safe_s[number].append(time.monotonic() - began_s)
 
             def restarted(since: int = events) -> int | None:
                 new = [e for e in ship.stack.events[since:] if e["event"] == "restarted"]
                 return new[0]["pid"] if new else None
 
-            pid = until(restarted)
+            pid = until(restarted, "no restart")
             time.sleep(1.0)  # `up` gives up on a process that dies nine times in ten seconds
-            until(lambda: client.ping().state == "SUCCESS")
+            until(lambda: client.ping().state == "SUCCESS", "no answer")
     worst_s = {number.name: round(max(times_s), 3) for number, times_s in safe_s.items()}
     return {
         "ok": all(max(safe_s[number]) <= limit_s for number, limit_s in limits_s.items()),
@@ -206,9 +183,9 @@ def kill_supervisor(seed: int) -> dict[str, Any]:
         ship.climb(client)
         os.kill(ship.stack.pid, signal.SIGKILL)
         killed_s = time.monotonic()
-        until(ship.motors_at_rest)
+        until(ship.motors_at_rest, "motors turned")
         safe_s = time.monotonic() - killed_s
-        until(lambda: not ship.stack.left_behind())
+        until(lambda: not ship.stack.left_behind(), "something was left")
         return {
             "ok": not ship.stack.left_behind(),
             "killed": "up",
@@ -218,16 +195,6 @@ def kill_supervisor(seed: int) -> dict[str, Any]:
             "clean_after_s": round(time.monotonic() - killed_s, 3),
             "left_behind": ship.stack.left_behind(),
         }
-
-
-def until(ask: Callable[[], T | None]) -> T:
-    """Ask until the answer is true; raise TimeoutError when it never is."""
-    end_s = time.monotonic() + PATIENCE_S
-    while not (answer := ask()):
-        if time.monotonic() > end_s:
-            raise TimeoutError("it did not come about in two minutes")
-        time.sleep(0.005)
-    return answer
 
 
 def main() -> int:

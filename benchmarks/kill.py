@@ -20,8 +20,12 @@ again before that counts from each. lost, ran_twice, effects_twice: see tests/fa
 effects are counted by the actuator. inside_a_body: of the kills of each aim, those at which the
 victim had begun a body and not ended it.
 
-Exit status: 1 if a task was lost, an effect was there twice, something was left, or an aim
-never hit.
+--memory: one worker lives through it all, every kill is random and the tasks are quick. growth is
+the median of its memory in the last quarter by that in the second one; 1.0 is flat.
+
+Exit status: 1 if a task was lost, an effect was there twice, something was left, an aim never hit,
+or memory grew: the worker's by a tenth, the server's by 3 MB from before the first task until
+all results were taken off.
 """
 
 from __future__ import annotations
@@ -34,13 +38,17 @@ import sys
 import time
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from pathlib import Path
+from statistics import median
+from threading import Event, Thread
 from typing import Any
 
 import msgspec
 
-from benchmarks.figures import print_figures
+from benchmarks.figures import print_figures, spread
+from blimp.queue.redis.keys import result_key
 from tests.faults.ground import Ground, WorkerUnderFire, proving_ground, until
-from tests.faults.load import Sender, draw_orders
+from tests.faults.load import MIX, QUICK_MIX, Sender, draw_orders
 from tests.faults.motor import EFFECTS, Aim, Heard, MotorLink, What
 from tests.faults.server_side import Finals, ServerSide
 from tests.faults.tally import Tally, count
@@ -55,6 +63,9 @@ AIMS = ("random", "before_effect", "after_effect", "before_ack", "ship")
 MOVING = ("turn", "step")
 SAME_NAME = 0.8  # share of the kills after which the same name comes back
 QUIET_S = 20.0  # without a body or a result for so long, what is missing is lost
+SAMPLE_S = 2.0  # between two looks at the memory
+FLAT = 1.1
+LEAK_MB = 3.0  # scripts and clients take one; 20 bytes a task would be 4
 
 
 WORDS = {
@@ -78,14 +89,40 @@ class Kill(msgspec.Struct, frozen=True, kw_only=True):
     inside_a_body: bool
 
 
+class Memory(Thread):
+    """The resident memory of a process over time, in MB."""
+
+    def __init__(self, pid: int) -> None:
+        super().__init__(daemon=True)
+        self._status = Path(f"/proc/{pid}/status")
+        self._over = Event()
+        self._mb: list[float] = []
+
+    def run(self) -> None:
+        while not self._over.wait(SAMPLE_S):
+            kilobytes = int(self._status.read_text().partition("VmRSS:")[2].split()[0])
+            self._mb.append(round(kilobytes / 1024.0, 1))
+
+    def report(self) -> dict[str, Any]:
+        """End, and return what was seen. growth: 0 where there is too little to say."""
+        self._over.set()
+        self.join()
+        quarter = len(self._mb) // 4
+        second, last = self._mb[quarter : 2 * quarter], self._mb[-quarter:]
+        growth = round(median(last) / median(second), 3) if quarter else 0.0
+        return {"growth": growth, "mb": self._mb[:: max(1, len(self._mb) // 60)]}
+
+
 class Campaign:
     """Kills by task count: the n-th when n shares of the tasks have begun."""
 
     def __init__(
-        self, ground: Ground, *, kills: int, tasks: int, seed: int, aims: Sequence[str] = AIMS
-    ) -> None:
+        self, ground: Ground, *, kills: int, tasks: int, seed: int, aims: Sequence[str] = AIMS,
+        memory: bool = False,
+    ) -> None:  # fmt: skip
         self._ground = ground
         self._aims = aims
+        self._looks_at_memory = memory
         self._motor = MotorLink(str(ground.socket))
         self._missed: Counter[str] = Counter()
         self._chance = random.Random(seed)
@@ -93,7 +130,8 @@ class Campaign:
         self._tasks = tasks
         self._share = max(1, tasks // (kills + 1))
         self._app = make_app(ground.url)
-        self._sender = Sender(app=self._app, orders=draw_orders(tasks, seed=seed))
+        orders = draw_orders(tasks, seed=seed, mix=QUICK_MIX if memory else MIX)
+        self._sender = Sender(app=self._app, orders=orders)
         self._side = ServerSide(ground.url, queue=APP)
         self._finals = Finals(ground.url)
         self._workers: dict[int, WorkerUnderFire] = {}
@@ -105,15 +143,30 @@ class Campaign:
             self._workers[place] = self._ground.worker(f"w{place}", options=OPTIONS)
             self._workers[place].start()
         self._until_all_ready()
+        memory, before_mb = Memory(self._workers[WORKERS - 1].pid), self._side.used_mb()
+        if self._looks_at_memory:
+            memory.start()
         self._sender.start()
         for number in range(self._planned):
             self._sender.allow((number + AHEAD) * self._share)
             self._kill_one((number + 1) * self._share)
         self._sender.join()
         self._until_quiet()
+        took_s = time.monotonic() - began_s
+        found = memory.report() if self._looks_at_memory else {}
         for worker in self._workers.values():
             worker.end()
-        return self._report(time.monotonic() - began_s)
+        report = self._report(took_s)
+        if self._looks_at_memory:
+            grown_mb = self._data_mb() - before_mb
+            report |= {"memory": found | {"server_grown_mb": round(grown_mb, 1)}}
+        return report
+
+    def _data_mb(self) -> float:
+        """Take all results off the server; return the memory that it says it uses then."""
+        for order in self._sender.sent:
+            self._side.client.unlink(result_key(order.id), f"blimp-began-{order.id}-0")
+        return self._side.used_mb()
 
     def close(self) -> None:
         self._finals.close()
@@ -121,7 +174,7 @@ class Campaign:
         self._app.close()
 
     def _kill_one(self, bodies: int) -> None:
-        place = self._chance.randrange(WORKERS)
+        place = self._chance.randrange(WORKERS - self._looks_at_memory)
         same_name = self._chance.random() < SAME_NAME
         fuse_s = self._chance.uniform(0.0, 0.05)
         aim = self._chance.choice(self._aims)
@@ -247,15 +300,9 @@ class Campaign:
             "recovery_other_s": spread([min(s) for kill, s in again if not kill.same_name]),
             "recovery_each_task_s": spread(each),
             "left_in_broker": self._side.messages_left() + len(strange),
-            "slowest": slowest(again, kills=self._kills, same_name=True),
-            "slowest_other": slowest(again, kills=self._kills, same_name=False),
             "strange_keys": strange[:20],
             "lost_ids": tally.lost[:20],
             "asked_twice": tally.asked_twice,
-            "kills_with_work_in_flight": sum(bool(kill.in_flight) for kill in self._kills),
-            "in_flight_at_kill": round(
-                sum(len(kill.in_flight) for kill in self._kills) / max(1, len(self._kills)), 1
-            ),
             "states": tally.states,
             "took_s": round(took_s, 1),
             "moved_twice": moved_twice(self._ground),
@@ -297,8 +344,12 @@ def is_bad(report: Mapping[str, Any]) -> bool:
     """Say whether anything that must hold did not."""
     wrong = ("lost", "effects_twice", "effects_unseen", "left_in_broker")
     aims = report["kills_by_aim"].values()
-    return any(report[name] for name in wrong) or any(
-        one["kills"] and one["missed"] >= one["kills"] for one in aims
+    memory = report.get("memory", {"growth": 1.0, "server_grown_mb": 0.0})
+    return (
+        any(report[name] for name in wrong)
+        or any(one["kills"] and one["missed"] >= one["kills"] for one in aims)
+        or not 0.0 < memory["growth"] <= FLAT
+        or memory["server_grown_mb"] > LEAK_MB
     )
 
 
@@ -323,47 +374,12 @@ def recoveries(kills: Sequence[Kill], heard: Sequence[Heard]) -> list[tuple[Kill
     return found
 
 
-def slowest(
-    again: Sequence[tuple[Kill, list[float]]], *, kills: Sequence[Kill], same_name: bool
-) -> list[dict[str, Any]]:
-    """Return the five kills of one sort that took longest.
-
-    killed_again: the later kills whose victims had some of the same tasks in flight.
-    """
-    alike = [(min(seconds), kill) for kill, seconds in again if kill.same_name is same_name]
-    return [
-        {
-            "kill": kill.number,
-            "victim": kill.victim,
-            "in_flight": sorted(kill.in_flight)[:3],
-            "of": len(kill.in_flight),
-            "after_s": round(after_s, 3),
-            "killed_again": [
-                one.number
-                for one in kills
-                if one.number > kill.number and one.in_flight & kill.in_flight
-            ],
-        }
-        for after_s, kill in sorted(alike, key=lambda one: -one[0])[:5]
-    ]
-
-
-def spread(seconds: Sequence[float]) -> dict[str, float | int | None]:
-    """Return the median, the 99th percentile and the longest, None where there is none."""
-    ordered = sorted(seconds)
-    if not ordered:
-        return {"p50": None, "p99": None, "max": None, "n": 0}
-
-    def at(share: float) -> float:
-        return round(ordered[min(len(ordered) - 1, int(share * len(ordered)))], 3)
-
-    return {"p50": at(0.5), "p99": at(0.99), "max": round(ordered[-1], 3), "n": len(ordered)}
-
-
-def campaign(*, kills: int, tasks: int, seed: int, aims: Sequence[str] = AIMS) -> dict[str, Any]:
+def campaign(
+    *, kills: int, tasks: int, seed: int, aims: Sequence[str] = AIMS, memory: bool = False
+) -> dict[str, Any]:
     """Run one campaign on a server of its own; return the report."""
     with proving_ground() as ground:
-        campaign = Campaign(ground, kills=kills, tasks=tasks, seed=seed, aims=aims)
+        campaign = Campaign(ground, kills=kills, tasks=tasks, seed=seed, aims=aims, memory=memory)
         try:
             return campaign.run() | {"seed": seed}
         finally:
@@ -379,13 +395,15 @@ def main() -> int:
     parser.add_argument("--tasks", type=int, help="default: 60 for each kill")
     parser.add_argument("--seed", type=int, default=1, help="default 1")
     parser.add_argument("--aim", choices=AIMS, action="append", help="may be repeated; all")
+    parser.add_argument("--memory", action="store_true", help="of a worker that lives through it")
     parser.add_argument("--json", action="store_true", help="on one line")
     options = parser.parse_args()
     report = campaign(
         kills=options.kills,
         tasks=options.tasks or 60 * options.kills,
         seed=options.seed,
-        aims=options.aim or AIMS,
+        aims=("random",) if options.memory else options.aim or AIMS,
+        memory=options.memory,
     )
     print_figures("benchmarks.kill", report, one_line=options.json)
     return int(is_bad(report))

@@ -6,11 +6,6 @@ Eight processes acquire resources of one pool and release each twice: once thems
 than their grant lasts, some release what they never had. Meanwhile a checker that shares no code
 with the pool checks that no resource is lost, free twice, or held by two.
 
-With --links N, further N grants are released by eight real workers: the release is a task's
-`link` and `link_error`, twice on each, and the workers are killed, too. There a grant lasts an
-hour, so that every release comes from a link. With --tasks N, N tasks that require a resource run
-in such workers and claim it as above; the task of a killed worker gets its resource again.
-
 Prints one JSON object, with --out into a file as well. Exit status: 1 if the checker found a fault.
 """
 
@@ -34,7 +29,6 @@ from typing import Any
 
 from benchmarks.figures import print_figures, print_progress
 from benchmarks.releases_check import Checker, Claims
-from benchmarks.releases_links import run_links, run_tasks
 from blimp.errors import LeaseError, NoneFree
 from blimp.queue.redis.client import open_redis
 from blimp.queue.resources import ResourcePool, Ticket
@@ -207,9 +201,6 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--releases", type=int, default=100_000)
     parser.add_argument("--kills", type=int, default=400)
-    parser.add_argument("--links", type=int, default=0, help="grants given back by real workers")
-    parser.add_argument("--tasks", type=int, default=0, help="tasks that require a resource")
-    parser.add_argument("--worker-kills", type=int, default=40)
     parser.add_argument("--processes", type=int, default=8)
     parser.add_argument("--seed", type=int, default=20261121)
     parser.add_argument("--out", type=Path)
@@ -226,29 +217,12 @@ def main() -> int:
                 processes=options.processes,
                 seed=options.seed,
             ).run()
-            if options.links:
-                report["links"] = run_links(
-                    url=broker.url,
-                    grants=options.links,
-                    kills=options.worker_kills,
-                    workers=options.processes,
-                    seed=options.seed,
-                )
-            if options.tasks:
-                report["tasks"] = run_tasks(
-                    url=broker.url,
-                    tasks=options.tasks,
-                    kills=options.worker_kills,
-                    workers=options.processes,
-                    seed=options.seed,
-                )
     finally:
         shutil.rmtree(directory, ignore_errors=True)
     text = print_figures("benchmarks.releases", report, one_line=options.json)
     if options.out is not None:
         options.out.write_text(text + "\n")
-    parts = (report, report.get("links", {}), report.get("tasks", {}))
-    return 1 if any(part.get("wrong") for part in parts) else 0
+    return 1 if report["wrong"] else 0
 
 
 if __name__ == "__main__":

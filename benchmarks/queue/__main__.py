@@ -2,10 +2,6 @@
 
 Peers take turns, round by round, on one embedded Valkey over loopback TCP. A table of medians
 is printed, or with --json all that was measured. `make bench` installs the peers.
-
-With --against DIR this project is measured twice in the same run, from here and from the
-checkout at DIR (`git worktree add DIR COMMIT`), and a table of old, new and ratio is printed:
-`python -m benchmarks.queue --against DIR --only "floor streams,blimp"`.
 """
 
 from __future__ import annotations
@@ -24,15 +20,12 @@ import msgspec
 
 from benchmarks.queue.bench import Bench, Stalled
 from benchmarks.queue.catalogue import (
-    BY_DEFAULT,
     CATALOGUE,
     FAMILIES,
-    OWN_FAMILY,
     ROOT,
     Peer,
-    of_checkout,
 )
-from benchmarks.queue.report import LEAST_WORK_S, Line, Rounds, comparison, summarise, table
+from benchmarks.queue.report import LEAST_WORK_S, Line, Rounds, summarise, table
 from benchmarks.queue.server import Server
 from blimp.distribution import build
 
@@ -50,21 +43,13 @@ def main() -> int:
             print(f"error: --show {options.show}: {error.strerror}", file=sys.stderr)
             return 2
         lines = msgspec.convert(stored, list[Line])
-        print("\n\n".join(filter(None, (table(lines), comparison(lines)))))
+        print(table(lines))
         return 0
-    by_default = BY_DEFAULT if options.against is None else ("floor", OWN_FAMILY)
-    families = options.peers.split(",") if options.peers else list(by_default)
+    families = options.peers.split(",") if options.peers else list(FAMILIES)
     names = options.only.split(",") if options.only else None
     peers = [
         one for one in CATALOGUE if one.family in families and (not names or one.name in names)
     ]
-    if options.against is not None:
-        old = options.against.resolve()
-        if not (old / "benchmarks" / "queue").is_dir():
-            print(f"error: --against {old}: no checkout of this project", file=sys.stderr)
-            return 2
-        own = [peer for peer in peers if peer.family == OWN_FAMILY]
-        peers += [of_checkout(peer, old) for peer in own]
     if set(families) - set(FAMILIES):
         print(f"error: --peers {options.peers}: choose from {','.join(FAMILIES)}", file=sys.stderr)
         return 2
@@ -109,8 +94,6 @@ def main() -> int:
         print(json.dumps(msgspec.to_builtins(document), indent=1))
     else:
         print(table(lines))
-        if options.against is not None:
-            print(f"\n{comparison(lines)}")
     return 0
 
 
@@ -147,13 +130,10 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "--peers",
         metavar="A,B",
-        help=f"of {', '.join(FAMILIES)}; default: {', '.join(BY_DEFAULT)}",
+        help=f"of {', '.join(FAMILIES)}; default: all",
     )
     parser.add_argument(
         "--only", metavar="NAME,NAME", help="some lines of these peers, named as in the table"
-    )
-    parser.add_argument(
-        "--against", type=Path, metavar="DIR", help="measure the checkout at DIR in the same run"
     )
     parser.add_argument("--json", action="store_true", help="print all figures, in JSON")
     parser.add_argument("--show", type=Path, metavar="FILE", help="the table of an earlier --json")

@@ -15,7 +15,7 @@ from pathlib import Path
 import msgspec
 
 from benchmarks.queue import tally, usage
-from benchmarks.queue.catalogue import Peer
+from benchmarks.queue.catalogue import ROOT, Peer
 from benchmarks.queue.server import Server
 
 SETTLE_S = 2.0
@@ -118,8 +118,8 @@ class Bench:
         command = [python, "-m", PUBLISHER, peer.module, *words]
         done = subprocess.run(
             command,
-            cwd=peer.root,
-            env=self._environment(peer),
+            cwd=ROOT,
+            env=self._environment(),
             capture_output=True,
             text=True,
             check=False,
@@ -138,8 +138,8 @@ class Bench:
         with tempfile.TemporaryDirectory() as directory, tempfile.TemporaryFile() as log:
             process = subprocess.Popen(
                 peer.command(self._guests),
-                cwd=peer.root,
-                env=self._environment(peer, {tally.DIRECTORY: directory}),
+                cwd=ROOT,
+                env=self._environment({tally.DIRECTORY: directory}),
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,
@@ -159,9 +159,9 @@ class Bench:
                     os.killpg(process.pid, signal.SIGKILL)
                 process.wait()
 
-    def _environment(self, peer: Peer, extra: dict[str, str] | None = None) -> dict[str, str]:
+    def _environment(self, extra: dict[str, str] | None = None) -> dict[str, str]:
         path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ.get('PATH', '')}"
-        own = {tally.URL: self._server.url, "PYTHONPATH": str(peer.root), "PATH": path}
+        own = {tally.URL: self._server.url, "PYTHONPATH": str(ROOT), "PATH": path}
         return {**os.environ, **own, **(extra or {})}
 
 

@@ -11,7 +11,6 @@ ROOT = Path(__file__).resolve().parents[2]
 OWN = Path(sys.executable).parent
 PEERS = "benchmarks.queue.peers"
 OWN_FAMILY = "blimp"
-BY_DEFAULT = ("floor", "kombu", "celery", "taskiq", OWN_FAMILY)
 # What ratios are against; see `report`.
 FLOOR, TASKIQ, CELERY = "floor streams", "taskiq 64", "celery threads 8"
 
@@ -20,8 +19,7 @@ class Peer(msgspec.Struct, frozen=True, kw_only=True):
     """One way of running one library.
 
     family: what `--peers` names. worker: its command line, the first word a program of its
-    environment. first: the size of the first backlog, until its speed is known. root: the
-    checkout that it is imported from.
+    environment. first: the size of the first backlog, until its speed is known.
     """
 
     name: str
@@ -30,7 +28,6 @@ class Peer(msgspec.Struct, frozen=True, kw_only=True):
     worker: tuple[str, ...]
     first: int = 4_000
     guest: bool = True  # lives in the peers' environment
-    root: Path = ROOT
 
     def command(self, guests: Path) -> list[str]:
         program, *words = self.worker
@@ -58,21 +55,6 @@ def _blimp(name: str, file: str) -> Peer:
     return _own(name, "blimp", file, *words, first=8_000)
 
 
-def of_checkout(peer: Peer, root: Path) -> Peer:
-    """Return this project's `peer` as the checkout at `root` has it, under a name of its own.
-
-    The queue is the package `blimp.queue`, or `blimp.tasks` in checkouts before it moved.
-    """
-    module = "blimp.queue" if (root / "blimp" / "queue" / "__main__.py").exists() else "blimp.tasks"
-    worker = tuple(module if word == "blimp.queue" else word for word in peer.worker)
-    return msgspec.structs.replace(peer, name=against(peer.name), worker=worker, root=root)
-
-
-def against(name: str) -> str:
-    """Return the name of the line that `--against` adds for the peer `name`."""
-    return f"{name}, old"
-
-
 CATALOGUE = (
     _own("floor streams", "floor", "floor_streams", first=100_000),
     _own("floor lists", "floor", "floor_lists", first=40_000),
@@ -90,38 +72,7 @@ CATALOGUE = (
         ),
         first=10_000,
     ),
-    Peer(
-        name="streaq 64",
-        family="streaq",
-        module=f"{PEERS}.streaq",
-        worker=("python", "-m", f"{PEERS}.streaq"),
-    ),
-    Peer(
-        name="docket 64",
-        family="docket",
-        module=f"{PEERS}.docket",
-        worker=("python", "-m", f"{PEERS}.docket"),
-    ),
     _blimp("blimp", "blimp"),
     _blimp("blimp async", "blimp_async"),
-    Peer(
-        name="dramatiq 8",
-        family="dramatiq",
-        module=f"{PEERS}.dramatiq",
-        worker=("dramatiq", f"{PEERS}.dramatiq", "--processes", "1", "--threads", "8"),
-    ),
-    Peer(
-        name="huey 1",
-        family="huey",
-        module=f"{PEERS}.huey",
-        worker=("huey_consumer", f"{PEERS}.huey.app", "--workers", "1", "--quiet"),
-        first=10_000,
-    ),
-    Peer(
-        name="saq 16",
-        family="saq",
-        module=f"{PEERS}.saq",
-        worker=("saq", f"{PEERS}.saq.settings", "--quiet"),
-    ),
 )  # fmt: skip
 FAMILIES = tuple(dict.fromkeys(peer.family for peer in CATALOGUE))

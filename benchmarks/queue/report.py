@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import math
 import statistics
 from collections.abc import Mapping, Sequence
 
 import msgspec
 
 from benchmarks.queue.bench import Backlog, Idle
-from benchmarks.queue.catalogue import CELERY, FLOOR, TASKIQ, against
+from benchmarks.queue.catalogue import CELERY, FLOOR, TASKIQ
 
 LEAST_WORK_S = 3.0
 
@@ -95,60 +94,6 @@ def table(lines: Sequence[Line]) -> str:
             f"{_text(line.wake_ups_per_s, 1)} · {_text(line.commands_per_s, 1)}",
         ))  # fmt: skip
     return "\n".join(f"| {' | '.join(row)} |" for row in rows)
-
-
-# Figure, its field, digits, whether more is better.
-COMPARED = (
-    ("executed/s", "executed_per_s", 0, True),
-    ("CPU µs a task", "processor_us", 1, False),
-    ("enqueued/s", "enqueued_per_s", 0, True),
-    ("p50 ms at 50 Hz", "p50_ms", 3, False),
-    ("p99 ms at 50 Hz", "p99_ms", 3, False),
-    ("idle RSS MB", "memory_mb", 1, False),
-    ("idle PSS MB", "proportional_mb", 1, False),
-    ("RSS MB after a backlog", "memory_after_work_mb", 1, False),
-    ("idle wake-ups/s", "wake_ups_per_s", 2, False),
-    ("idle commands/s", "commands_per_s", 2, False),
-)
-
-
-def comparison(lines: Sequence[Line]) -> str:
-    """Return, for each peer measured from two checkouts, figure by figure: old, new, ratio.
-
-    The ratio is new by old; the range is the least and the most of the rounds.
-    """
-    by_name = {line.peer: line for line in lines}
-    floor = by_name.get(FLOOR)
-    text = []
-    for new in lines:
-        old = by_name.get(against(new.peer))
-        if old is None:
-            continue
-        rows = [
-            (new.peer, "old (range)", "new (range)", "new / old", "better", "new / floor"),
-            ("---",) * 6,
-        ]
-        for label, field, digits, more_is_better in COMPARED:
-            was: Spread | None = getattr(old, field)
-            now: Spread | None = getattr(new, field)
-            if was is None or now is None:
-                continue
-            ratio = now.median / was.median if was.median else math.nan
-            least: Spread | None = getattr(floor, field) if floor else None
-            rows.append((
-                label,
-                _ranged(was, digits),
-                _ranged(now, digits),
-                f"{ratio:.2f}",
-                "same" if ratio == 1 else "new" if (ratio > 1) is more_is_better else "old",
-                f"{now.median / least.median:.2f}" if least and least.median else "-",
-            ))  # fmt: skip
-        text.append("\n".join(f"| {' | '.join(row)} |" for row in rows))
-    return "\n\n".join(text)
-
-
-def _ranged(spread: Spread, digits: int) -> str:
-    return f"{spread.median:,.{digits}f} ({spread.least:,.{digits}f}-{spread.most:,.{digits}f})"
 
 
 def _at(ordered: Sequence[float], part: float) -> float:

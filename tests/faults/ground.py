@@ -25,7 +25,7 @@ POLL_S = 0.002
 T = TypeVar("T")
 
 
-def until(ask: Callable[[], T], what: str, *, within_s: float = PATIENCE_S) -> T:
+def until(ask: Callable[[], T | None], what: str, *, within_s: float = PATIENCE_S) -> T:
     """Ask until the answer is true. Raises TimeoutError saying `what` did not come about."""
     end_s = time.monotonic() + within_s
     while not (answer := ask()):
