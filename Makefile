@@ -66,7 +66,7 @@ check: $(VENV)/dev.installed ## format, lint, types and the import rules
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 
-docs: $(VENV)/dev.installed ## build the site of the documents in build/site; any warning is an error
+docs: $(VENV)/docs.installed ## build the site of the documents in build/site; any warning is an error
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build
 
 format: $(VENV)/dev.installed ## rewrite the code in the project's format
@@ -154,13 +154,17 @@ $(VENV)/demo.installed: pyproject.toml | $(VENV)/bin/python
 	$(BIN)/pip install --quiet --disable-pip-version-check --editable '.[demo,page]'
 	@touch $@
 
+$(VENV)/docs.installed: pyproject.toml | $(VENV)/bin/python
+	$(BIN)/pip install --quiet --disable-pip-version-check --editable '.[docs]'
+	@touch $@
+
 $(VENV)/release.installed: $(VENV)/dev.installed
 	$(BIN)/pip install --quiet --disable-pip-version-check 'build>=1.2' 'twine>=6.1'
 	@touch $@
 
 $(VENV)/dev.installed: pyproject.toml | $(VENV)/bin/python
 	$(BIN)/pip install --quiet --disable-pip-version-check --editable '.[demo,dev]'
-	@touch $@ $(VENV)/demo.installed
+	@touch $@ $(VENV)/demo.installed $(VENV)/docs.installed
 
 # The queue's peers live apart: what they need is none of this project's dependencies.
 $(GUESTS)/installed: benchmarks/queue/peers/requirements.txt | $(VENV)/bin/python

@@ -32,12 +32,22 @@ PACKAGES = {
     "ground_station": "the operator's side",
     "blimp": "the base",
 }
+# Search shows a chapter before what the reference or the history has of the same name: a word of a
+# title counts a thousand times as much as one of a text, so these count less than a thousandth.
+BOOSTS = {"reference/": 1e-5, "changelog.md": 1e-4, "decisions/": 1e-4}
+# The text of a window 1280 px wide has room for 114 characters of code; longer lines wrap.
+CSS = """
+@media (min-width: 76.25em) {
+  .md-typeset pre > code { font-size: 0.64rem; white-space: pre-wrap; }
+}
+"""
 
 
 def on_files(files: Files, config: MkDocsConfig) -> Files:
     for source, page in PAGES.items():
         text = (ROOT / source).read_text("utf-8")
         files.append(File.generated(config, page, content=text))
+    files.append(File.generated(config, "site.css", content=CSS))
     for airframe in ROOT.glob("blimp/airframes/*.toml"):
         uri = str(airframe.relative_to(ROOT))
         files.append(File.generated(config, uri, abs_src_path=str(airframe)))
@@ -59,6 +69,8 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
 def on_page_markdown(markdown: str, page: Page, **_: object) -> str:
     """Links as they are in the repository, made into links between the pages."""
     source = page.file.src_uri
+    boost = next((BOOSTS[one] for one in BOOSTS if source.startswith(one)), 1.0)
+    page.meta["search"] = {"boost": boost}
     origins = {page: source for source, page in PAGES.items()}
     directory = posixpath.dirname(origins.get(source, f"docs/{source}"))
     here = posixpath.dirname(source)
