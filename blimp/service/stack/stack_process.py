@@ -80,18 +80,6 @@ class StackProcess:
             raise StackError(f"the expected event did not happen within {within_s:g} s")
         return event
 
-    def pid_of(self, process: str) -> int:
-        """Return the present process of a role of the first ship. Raises StackError."""
-        pid = None
-        for event in self.events:
-            if event["event"] == "ready":
-                pid = pid or event["pids"].get(process)
-            elif event["event"] == "restarted" and event["process"] == process:
-                pid = event["pid"]
-        if pid is None:
-            raise StackError(f"no process {process!r} runs in this stack")
-        return int(pid)
-
     def all_ready(self) -> list[dict[str, Any]]:
         return [event for event in self.events if event["event"] == "ready"]
 
