@@ -70,6 +70,7 @@ class Listed(NamedTuple):
     words: str
     id: str = ""
     command: str = ""
+    is_fault: bool = False
 
 
 # The kinds of the list, and which of the record each is made of; the last one of all others.
@@ -263,7 +264,9 @@ class _Reader:
 def _listed(log: Recording) -> list[Listed]:
     kinds = {one: kind for kind, ones in KINDS.items() for one in ones}
     return [
-        Listed(number, t_s, kinds.get(one.kind, "message"), one.text, one.id, one.command)
+        Listed(
+            number, t_s, kinds.get(one.kind, "message"), one.text, one.id, one.command, one.is_fault
+        )
         for number, (t_s, one) in enumerate(log.timeline(), start=1)
     ]
 

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 from blimp.errors import LogError
 from blimp.files import write_atomically
 from blimp.recording import pictures_compare
+from blimp.recording.findings import findings
 from blimp.recording.flight_data import FlightData
 from blimp.recording.panels import INK, KIND_COLOURS, style
 from blimp.recording.pictures import PICTURES, picture
@@ -50,6 +51,7 @@ CAPTIONS = {
     "innovations": "Measurement minus estimate; of attitude, position and velocity its size.",
     "timing": "Time of each cycle and time between cycles; the limit is the period of the loop.",
 }
+MOST = 12  # findings; a list that nobody reads to its end hides its first lines
 _FACTS = ("started", "airframe", "rate_hz", "seed", "wind_mps", "blimp", "machine", "boot_id")
 _CSS = """
 :root { color-scheme: light dark; --ink: #24292f; --paper: #ffffff; --line: #d0d7de;
@@ -60,7 +62,7 @@ body { color: var(--ink); background: var(--paper); font: 15px/1.45 sans-serif; 
        padding: 1rem 1.5rem 3rem; max-width: 1100px; }
 h1 { font-size: 1.5rem; margin: .2rem 0; } h2 { font-size: 1.15rem; margin: 1.8rem 0 .3rem; }
 p, li { max-width: 70ch; } .soft { color: var(--soft); } .bad { color: #d5373b; }
-nav a { color: inherit; margin-right: .9rem; }
+nav a, ol a { color: inherit; margin-right: .9rem; }
 table { border-collapse: collapse; } th, td { text-align: left; padding: .15rem .8rem .15rem 0;
        border-bottom: 1px solid var(--line); vertical-align: top; font-weight: normal; }
 td.number, .two th + th { text-align: right; padding-left: .8rem; white-space: nowrap;
@@ -107,9 +109,10 @@ def _page(
     yield f"<title>{name}</title><style>{_CSS}</style></head><body>"
     yield f"<h1>{name}</h1>"
     yield f'<p class="soft">{escape(Path(flight.path).name)}, {escape(origin(flight))}</p>'
-    sections = ["summary", "comparison" if other else "figures", *PICTURES, "list"]
+    sections = ["findings", "summary", "comparison" if other else "figures", *PICTURES, "list"]
     links = "".join(f'<a href="#{one}">{one}</a>' for one in sections)
     yield f"<nav>{links}</nav>"
+    yield from _findings(flight, figures)
     yield '<h2 id="summary">Summary</h2>'
     yield f"<p>{escape(' '.join(in_words(flight, figures)))}</p>"
     yield from _bullets("Failsafes", failsafes_in_words(flight))
@@ -127,6 +130,21 @@ def _page(
             yield from _figure(title, CAPTIONS[title], drawn)
     yield from _events(flight)
     yield "</body></html>\n"
+
+
+def _findings(flight: FlightData, figures: Figures) -> Iterator[str]:
+    """Yield what is worth a look, the worst first, each with a link to its picture."""
+    yield '<h2 id="findings">Findings</h2>'
+    found = findings(flight, figures)
+    if not found:
+        yield "<p>None: no failsafe, no fault, no process that died, no late cycles.</p>"
+        return
+    items = "".join(
+        f'<li><a href="#{one.picture}">{escape(one.words)}</a></li>' for one in found[:MOST]
+    )
+    yield f"<ol>{items}</ol>"
+    if len(found) > MOST:
+        yield f'<p>{len(found) - MOST} more are in the <a href="#list">list of events</a>.</p>'
 
 
 def _figures(figures: Figures) -> Iterator[str]:

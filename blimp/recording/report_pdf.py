@@ -9,10 +9,11 @@ from pathlib import Path
 
 from blimp.distribution import needing
 from blimp.recording import pictures_compare
+from blimp.recording.findings import findings
 from blimp.recording.flight_data import FlightData
 from blimp.recording.panels import WIDTH_IN, style
 from blimp.recording.pictures import PICTURES, picture
-from blimp.recording.report import difference, heading, named, origin, write
+from blimp.recording.report import MOST, difference, heading, named, origin, write
 from blimp.recording.summary import (
     ROWS,
     failsafes_in_words,
@@ -71,6 +72,7 @@ def _words(flight: FlightData, other: FlightData | None) -> Iterator[Figure]:
         lines.append((f"{prefix}{Path(one.path).name}, {origin(one)}",))
         lines.append((" ".join(in_words(one, found)),))
         for title, said in (
+            ("Findings", [each.words for each in findings(one, found)[:MOST]]),
             ("Failsafes", failsafes_in_words(one)),
             ("Refusals", refusals_in_words(one)),
         ):
