@@ -38,6 +38,7 @@
   const parts = shown("section.panel, header, #words, #replay, #lost, #stop-answer");
   parts.forEach((one, index) => {
     for (const other of parts.slice(index + 1)) {
+      if ([one, other].some((part) => part.matches("[data-view=present] > .scene"))) continue; // they lie on it
       const [a, b] = [box(one), box(other)];
       const across = Math.min(a.right, b.right) - Math.max(a.left, b.left);
       const down = Math.min(a.bottom, b.bottom) - Math.max(a.top, b.top);

@@ -253,7 +253,11 @@ class Journeys(Closing):
     def _tell(self, journey: Journey, hear: Hear) -> None:
         if journey.command in STREAMED and not journey.is_heard:
             return
-        if journey.command not in QUESTIONS and not journey.is_one_of_many:
+        is_question = journey.command in QUESTIONS
+        if not is_question and not journey.is_one_of_many:
             hear("command", journey.document())
-        elif "flight" in journey.stages and journey.done_ms is not None:
+            return
+        if is_question and journey.is_heard:
+            hear("question", journey.document())
+        if "flight" in journey.stages and journey.done_ms is not None:
             hear("latency", {"ms": journey.stages["flight"], "round_trip_ms": journey.done_ms})

@@ -300,3 +300,49 @@ def test_the_end_card_fits_a_window_of_720_px_with_its_cause_and_each_fault(
             expect(button).to_be_in_viewport(ratio=1)
         assert end.evaluate("(one) => one.scrollHeight - one.clientHeight") <= 0
         assert serious_findings(page) == []
+
+
+DOTS = """() => {
+  const { dots } = page.mounted.find((one) => one.dots);
+  return [...dots].map(([id, { goal, root }]) => [id, goal, root.classList.contains("refused")]);
+}"""
+
+
+def test_on_the_journey_messages_queue_die_and_come_back(served: Served, chromium: Browser) -> None:
+    def message(id: str, state: str, *stages: str, kind: str = "command") -> None:
+        content = {
+            "id": id, "command": "goto", "arguments": {}, "source": "", "state": state,
+            "stages": dict.fromkeys(stages, 1.0), "reason": "", "fraction": None, "done_ms": None,
+        }  # fmt: skip
+        served.page.tell(kind, content)
+
+    def shows(*dots: tuple[str, int, bool]) -> None:
+        page.wait_for_function(
+            f"dots => JSON.stringify(({DOTS})()) === JSON.stringify(dots)",
+            arg=[list(one) for one in dots],
+        )
+
+    with closing(chromium.new_context(viewport={"width": 1280, "height": 720})) as context:
+        context.set_default_timeout(WITHIN_MS)
+        page = context.new_page()
+        wrong = errors_of(page)
+        page.goto(f"{served.page.url}#present")
+        by = page.get_by_test_id
+        expect(by("journey")).to_be_visible()
+        for name in ("altitude", "battery"):
+            expect(by(name)).to_be_hidden()  # they stand once, beside the other numbers
+        half_m = page.evaluate(
+            "page.mounted.find((one) => one.needed).needed(page.state, 400, 300).half"
+        )
+        assert half_m < 3.0, "a ship on its pad needs no larger map"
+        message("leg", "PROGRESS", "keyboard", "queue", "worker", "mailbox", "flight", "motor")
+        message("ping", "QUEUED", "keyboard", "queue", kind="question")
+        shows(("leg", 5, False), ("ping", 1, False))
+        served.page.tell("down", ["worker"])
+        shows(("leg", 1, False), ("ping", 1, False))
+        message("ping", "EXPIRED", "keyboard", "queue", kind="question")
+        shows(("leg", 1, False), ("ping", 1, True))
+        served.page.tell("down", [])
+        message("leg", "PROGRESS", "keyboard", "queue", "worker", "mailbox", "flight", "motor")
+        shows(("leg", 5, False))  # the one that fell is gone
+        assert wrong == []

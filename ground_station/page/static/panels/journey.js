@@ -1,12 +1,19 @@
-// The way of the last command, stage by stage, with the milliseconds of each; below it the last
-// commands as a waterfall. The dot is slowed down: the way itself takes a few milliseconds.
+// The way of the commands, stage by stage, with the milliseconds of the last one; below it the last
+// commands as a waterfall. Each message is a dot, slowed down: the way itself takes a few milliseconds.
+// One that waits stands in a queue, one that ends without success falls, and those whose worker died
+// go back to the queue.
 import { element, say } from "../lib/dom.js";
 import { isSuperseded, milliseconds, number, reason } from "../lib/format.js";
 
 const STAGES = ["keyboard", "queue", "worker", "mailbox", "flight", "motor"];
 const TITLES = { flight: "flight loop" };
-const STEP_S = 0.25; // of the dot, from one stage to the next
+const STEP_S = 0.25; // of a dot, from one stage to the next
+const FADE_S = 3; // of one that has arrived or fallen, as page.css has it
+const MOST_DOTS = 24;
+const PILE = 5; // higher they stand in each other
+const FINAL = ["SUCCESS", "FAILURE", "REFUSED", "EXPIRED", "INTERRUPTED", "REVOKED", "IGNORED", "REJECTED"];
 const ROWS = 8;
+const CALM = matchMedia("(prefers-reduced-motion: reduce)");
 const LEAST_MS = 20; // the waterfall's width at least
 
 export const panel = {
@@ -34,23 +41,24 @@ class Journey {
       );
       return { stage, root, time };
     });
-    this.dot = element("span", { class: "dot", "aria-hidden": "true" });
+    this.dots = new Map();
     this.what = element("p", { class: "what" }, "No command yet");
     this.way = element("ol", { class: "way" }, ...this.stations.map((one) => one.root));
-    const track = element("div", { class: "track", "data-testid": "journey" }, this.what, element("div", { class: "rail" }, this.way, this.dot));
+    this.rail = element("div", { class: "rail" }, this.way);
+    const track = element("div", { class: "track", "data-testid": "journey" }, this.what, this.rail);
     this.list = element("ol", { class: "waterfall", "aria-label": "the last commands" });
     const legend = STAGES.slice(1).map((stage) => element("li", {}, element("span", { class: `bar ${stage}` }), `to ${TITLES[stage] ?? stage}`));
     Object.assign(box, { tabIndex: 0, role: "group", ariaLabel: "the last command and those before" }); // it may scroll
     box.append(track, element("ul", { class: "legend", "aria-label": "colours of the bars" }, ...legend), this.list);
-    this.place = 0;
-    this.goal = 0;
   }
 
   hear(kind, content) {
+    if (kind === "question") return this.follow(content, "small");
     if (kind === "commands") {
       this.commands = new Map(content.map((one) => [one.id, one]));
     } else if (kind === "command") {
       this.commands.set(content.id, content);
+      this.follow(content, "");
       while (this.commands.size > 3 * ROWS) this.commands.delete(this.commands.keys().next().value);
     } else {
       if (kind === "down") this.markDown(content);
@@ -59,8 +67,34 @@ class Journey {
     this.show();
   }
 
+  /** Give a message a dot, or its dot the next place. */
+  follow(message, size) {
+    const isOver = FINAL.includes(message.state);
+    let dot = this.dots.get(message.id);
+    if (!dot) {
+      if (isOver && message.done_ms === null) return;
+      while (this.dots.size >= MOST_DOTS) this.drop(this.dots.keys().next().value);
+      const root = element("span", { class: `dot ${size}`, "aria-hidden": "true" });
+      this.rail.append(root);
+      dot = { root, place: 0 };
+      this.dots.set(message.id, dot);
+    }
+    dot.goal = Math.max(0, ...STAGES.map((stage, index) => (message.stages[stage] === undefined ? 0 : index)));
+    dot.isOver = isOver;
+    dot.isBad = isOver && isBad(message);
+  }
+
+  drop(id) {
+    this.dots.get(id).root.remove();
+    this.dots.delete(id);
+  }
+
   /** A stage whose process was killed, or that nobody reaches, says so; then, for a while, that it runs. */
   markDown(stages) {
+    if (stages.includes("worker")) {
+      const queue = STAGES.indexOf("queue");
+      for (const dot of this.dots.values()) if (!dot.isOver) dot.goal = Math.min(dot.goal, queue);
+    }
     for (const { stage, root } of this.stations) {
       const isDown = stages.includes(stage);
       // Motors run once the ship is armed, and not because their process does.
@@ -75,17 +109,12 @@ class Journey {
     const all = [...this.commands.values()];
     const last = all.at(-1);
     if (!last) return this.forget();
-    if (this.id !== last.id) {
-      this.id = last.id;
-      this.place = 0;
-    }
     const passed = STAGES.map((stage) => last.stages[stage] !== undefined);
-    this.goal = Math.max(0, passed.lastIndexOf(true));
+    const goal = Math.max(0, passed.lastIndexOf(true));
     const isRefused = isBad(last);
-    this.dot.classList.toggle("refused", isRefused);
     this.stations.forEach((one, index) => {
       one.root.classList.toggle("passed", passed[index]);
-      one.root.classList.toggle("refused", isRefused && index === this.goal);
+      one.root.classList.toggle("refused", isRefused && index === goal);
       say(one.time, index === 0 && passed[0] ? "sent" : milliseconds(last.stages[one.stage]));
     });
     say(this.what, `${words(last)}: ${ending(last)}`);
@@ -94,8 +123,7 @@ class Journey {
 
   /** Show no command: a recording has gone back to before the first. */
   forget() {
-    this.id = undefined;
-    this.place = this.goal = 0;
+    for (const id of this.dots.keys()) this.drop(id);
     say(this.what, "No command yet");
     this.list.replaceChildren();
     for (const { root, time } of this.stations) {
@@ -128,10 +156,20 @@ class Journey {
   draw(nowS) {
     const stepS = Math.min(0.1, nowS - (this.drawnS ?? nowS));
     this.drawnS = nowS;
-    if (this.place < this.goal) this.place = Math.min(this.goal, this.place + stepS / STEP_S);
-    const left = (100 * (this.place + 0.5)) / STAGES.length;
-    this.dot.style.left = `${left}%`;
-    this.dot.hidden = this.id === undefined;
+    const step = CALM.matches ? Infinity : stepS / STEP_S;
+    const waiting = STAGES.map(() => 0);
+    for (const [id, dot] of this.dots) {
+      dot.place += Math.max(-step, Math.min(step, dot.goal - dot.place));
+      const isThere = dot.place === dot.goal;
+      if (isThere && dot.isOver) {
+        dot.endS ??= nowS;
+        dot.root.classList.add(dot.isBad ? "refused" : "done");
+        if (nowS - dot.endS > FADE_S) this.drop(id);
+      }
+      const pile = isThere && !dot.isOver ? Math.min(PILE, waiting[dot.goal]++) : 0;
+      dot.root.style.left = `${(100 * (dot.place + 0.5)) / STAGES.length}%`;
+      dot.root.style.setProperty("--pile", pile);
+    }
   }
 }
 

@@ -3,7 +3,8 @@ import { canvasOf, element, textPx } from "../lib/dom.js";
 import { age, number } from "../lib/format.js";
 import { STALE_S } from "../lib/freshness.js";
 
-const LEAST_M = 6; // half the width of what is shown at first
+const LEAST_M = 2.5; // half the width of what is shown at first
+const MARGIN_M = 1; // around the flight: half of a hull
 const TRAIL = 1500;
 const STEP_M = 0.1;
 const CALM_MPS = 0.02; // less has no direction worth an arrow
@@ -65,9 +66,9 @@ class Map {
     const style = getComputedStyle(this.canvas);
     const colour = (name) => style.getPropertyValue(`--${name}`).trim();
     context.clearRect(0, 0, width, height);
-    const half = this.zoom ?? this.needed(state, width, height);
-    this.scale = Math.min(width, height) / 2 / half;
-    this.middle = [width / 2, height / 2];
+    const frame = this.needed(state, width, height);
+    this.scale = Math.min(width, height) / 2 / (this.zoom ?? frame.half);
+    this.middle = [width / 2 - frame.east * this.scale, height / 2 + frame.north * this.scale]; // the pad
     this.unit = textPx() / TEXT_PX;
     context.lineCap = "round";
     this.grid(context, width, height, colour("grid"), colour("quiet"));
@@ -85,14 +86,15 @@ class Map {
     context.globalAlpha = 1;
   }
 
-  /** Half of the shorter side, in metres, so that all of the flight is in the picture. */
+  /** The middle of the flight, and half of the shorter side, in metres, so that all of it is in the picture. */
   needed(state, width, height) {
     const shorter = Math.min(width, height);
-    const points = [...this.trail.slice(-300), ...(this.track ?? [])];
+    const points = [[0, 0], ...this.trail, ...(this.track ?? [])];
     if (state) points.push(state.position_ned_m, state.target_ned_m.map((one) => one ?? 0));
-    const shares = points.map(([n, e]) => Math.max((Math.abs(n) * shorter) / height, (Math.abs(e) * shorter) / width));
-    const farthest = Math.max(0, ...shares);
-    return Math.max(LEAST_M, 1.2 * farthest + 1.5);
+    const ends = [0, 1].map((axis) => points.reduce(([low, high], one) => [Math.min(low, one[axis]), Math.max(high, one[axis])], [0, 0]));
+    const [tall, wide] = ends.map(([low, high]) => (high - low) / 2 + MARGIN_M);
+    const [north, east] = ends.map(([low, high]) => (low + high) / 2);
+    return { north, east, half: Math.max(LEAST_M, (tall * shorter) / height, (wide * shorter) / width) };
   }
 
   at([north, east]) {
@@ -164,7 +166,9 @@ class Map {
     context.fillStyle = context.strokeStyle = colour;
     context.font = `${textPx()}px system-ui, sans-serif`;
     context.textAlign = "right";
-    context.fillText(`wind ${number(speed, 2)} m/s${isOld ? `, ${age(ageS)} old` : ""}`, width - 10 * this.unit, 16 * this.unit);
+    const isSaid = document.querySelector("#panels > .numbers")?.checkVisibility(); // beside the other numbers
+    const words = `wind ${number(speed, 2)} m/s${isOld ? `, ${age(ageS)} old` : ""}`;
+    if (!isSaid) context.fillText(words, width - 10 * this.unit, 16 * this.unit);
     if (speed > CALM_MPS) {
       context.translate(width - 34 * this.unit, 46 * this.unit);
       context.rotate(Math.atan2(east, north));
@@ -263,7 +267,7 @@ class Map {
   wheel(event) {
     event.preventDefault();
     const { clientWidth, clientHeight } = this.canvas;
-    const half = this.zoom ?? this.needed(this.page.state, clientWidth, clientHeight);
+    const half = this.zoom ?? this.needed(this.page.state, clientWidth, clientHeight).half;
     this.zoom = Math.min(2000, Math.max(2, half * (event.deltaY > 0 ? 1.15 : 1 / 1.15)));
   }
 }

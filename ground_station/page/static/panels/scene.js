@@ -1,10 +1,9 @@
-// The ship in three dimensions, in a hall that grows with the flight: attitude, propellers and tilt as
-// driven, thrust as arrows, trail, target, pad, shadow, a mast of 3 m, fence.
+// The ship in three dimensions, over a floor that ends nowhere: attitude, propellers and tilt as driven,
+// thrust as arrows, trail, target, pad, shadow, a mast of 3 m, fence. Panels may lie on the picture.
 //
 // World north-east-down becomes three's x east, y up, z south; the body's forward-right-down
 // becomes the same three axes of the ship, so one turn serves both.
 import { element, say } from "../lib/dom.js";
-import { age, number, wind as windWords } from "../lib/format.js";
 import { STALE_S } from "../lib/freshness.js";
 import { colour } from "../lib/theme.js";
 import * as three from "../vendor/three.js";
@@ -15,10 +14,12 @@ const SMOOTH_S = 0.12; // pictures between two states
 const EVERY_S = 1 / 30;
 const MOST_STEP_S = 1; // after a longer pause nothing is smoothed over the whole of it
 const SOFTWARE_EVERY_S = 0.2; // without a graphics card the picture takes the ship's own processor
-const HALL_M = { least: 8, margin: 4, height: 6 }; // half its width; its height at least
+const SOFTWARE_PX = 480_000; // which takes 0.36 s a picture on two busy cores: docs/page.md
+const FLOOR = { radius_m: 140, lined_m: 60, line_m: 2, piece_m: 10 }; // a line of one piece is not drawn in software
+const HAZE = { from: 1.6, to: 7, most_m: 130 }; // in distances of the camera; less than the floor's radius
 const MAST_M = 3;
 const MAST_AT_M = 2.2; // beside the pad
-const FRAME = { margin: 1.35, least_m: 2.2, smooth_s: 1.2 }; // what the camera keeps in sight
+const FRAME = { margin: 1.2, least_m: 1.9, smooth_s: 1.2 }; // what the camera keeps in sight
 const SPIN_RADPS = 30; // of a propeller at full throttle, slowed down for the eye
 const COLOURS = { hull: 0x56b4e9, nose: 0xe69f00, gondola: 0xe6edf3 };
 const PLAIN = {
@@ -53,7 +54,7 @@ export const panel = {
 class Scene {
   constructor(canvas, caption, page, { isSoftware }) {
     this.drawEveryS = isSoftware ? SOFTWARE_EVERY_S : EVERY_S;
-    this.pixels = Math.min(isSoftware ? 1 : 2, window.devicePixelRatio);
+    this.isSoftware = isSoftware;
     this.canvas = canvas;
     this.caption = caption;
     this.page = page;
@@ -68,6 +69,7 @@ class Scene {
     const sun = new three.DirectionalLight(0xffffff, 1.6);
     sun.position.set(4, 9, 3);
     this.scene.add(sun);
+    this.addFloor();
     this.addPad();
     this.addMast();
     this.trailPoints = [];
@@ -106,11 +108,7 @@ class Scene {
     if (known) this.target.position.copy(this.above(state.target_ned_m));
     this.wind.visible = false;
     if (state.wind_ned_mps) this.pointWind(state.wind_ned_mps, state.ages.wind_ned_mps);
-    const doing = state.active_command.split(" ")[0] || state.mode;
-    const mast = this.mastTop ? ` · the mast is ${MAST_M} m` : "";
-    const felt = state.wind_ned_mps ? ` · wind ${windWords(state.wind_ned_mps)}` : "";
-    const old = felt && state.ages.wind_ned_mps >= STALE_S ? `, ${age(state.ages.wind_ned_mps)} old` : "";
-    say(this.caption, `${doing} · ${number(state.altitude_m, 1)} m up${felt}${old}${mast}`);
+    say(this.caption, `${state.active_command.split(" ")[0] || state.mode} · the mast is ${MAST_M} m`);
   }
 
   above(position_ned_m) {
@@ -121,45 +119,28 @@ class Scene {
 
   // --- what stands there --------------------------------------------------------------------
 
-  /** Floor and four walls with a line each metre of height; larger once the ship comes near one. */
-  raiseHall(half) {
-    if (this.hall) {
-      this.scene.remove(this.hall);
-      this.hall.traverse((one) => one.geometry?.dispose());
-    }
-    this.half = half;
-    this.hall = new three.Group();
-    const height = Math.max(HALL_M.height, half / 2);
-    const face = (width, tall, name) =>
-      new three.Mesh(new three.PlaneGeometry(width, tall), new three.MeshBasicMaterial({ color: colour(name) }));
-    const floor = face(2 * half, 2 * half, "floor");
+  /** A floor with a line each 2 m, which goes on under the ship and ends in the haze. */
+  addFloor() {
+    const floor = new three.Mesh(
+      new three.RingGeometry(0, FLOOR.radius_m, 64),
+      new three.MeshBasicMaterial({ color: colour("floor") }),
+    );
     floor.rotation.x = -Math.PI / 2;
     floor.position.y = -0.02;
-    this.hall.add(floor);
     const ink = new three.LineBasicMaterial({ color: colour("mark"), transparent: true, opacity: 0.45 });
-    const lines = (pairs) => new three.LineSegments(new three.BufferGeometry().setFromPoints(pairs), ink);
     const across = [];
-    for (let at = -half; at <= half; at += 2) {
-      across.push(new three.Vector3(at, 0, -half), new three.Vector3(at, 0, half));
-      across.push(new three.Vector3(-half, 0, at), new three.Vector3(half, 0, at));
-    }
-    this.hall.add(lines(across));
-    for (let side = 0; side < 4; side += 1) {
-      const wall = new three.Group();
-      const plane = face(2 * half, height, "wall"); // seen from inside alone: a near one hides nothing
-      plane.position.set(0, height / 2, -half);
-      const rows = [];
-      for (let up = 1; up <= height; up += 1) {
-        rows.push(new three.Vector3(-half, up, 0.02 - half), new three.Vector3(half, up, 0.02 - half));
+    const { lined_m, line_m, piece_m } = FLOOR;
+    for (let at = -lined_m; at <= lined_m; at += line_m) {
+      for (let from = -lined_m; from < lined_m; from += piece_m) {
+        across.push(new three.Vector3(at, 0, from), new three.Vector3(at, 0, from + piece_m));
+        across.push(new three.Vector3(from, 0, at), new three.Vector3(from + piece_m, 0, at));
       }
-      wall.add(plane);
-      const marks = lines(rows);
-      wall.add(marks);
-      wall.rotation.y = (side * Math.PI) / 2;
-      wall.userData = { marks, outward: new three.Vector3(0, 0, -1).applyAxisAngle(new three.Vector3(0, 1, 0), wall.rotation.y) };
-      this.hall.add(wall);
     }
-    this.scene.add(this.hall);
+    const lines = new three.LineSegments(new three.BufferGeometry().setFromPoints(across), ink);
+    this.floor = new three.Group();
+    this.floor.add(floor, lines);
+    this.scene.add(this.floor);
+    this.scene.fog = new three.Fog(colour("sky"), 1, 2);
   }
 
   addDisc(radius, color, opacity, height_m) {
@@ -183,7 +164,6 @@ class Scene {
       part.position.set(-MAST_AT_M, metre + 0.5, 0);
       this.scene.add(part);
     }
-    this.mastTop = new three.Vector3(-MAST_AT_M, MAST_M, 0);
   }
 
   addPad() {
@@ -371,8 +351,8 @@ class Scene {
       this.canvas.classList.toggle("stale", !isFresh);
       this.shadow.position.set(this.at.here.x, 0.01, this.at.here.z);
       this.shadow.rotation.z = -this.at.yaw;
-      const reach = Math.max(Math.abs(this.at.here.x), Math.abs(this.at.here.z)) + HALL_M.margin;
-      if (!this.half || reach > this.half) this.raiseHall(Math.max(HALL_M.least, 4 * Math.ceil(reach / 4 + 0.5)));
+      const line = (metres) => FLOOR.line_m * Math.round(metres / FLOOR.line_m);
+      this.floor.position.set(line(this.at.here.x), 0, line(this.at.here.z));
       this.lineThrough(this.trail, [...this.trailPoints, this.at.here]);
       const ground = new three.Vector3(this.at.here.x, 0, this.at.here.z);
       this.lineThrough(this.drop, [this.at.here, ground]);
@@ -396,18 +376,30 @@ class Scene {
     this.frame.radius += share * (radius - this.frame.radius);
     const { turn, lift, zoom } = this.orbit;
     const middle = this.frame.center;
-    const narrow = Math.min(1, this.camera.aspect);
+    const { width, height } = this.free;
+    const narrow = Math.min(height, width) / this.height;
     const distance = (zoom * this.frame.radius) / Math.sin((Math.PI / 360) * this.camera.fov * narrow);
+    this.scene.fog.near = Math.min(HAZE.from * distance, HAZE.most_m / 2);
+    this.scene.fog.far = Math.min(HAZE.to * distance, HAZE.most_m);
     this.camera.position.set(
       middle.x + distance * Math.cos(lift) * Math.sin(turn),
       Math.max(0.3, middle.y + distance * Math.sin(lift)),
       middle.z + distance * Math.cos(lift) * Math.cos(turn),
     );
     this.camera.lookAt(middle);
-    for (const { userData } of this.hall?.children ?? []) {
-      // The lines of a wall between the camera and the ship would hide it.
-      if (userData.marks) userData.marks.visible = userData.outward.dot(this.camera.position) < this.half;
-    }
+  }
+
+  /** What no panel covers: numbers lie along the upper edge, the journey along the lower one, a map right. */
+  uncovered(width, height) {
+    const own = this.canvas.getBoundingClientRect();
+    const over = (name) => {
+      const box = document.querySelector(`#panels > .${name}`)?.getBoundingClientRect();
+      return box?.height && box.left < own.right && box.right > own.left && box.top < own.bottom && box.bottom > own.top ? box : null;
+    };
+    const top = Math.max(0, (over("numbers")?.bottom ?? own.top) - own.top);
+    const bottom = Math.min(height, (over("journey")?.top ?? own.bottom) - own.top);
+    const right = Math.min(width, (over("map")?.left ?? own.right) - own.left);
+    return { left: 0, top, width: right, height: Math.max(1, bottom - top) };
   }
 
   lineThrough(line, points) {
@@ -427,12 +419,16 @@ class Scene {
   fit() {
     const { clientWidth: width, clientHeight: height } = this.canvas;
     if (width === 0 || height === 0) return false;
-    if (this.width !== width || this.height !== height) {
-      [this.width, this.height] = [width, height];
-      this.renderer.setPixelRatio(this.pixels);
+    const free = this.uncovered(width, height);
+    const isSame = ["top", "width", "height"].every((one) => this.free?.[one] === free[one]);
+    if (this.width !== width || this.height !== height || !isSame) {
+      Object.assign(this, { width, height, free });
+      const ratio = this.isSoftware ? Math.sqrt(SOFTWARE_PX / (width * height)) : 2;
+      this.renderer.setPixelRatio(Math.min(ratio, window.devicePixelRatio));
       this.renderer.setSize(width, height, false);
       this.camera.aspect = width / height;
-      this.camera.updateProjectionMatrix();
+      const aside = [width / 2 - (free.left + free.width / 2), height / 2 - (free.top + free.height / 2)];
+      this.camera.setViewOffset(width, height, ...aside, width, height);
     }
     return true;
   }
