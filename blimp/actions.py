@@ -293,6 +293,8 @@ class Action(msgspec.Struct, frozen=True, kw_only=True):
     def timeout_s(self, arguments: Mapping[str, Any]) -> float:
         """Return for how long to wait for the end."""
         lasts_s = arguments.get("seconds") if self.progress is Progress.TIME else None
+        if self.in_parts and arguments.get("last", True):
+            lasts_s = arguments["points"][-1][0]  # the time of its end, from its begin on
         return self.wait_s + (lasts_s or 0.0)
 
     def from_mavlink(self, params: Sequence[float | None]) -> dict[str, Any]:

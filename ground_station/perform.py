@@ -30,9 +30,7 @@ def ask_before(session: Session, action: Action, arguments: dict[str, Any]) -> N
         session.confirm(action.asks.format(**arguments))
 
 
-def command(
-    session: Session, name: str, arguments: dict[str, Any], *, timeout_s: float | None = None
-) -> int:
+def command(session: Session, name: str, arguments: dict[str, Any]) -> int:
     """Send one command, print its progress, and return the exit status."""
     if session.options.dry_run:
         found = session.dry_run(name, arguments)
@@ -43,7 +41,7 @@ def command(
     line = ProgressLine(report=session.report, what=name)
     try:
         with Ship.of(session) as ship:
-            reply = perform(session, ship, name, arguments, timeout_s=timeout_s, line=line)
+            reply = perform(session, ship, name, arguments, line=line)
     except BlimpError:
         session.report.end_line()  # the error gets a line of its own
         raise
@@ -56,14 +54,13 @@ def perform(
     name: str,
     arguments: dict[str, Any],
     *,
-    timeout_s: float | None = None,
     line: ProgressLine | None = None,
 ) -> Reply:
-    """Send one command and return its outcome. timeout_s: its own by default."""
-    within_s = _timeout_s(session, name, arguments, timeout_s)
+    """Send one command and return its outcome."""
+    timeout_s = _timeout_s(session, name, arguments)
     heard = Performed(session, name, line)
     try:
-        return ship.command(name, arguments, timeout_s=within_s, listener=heard)
+        return ship.command(name, arguments, timeout_s=timeout_s, listener=heard)
     except KeyboardInterrupt:
         reason = "stopped waiting; it may still be under way"
         reason += f": ask with 'ground result {heard.id}'" if heard.id else ""
@@ -105,18 +102,17 @@ def fly_trajectory(session: Session, file: Path) -> int:
     parts = chunks(f"{file.stem[:24]}-{uuid.uuid4().hex[:8]}", points)
     session.confirm(f"{file.name}: {curve.duration_s:.0f} s, {len(points)} points. Fly it?")
     if session.options.dry_run:
-        return command(session, "trajectory", parts[0], timeout_s=ACTIONS["trajectory"].wait_s)
+        return command(session, "trajectory", parts[0])
     session.check_there()
     line = ProgressLine(report=session.report, what="trajectory")
     with Ship.of(session) as ship:
         began_s = session.clock.now_s()
         for part in parts[:-1]:
             session.clock.sleep_until(began_s + part["points"][0][0] - AHEAD_S)
-            status = _send_chunk(session, ship, part, line, timeout_s=ACTIONS["trajectory"].wait_s)
+            status = _send_chunk(session, ship, part, line)
             if status is not None:
                 return status
-        rest_s = session.timeout_s(curve.duration_s + ACTIONS["trajectory"].wait_s)
-        return _send_chunk(session, ship, parts[-1], line, timeout_s=rest_s, end=True) or 0
+        return _send_chunk(session, ship, parts[-1], line, end=True) or 0
 
 
 def _send_chunk(
@@ -125,10 +121,11 @@ def _send_chunk(
     part: dict[str, Any],
     line: ProgressLine,
     *,
-    timeout_s: float,
     end: bool = False,
 ) -> int | None:
     """Send one chunk; return the exit status at the end, or if the ship did not take it."""
+    own_s = ACTIONS["trajectory"].timeout_s(part)
+    timeout_s = session.timeout_s(own_s) if end else own_s
     heard = Performed(session, "trajectory", line if end else None)
     reply = ship.command("trajectory", part, timeout_s=timeout_s, listener=heard)
     if not end and exit_status(reply.state) == 0:
@@ -147,7 +144,7 @@ def _send(session: Session, name: str, arguments: dict[str, Any]) -> int:
     """Send one command, print its id, and wait for nothing."""
     session.check_there()
     with Ship.of(session) as ship:
-        id = ship.send(name, arguments, timeout_s=_timeout_s(session, name, arguments, None))
+        id = ship.send(name, arguments, timeout_s=_timeout_s(session, name, arguments))
     if not session.report.as_json:
         session.report.data(id)
     else:
@@ -155,10 +152,8 @@ def _send(session: Session, name: str, arguments: dict[str, Any]) -> int:
     return DONE
 
 
-def _timeout_s(
-    session: Session, name: str, arguments: dict[str, Any], given_s: float | None
-) -> float:
-    return session.timeout_s(ACTIONS[name].timeout_s(arguments) if given_s is None else given_s)
+def _timeout_s(session: Session, name: str, arguments: dict[str, Any]) -> float:
+    return session.timeout_s(ACTIONS[name].timeout_s(arguments))
 
 
 def show_parameters(session: Session, name: str | None) -> int:

@@ -343,8 +343,7 @@ class Ship:
         for part in parts[:-1]:
             await self.sleep(began_s + part["points"][0][0] - AHEAD_S - self.now_s)
             await self._do("trajectory", part)
-        last = parts[-1]
-        return await self._do("trajectory", last, lasts_s=last["points"][-1][0])
+        return await self._do("trajectory", parts[-1])
 
     async def stick(
         self,
@@ -510,17 +509,13 @@ class Ship:
         name: str,
         arguments: dict[str, Any] | None = None,
         *,
-        lasts_s: float = 0.0,
         coalesce: str | None = None,
     ) -> Reply:
-        """Send a command, without the arguments that are None; return its reply.
-
-        lasts_s: for how long it flies, beyond what the row of the action waits.
-        """
+        """Send a command, without the arguments that are None; return its reply."""
         if name not in FOR_EVERYBODY:
             self._orders += 1
         given = {key: value for key, value in (arguments or {}).items() if value is not None}
-        timeout_s = ACTIONS[name].timeout_s(given) + lasts_s
+        timeout_s = ACTIONS[name].timeout_s(given)
         return checked(
             await self._transport.command(name, given, timeout_s=timeout_s, coalesce=coalesce)
         )

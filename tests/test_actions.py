@@ -38,6 +38,9 @@ def test_how_long_an_end_is_waited_for_has_its_seconds() -> None:
     assert ACTIONS["servo"].timeout_s({}) == 10.0
     assert ACTIONS["stick"].timeout_s({"seconds": 3.0}) == 10.0
     assert ACTIONS["goto"].timeout_s({}) == 180.0
+    part = {"name": "a", "points": [[0.0, 0.0], [60.0, 1.0]]}
+    assert ACTIONS["trajectory"].timeout_s(part) == 70.0
+    assert ACTIONS["trajectory"].timeout_s(part | {"last": False}) == 10.0
 
 
 @pytest.mark.parametrize(
