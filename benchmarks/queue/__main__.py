@@ -25,7 +25,7 @@ from benchmarks.queue.catalogue import (
     ROOT,
     Peer,
 )
-from benchmarks.queue.report import LEAST_WORK_S, Line, Rounds, summarise, table
+from benchmarks.queue.report import LEAST_WORK_S, Rounds, summarise, table
 from benchmarks.queue.server import Server
 from blimp.distribution import build
 
@@ -36,15 +36,6 @@ SPARE = 1.6  # times what takes 3 s: the next round may be quicker, and a shorte
 
 def main() -> int:
     options = _parser().parse_args()
-    if options.show is not None:
-        try:
-            stored = json.loads(options.show.read_text())["lines"]
-        except OSError as error:
-            print(f"error: --show {options.show}: {error.strerror}", file=sys.stderr)
-            return 2
-        lines = msgspec.convert(stored, list[Line])
-        print(table(lines))
-        return 0
     families = options.peers.split(",") if options.peers else list(FAMILIES)
     names = options.only.split(",") if options.only else None
     peers = [
@@ -136,7 +127,6 @@ def _parser() -> argparse.ArgumentParser:
         "--only", metavar="NAME,NAME", help="some lines of these peers, named as in the table"
     )
     parser.add_argument("--json", action="store_true", help="print all figures, in JSON")
-    parser.add_argument("--show", type=Path, metavar="FILE", help="the table of an earlier --json")
     parser.add_argument(
         "--rounds", type=int, default=4, help="default 4; the first sizes the backlogs"
     )

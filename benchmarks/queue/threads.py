@@ -1,4 +1,4 @@
-"""What the interpreter lock costs plain tasks: `python -m benchmarks.queue.threads [--json]`.
+"""What the interpreter lock costs plain tasks: `python -m benchmarks.queue.threads`.
 
 One worker with two threads, one broker, one process. Two tasks that only compute run one after the
 other, then both at once; then a backlog of tasks that do nothing. Run it with each interpreter that
@@ -110,7 +110,6 @@ def main() -> int:
     parser.add_argument("--turns", type=int, default=TURNS, help="of the loop in one heavy task")
     parser.add_argument("--backlog", type=int, default=BACKLOG, help="tasks that do nothing")
     parser.add_argument("--least", type=float, default=0.0, help="ratio below which it fails")
-    parser.add_argument("--json", action="store_true", help="all that was measured")
     options = parser.parse_args()
     with (
         tempfile.TemporaryDirectory() as name,
@@ -121,24 +120,10 @@ def main() -> int:
             for _ in range(options.rounds)
         ]
     python = interpreter.described()
-    is_parallel = statistics.median(one.ratio for one in rounds) >= options.least
-    if options.json:
-        print_figures(
-            "benchmarks.queue.threads", {"python": python, "rounds": msgspec.to_builtins(rounds)}
-        )
-        return int(not is_parallel)
-    print("| Python | lock | ratio | one after the other | at once | executed/s | memory |")
-    print("|---|---|---|---|---|---|---|")
-    median = {
-        name: statistics.median(getattr(one, name) for one in rounds)
-        for name in (*Round.__struct_fields__, "ratio")
-    }
-    print(
-        f"| {python['version']} | {python['gil']} | {median['ratio']:.2f} "
-        f"| {median['one_after_the_other_s']:.3f} s | {median['at_once_s']:.3f} s "
-        f"| {median['executed_per_s']:.0f} | {median['memory_mb']:.0f} MB |"
-    )
-    return int(not is_parallel)
+    ratio = statistics.median(one.ratio for one in rounds)
+    figures = {"python": python, "ratio": round(ratio, 2), "rounds": msgspec.to_builtins(rounds)}
+    print_figures("benchmarks.queue.threads", figures)
+    return int(ratio < options.least)
 
 
 if __name__ == "__main__":

@@ -6,10 +6,10 @@ from math import atan2, degrees, hypot, nan, pi
 
 import pytest
 
+from benchmarks.missions import fly
 from blimp.control.constants import AIR_DENSITY_KGM3
 from blimp.control.effect import EffectCheck, Fault
 from blimp.rotation import from_euler, rotate
-from blimp.service.tune.sortie import fly
 from blimp.ship.lockstep import Lockstep
 from blimp.types import OutcomeState
 from ground_station.mission_file import load_mission
@@ -257,7 +257,7 @@ def test_the_square_is_flown_and_landed_with_the_right_motor_dead() -> None:
         if leg == 3:
             ship.fault("motors_main", "stuck", channel="right", value=0.0)
 
-    sortie = fly(load_mission("square"), airframe="twin", seed=3, wind_mps=0.3, before_leg=dies)
+    sortie = fly(load_mission("square"), airframe="twin", seed=3, wind_mps=0.3, on_leg=dies)
     assert sortie.failure == ""
     assert sortie.max_cross_track_m <= 2.0
     assert sortie.landing_error_m <= 2.0

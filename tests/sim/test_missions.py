@@ -7,7 +7,7 @@ import math
 
 import pytest
 
-from blimp.service.tune.sortie import fly
+from benchmarks.missions import fly
 from blimp.ship.lockstep import Lockstep
 from ground_station.mission_file import load_mission
 
