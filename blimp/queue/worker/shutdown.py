@@ -269,18 +269,28 @@ class Ended:
     """Lets go of jobs that are no longer in flight; a process that is worn restarts then."""
 
     def __init__(
-        self, *, in_flight: InFlight, stops: Stops, wear: Wear, counts: Counter[str]
+        self,
+        *,
+        in_flight: InFlight,
+        stops: Stops,
+        wear: Wear,
+        counts: Counter[str],
+        ended: Counter[tuple[str, str]],
     ) -> None:
         self._in_flight = in_flight
         self._stops = stops
         self._wear = wear
         self._counts = counts
+        self._ended = ended
         self._counting = threading.Lock()
 
     def __call__(self, *jobs: Job) -> None:
         """Any thread."""
         with self._counting:
             self._counts["done"] += len(jobs)
+            for job in jobs:
+                if job.outcome is not None:  # else it is delivered again
+                    self._ended[job.message.task, job.outcome.state.value] += 1
         self._in_flight.release(*jobs)
         own = sum(job.place is not Place.PROCESS for job in jobs)
         reason = self._wear.count(own) if own else None

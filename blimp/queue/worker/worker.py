@@ -77,6 +77,7 @@ class Worker:
         self.name = settings.name or f"{app.name}@{socket.gethostname()}"
         self.log = log or app.make_log(level=app.log_level, worker=self.name)
         self.counts: Counter[str] = Counter()
+        self.ended: Counter[tuple[str, str]] = Counter()  # by task and state
         self.ready = threading.Event()
         self.logical_clock = LamportClock()  # of all that the worker says
         self.beat_s = PERIOD_S if app.link_watchers else QUIET_PERIOD_S
@@ -103,6 +104,7 @@ class Worker:
             stops=self._stops,
             wear=Wear(max_tasks=settings.max_tasks, max_memory_mb=settings.max_memory_mb),
             counts=self.counts,
+            ended=self.ended,
         )
         # Receive and check.
         aside = AsideRule(app=app, counts=self.counts, log=self.log)

@@ -67,6 +67,7 @@ def stats(context: CommandContext, **_: Any) -> dict[str, Any]:
     worker, used = context.worker, resource.getrusage(resource.RUSAGE_SELF)
     return {
         "total": dict(worker.consumer_loop.totals),
+        "blimp_ended": [(*key, count) for key, count in worker.ended.copy().items()],
         "pid": os.getpid(),
         "python": interpreter.described(),
         "clock": str(worker.logical_clock.value),

@@ -388,6 +388,7 @@ def _worker(stats: Any, active: Any) -> dict[str, Any]:
         "threads": _number(pool.get("threads")),
         "memory_mb": _number(used.get("maxrss"), 1 / 1024),
         "cpu_s": _number(used.get("utime")) + _number(used.get("stime")),
+        "ended": _ended(said.get("blimp_ended")),
         "total": {_shown(name): _number(count) for name, count in total.items()},
         "active": [
             {
@@ -398,6 +399,16 @@ def _worker(stats: Any, active: Any) -> dict[str, Any]:
             for one in tasks[:MAX_ACTIVE]
         ],
     }
+
+
+def _ended(said: object) -> dict[str, dict[str, float]]:
+    """Return how often each task of a worker ended in each state."""
+    found: dict[str, dict[str, float]] = {}
+    for one in said if isinstance(said, list) else []:
+        match one:
+            case [str(task), str(state), count]:
+                found.setdefault(_shown(task), {})[_shown(state)] = _number(count)
+    return found
 
 
 def _object(value: object) -> dict[str, Any]:

@@ -15,7 +15,7 @@ from blimp.queue.protocol.message import TaskMessage
 from blimp.queue.worker import interpreter
 from blimp.queue.worker.job import Job
 from tests.queue.celery.control.conftest import Ask
-from tests.queue.conftest import DEADLINE_S, working
+from tests.queue.conftest import DEADLINE_S, wait_until, working
 
 
 def test_ping_by_name_pattern_and_to_all(app: TaskApp, ask: Ask) -> None:
@@ -71,6 +71,7 @@ def test_what_runs_waits_and_is_scheduled(app: TaskApp, ask: Ask) -> None:
         assert ask("stats")["python"] == interpreter.described()
         go.set()
         second.get(DEADLINE_S)
+        wait_until(lambda: ask("stats")["blimp_ended"] == [["hold", "SUCCESS", 2]], "no end")
 
 
 def test_what_waits_for_its_eta_in_the_worker(app: TaskApp) -> None:
@@ -112,8 +113,8 @@ def test_stats_conf_report_and_clock(url: str, ask: Ask) -> None:
         with working(app, sync_workers=3, name="w"):
             stats = ask("stats")
             assert {*stats} == {
-                "total", "pid", "python", "clock", "uptime", "pool", "broker", "prefetch_count",
-                "rusage",
+                "total", "blimp_ended", "pid", "python", "clock", "uptime", "pool", "broker",
+                "prefetch_count", "rusage",
             }  # fmt: skip
             assert stats["pool"]["max-concurrency"] == 3
             assert stats["broker"]["transport"] == app.transport

@@ -1,5 +1,5 @@
-// Queues, workers, failures, dead letters and schedules; from `api/queue`, every 2 s. It stands on
-// the queue's own page and on a ship's: `actions` in the answer says what may be done on which.
+// Queues and their rates, workers, failures, dead letters and schedules; from `api/queue`, every 2 s. It
+// stands on the queue's own page and on a ship's: `actions` in the answer says what may be done on which.
 import { element, say } from "../lib/dom.js";
 import { age, moment, number } from "../lib/format.js";
 import { refused } from "../lib/connection.js";
@@ -10,6 +10,10 @@ const SHIP_NOTE =
   "A command that is revoked while it runs is no longer followed; the ship goes on with what it has accepted. A dead letter that is requeued is the command that it was: over its time to live, it expires.";
 const NOTE =
   "A dead letter that is requeued is the message that it was: over its time to live, it expires. A task that is sent again has a new id; its callbacks are not sent. Of a paused queue workers get emergencies and nothing else.";
+const KEPT_S = 300; // of rates
+const ENDS = { succeeded: ["SUCCESS"], failed: ["FAILURE", "REFUSED", "INTERRUPTED"] }; // for good
+const VARIES = /[0-9a-f-]{8,}|\d+(\.\d+)?/g; // in the reasons of equal failures: ids, times, numbers
+const past = []; // answers as [t_s, tasks ended, waiting], kept whichever view is open
 const FIELDS = ["state", "place", "arguments", "result", "error", "reason", "queue", "worker", "retries", "ended"];
 
 export const panel = {
@@ -51,14 +55,17 @@ class QueueRoom {
     this.actions = new Set(actions);
     const [queue, acts] = this.page.isQueueOnly ? ["queue", [""]] : ["ship", []];
     this.queues = table("Queues", [queue, "waiting", "in flight", "scheduled", "dead", "oldest waits", ...acts]);
-    this.workers = table("Workers", ["worker", "process", "up", "threads", "memory", "processor", "tasks a second", "tasks"]);
+    this.workers = table("Workers", ["worker", "process", "up", "threads", "memory", "processor", "tasks a second"]);
     this.active = table("Running now", ["task", "arguments", "id", ""]);
-    this.failures = table("Failures: tasks that failed for good", ["task", "ended", "why", "arguments", "id", ""]);
+    this.tasks = table("Tasks, since their workers began", ["task", "received", ...Object.keys(ENDS)]);
+    this.failures = table("Failures: tasks that failed for good, the newest of those that are equal", ["task", "times", "ended", "why", "arguments", "id", ""]);
     this.dead = table("Dead letters: messages that were given up", ["task", "why", "deliveries", "from", "id", ""]);
     this.schedules = table("Schedules", ["task", "schedule", "last", "next", ""]);
     this.unique = table("Claims of unique tasks: the same is not sent meanwhile", ["task", "id", "queue", "for"]);
     if (!this.actions.has("run-schedule")) this.schedules.root.hidden = true;
-    for (const one of [this.queues, this.workers, this.active, this.failures, this.dead, this.schedules, this.unique]) this.box.append(one.root);
+    this.lines = { ended: new Line("tasks ended a second"), waiting: new Line("waiting") };
+    this.box.append(element("div", { class: "row rates" }, ...Object.values(this.lines).map((one) => one.root)));
+    for (const one of [this.queues, this.workers, this.tasks, this.active, this.failures, this.dead, this.schedules, this.unique]) this.box.append(one.root);
     this.box.append(element("p", { class: "note" }, this.page.isQueueOnly ? NOTE : SHIP_NOTE));
   }
 
@@ -111,20 +118,22 @@ class QueueRoom {
         `${number(one.memory_mb, 0)} MB`,
         `${number(one.cpu_s, 1)} s`,
         this.rate(name, one, found.t_s),
-        totals(one.total),
       ]),
       "No worker answers",
     );
+    this.tasks.fill(tasks(Object.values(found.workers)), "None yet");
+    this.showRates(found);
     const active = Object.values(found.workers).flatMap((one) => one.active);
     this.active.fill(
       active.map((one) => [one.name, one.arguments, one.id, this.row(this.button("revoke", one.id, "Revoke"))]),
       "Nothing runs",
     );
     this.failures.fill(
-      found.failures.map((one) => [
+      equal(found.failures).map(([one, times]) => [
         one.task || "–",
+        times,
         moment(one.done),
-        one.error ? `${one.error}: ${one.reason}` : `${one.state}: ${one.reason}`,
+        why(one),
         one.arguments,
         one.id,
         this.row(this.shower(one.id), one.may_retry ? this.button("retry", one.id, "Send again") : ""),
@@ -170,6 +179,18 @@ class QueueRoom {
     if (!before || before.pid !== worker.pid || t_s > before.t_s) this.rates.set(name, { pid: worker.pid, done, t_s, rate: rateOf(before, worker.pid, done, t_s) });
     const { rate } = this.rates.get(name);
     return Number.isFinite(rate) ? number(rate, 1) : "being counted …";
+  }
+
+  /** Draw what was since the page was opened; a worker that began anew begins at 0. */
+  showRates(found) {
+    if (past.length && found.t_s <= past.at(-1)[0]) return;
+    const counts = Object.values(found.workers).flatMap((one) => Object.values(one.total));
+    const waiting = Object.values(found.queues).reduce((sum, one) => sum + one.ready, 0);
+    past.push([found.t_s, counts.reduce((sum, one) => sum + one, 0), waiting]);
+    while (past[0][0] < found.t_s - KEPT_S) past.shift();
+    const rates = past.slice(1).map(([t_s, done], index) => [t_s, Math.max(0, done - past[index][1]) / (t_s - past[index][0])]);
+    this.lines.ended.show(rates, found.t_s);
+    this.lines.waiting.show(past.map(([t_s, , waits]) => [t_s, waits]), found.t_s);
   }
 
   row(...buttons) {
@@ -241,7 +262,47 @@ function rateOf(before, pid, done, t_s) {
   return before && before.pid === pid && t_s > before.t_s ? (done - before.done) / (t_s - before.t_s) : NaN;
 }
 
-function totals(total) {
-  const entries = Object.entries(total).sort((a, b) => b[1] - a[1]);
-  return entries.map(([name, count]) => `${name.replace(/^blimp\./, "")} ${count}`).join(", ") || "none yet";
+/** A number over the last five minutes: a line, the newest, and the most. */
+class Line {
+  constructor(title) {
+    this.title = title;
+    this.words = element("figcaption");
+    const namespace = "http://www.w3.org/2000/svg";
+    const picture = document.createElementNS(namespace, "svg");
+    this.line = picture.appendChild(document.createElementNS(namespace, "polyline"));
+    picture.setAttribute("viewBox", "0 0 100 20");
+    picture.setAttribute("preserveAspectRatio", "none");
+    picture.setAttribute("aria-hidden", "true");
+    this.root = element("figure", {}, this.words, picture);
+  }
+
+  show(values, now_s) {
+    const most = Math.max(0, ...values.map(([, value]) => value));
+    const points = values.map(([t_s, value]) => [100 - (100 * (now_s - t_s)) / KEPT_S, 19 - (18 * value) / (most || 1)]);
+    this.line.setAttribute("points", points.map((one) => one.join(",")).join(" "));
+    say(this.words, `${this.title}: ${number(values.at(-1)?.[1], 1)}, at most ${number(most, 1)} in ${KEPT_S / 60} min`);
+  }
+}
+
+/** What became of the tasks of all workers, those received most first. */
+function tasks(workers) {
+  const received = new Map();
+  for (const [name, count] of workers.flatMap((one) => Object.entries(one.total))) {
+    received.set(name, (received.get(name) ?? 0) + count);
+  }
+  const ended = (name, states) => workers.flatMap((one) => states.map((state) => one.ended[name]?.[state] ?? 0)).reduce((sum, one) => sum + one, 0);
+  const rows = [...received].sort((a, b) => b[1] - a[1]);
+  return rows.map(([name, count]) => [name, count, ...Object.values(ENDS).map((states) => ended(name, states))]);
+}
+
+const why = (one) => `${one.error || one.state}: ${one.reason}`;
+
+/** The newest of the failures that are equal but for ids and numbers, and how many there are. */
+function equal(failures) {
+  const found = new Map();
+  for (const one of failures) {
+    const key = `${one.task}\n${why(one).replace(VARIES, "#")}`;
+    found.set(key, [found.get(key)?.[0] ?? one, (found.get(key)?.[1] ?? 0) + 1]);
+  }
+  return [...found.values()];
 }
