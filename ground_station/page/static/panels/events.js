@@ -9,6 +9,7 @@ export const panel = {
   mount(box) {
     const list = element("ol", { class: "events", reversed: true, "data-testid": "events" });
     const empty = element("p", { class: "note" }, "Nothing has happened yet.");
+    Object.assign(box, { tabIndex: 0, role: "group", ariaLabel: "what happened, the newest first" }); // it may scroll
     box.append(empty, list);
     return {
       hear(kind, content) {
