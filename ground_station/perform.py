@@ -2,11 +2,10 @@
 
 import uuid
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from blimp.actions import ACTIONS, Action
 from blimp.errors import BlimpError, ConfigError
-from blimp.parameters import Parameter, find, parameters
 from blimp.tasks.reply import Reply
 from ground_station.discover import check_known
 from ground_station.following import AIRFRAME_S, Listener
@@ -14,6 +13,9 @@ from ground_station.plain import Ship
 from ground_station.report import DONE, Outcome, ProgressLine, exit_status, outcome_of, reply_status
 from ground_station.session import FOR_EVERYBODY, Session
 from ground_station.trajectory import AHEAD_S, chunks, read_curve
+
+if TYPE_CHECKING:
+    from blimp.parameters import Parameter
 
 
 def act(session: Session, action: Action, arguments: dict[str, Any]) -> int:
@@ -169,8 +171,10 @@ def show_parameters(session: Session, name: str | None) -> int:
     return DONE
 
 
-def parameters_of(session: Session, ship: Ship, name: str | None) -> list[Parameter]:
+def parameters_of(session: Session, ship: Ship, name: str | None) -> "list[Parameter]":
     """Return one parameter, or all of them. Raises BlimpError, with the reason."""
+    from blimp.parameters import find, parameters
+
     airframe = ship.airframe(timeout_s=session.timeout_s(AIRFRAME_S))
     try:
         return list(parameters(airframe)) if name is None else [find(airframe, name)]
@@ -178,5 +182,5 @@ def parameters_of(session: Session, ship: Ship, name: str | None) -> list[Parame
         raise ConfigError(str(error)) from None
 
 
-def _parameter_line(one: Parameter) -> str:
+def _parameter_line(one: "Parameter") -> str:
     return f"{one.path:36} {one.value:<12g} {one.unit:6} {one.limits}".rstrip()

@@ -20,12 +20,12 @@ from blimp.types import Snapshot
 from blimp.web.outcome import Outcome
 from ground_station import ship
 from ground_station.following import OUTAGE_S
-from ground_station.ship_in_lockstep import Simulated
 
 P = ParamSpec("P")
 if TYPE_CHECKING:
     from blimp.queue.resources import Grant
     from ground_station.session import Session
+    from ground_station.ship_in_lockstep import Simulated
 
 T = TypeVar("T")
 

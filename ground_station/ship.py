@@ -16,9 +16,7 @@ from typing import TYPE_CHECKING, Any, Protocol, Self
 
 import msgspec
 
-from blimp.ability import Ability
 from blimp.actions import ACTIONS
-from blimp.airframe import Airframe
 from blimp.errors import (
     BlimpError,
     ConfigError,
@@ -34,23 +32,24 @@ from blimp.errors import (
     TaskFailed,
 )
 from blimp.geofence import Rally, Zone
-from blimp.parameters import Parameter, parameters
 from blimp.tasks.authority import CONTROL_TTL_S
 from blimp.tasks.reply import Reply
 from blimp.types import SensorStatus, Snapshot, TrajectoryPoint
 from blimp.web.outcome import Outcome
-from ground_station.flyer import Flyer, MissionEvent
 from ground_station.following import AIRFRAME_S, OUTAGE_S, Listener
-from ground_station.mission_check import fitted
-from ground_station.mission_file import Mission, load_mission
 from ground_station.session import FOR_EVERYBODY, Session
-from ground_station.ship_in_lockstep import LockstepTransport, Simulated
 from ground_station.trajectory import AHEAD_S, chunks, read_curve
 
-if TYPE_CHECKING:
+if TYPE_CHECKING:  # missions and airframes take a tenth of the start of `ground ping`
     from collections.abc import AsyncGenerator
 
+    from blimp.ability import Ability
+    from blimp.airframe import Airframe
+    from blimp.parameters import Parameter
     from blimp.queue.resources import Grant
+    from ground_station.flyer import MissionEvent
+    from ground_station.mission_file import Mission
+    from ground_station.ship_in_lockstep import Simulated
 
 SETPOINT_S = 0.5  # as the page's sticks: without a newer one the ship stays where it is
 MAX_HZ = 100.0
@@ -180,6 +179,8 @@ class Ship:
         Its time passes while a method of the ship is awaited, and only then. beside: a ship whose
         time this one shares. Raises ConfigError for one that is not in lockstep.
         """
+        from ground_station.ship_in_lockstep import LockstepTransport
+
         other = None if beside is None else beside._transport
         if other is not None and not isinstance(other, LockstepTransport):
             raise ConfigError(f"{other.vehicle} is not in lockstep, so no ship can share its time")
@@ -203,10 +204,14 @@ class Ship:
 
     async def limits(self) -> Ability:
         """Return what the ship can do, and what its battery has left for a mission."""
+        from blimp.ability import Ability
+
         return msgspec.convert((await self._do("limits")).result, Ability)
 
     async def parameters(self) -> dict[str, Parameter]:
         """Return the numbers of the airframe that flies, by their names: "limits.speed_mps"."""
+        from blimp.parameters import parameters
+
         airframe = await self.airframe()
         return {one.path: one for one in parameters(airframe)}
 
@@ -393,6 +398,10 @@ class Ship:
         says whether the ship holds. It sends no hold on the pad, nor if another pilot or command
         flies the ship.
         """
+        from ground_station.flyer import Flyer
+        from ground_station.mission_check import fitted
+        from ground_station.mission_file import load_mission
+
         file = mission if isinstance(mission, str) else mission.name
         loaded = load_mission(mission) if isinstance(mission, str) else mission
         limits = await self._do("limits")

@@ -10,15 +10,17 @@ import asyncio
 import uuid
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 import msgspec
 
-from blimp.airframe import Airframe
 from blimp.errors import Refused
 from blimp.tasks.reply import Reply, ReplyState
 from blimp.types import Command, Outcome, OutcomeState, Snapshot
 from ground_station.following import Listener
+
+if TYPE_CHECKING:
+    from blimp.airframe import Airframe
 
 STEP_S = 0.02  # the end of a command is seen that late at most
 PASSES = 20  # of the event loop between two steps: chosen, a task that wakes up another needs three

@@ -22,7 +22,6 @@ from typing import TYPE_CHECKING, Any, Self, TypeVar
 import msgspec
 
 from blimp.actions import START_TTL_S
-from blimp.airframe import Airframe
 from blimp.clock import SystemClock
 from blimp.config import ground_config
 from blimp.errors import (
@@ -47,6 +46,7 @@ from ground_station.stops import Stops
 from ground_station.traced import root_span, traced
 
 if TYPE_CHECKING:
+    from blimp.airframe import Airframe
     from blimp.queue.resources import Grant
     from blimp.tasks.client import VehicleClient
     from blimp.tasks.reply import Pending
@@ -270,6 +270,8 @@ class BrokerTransport:
         if reply.state != "SUCCESS":
             error = NotAuthorised if reply.kind == NotAuthorised.__name__ else TaskError
             raise error(f"{self.vehicle}: {reply.reason}")
+        from blimp.airframe import Airframe
+
         await self._looked(self._client.forget, reply.id)
         try:
             return msgspec.convert(reply.result, Airframe)
