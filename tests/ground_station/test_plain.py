@@ -34,6 +34,7 @@ def methods(of: type) -> dict[str, list[str]]:
 def test_both_ships_have_the_same_methods_and_arguments() -> None:
     ours, theirs = methods(plain.Ship), methods(ship.Ship)
     theirs["lockstep"].remove("beside")  # ships of one loop
+    del theirs["press"]  # a thread that presses waits
     assert ours == theirs
 
 
