@@ -17,7 +17,7 @@ from blimp.usage import example, number
 from ground_station import names, report
 from ground_station.action_commands import add_actions
 from ground_station.arguments import GroundGroup, NumbersCommand
-from ground_station.discover import Ship, check_known
+from ground_station.discover import ShipAddress, check_known
 from ground_station.options import MissionFile, Pilot, WaitS, options, session
 from ground_station.page import PORT
 from ground_station.session import ALL_ROADS_S, Session
@@ -85,7 +85,7 @@ def status(context: typer.Context) -> int:
     return max(ended)
 
 
-def _print_status(this: Session, ship: Ship) -> int:
+def _print_status(this: Session, ship: ShipAddress) -> int:
     with this.reader(ship) as reader:
         found = reader.latest()
     if found is None:
@@ -244,10 +244,10 @@ def result(context: typer.Context, id: Annotated[str, typer.Argument(metavar="ID
 
     Example: ground result 4b0c0e5e-6d7f-4a0e-9f43-0c6a2f1b7f6e
     """
-    from ground_station.plain import Ship as Client
+    from ground_station.plain import Ship
 
     this = session(context)
-    with Client.of(this) as ship:
+    with Ship.of(this) as ship:
         reply = ship.result(id)
     if not this.report.as_json:
         this.report.say(f"{reply.task or id}: {reply.state} {reply.reason}".rstrip())

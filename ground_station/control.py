@@ -25,7 +25,7 @@ from ground_station.kept import Kept, KeptControl
 
 if TYPE_CHECKING:
     from blimp.clock import Clock
-    from ground_station.discover import Ship
+    from ground_station.discover import ShipAddress
 
 MIN_TTL_S = 5.0
 MAX_TTL_S = 600.0  # a pilot that disappears blocks other pilots for this long
@@ -39,7 +39,7 @@ class Control(Closing):
     state: the directory of this user's state. say: called with messages for the user.
     """
 
-    def __init__(self, *, ship: Ship, state: Path, clock: Clock, say: Say) -> None:
+    def __init__(self, *, ship: ShipAddress, state: Path, clock: Clock, say: Say) -> None:
         self._ship = ship
         self._file = KeptControl(state=state, broker=ship.broker, vehicle=ship.vehicle)
         self._clock = clock

@@ -18,14 +18,14 @@ from blimp.queue.redis.urls import address_of, hide_password
 HEARD_LATELY_S = 30.0
 
 
-class Ship(msgspec.Struct, frozen=True, kw_only=True):
+class ShipAddress(msgspec.Struct, frozen=True, kw_only=True):
     """A ship and the broker through which it is reached."""
 
     vehicle: str
     broker: str
 
 
-def find_ship(*, config: GroundConfig, broker: str | None, vehicle: str | None) -> Ship:
+def find_ship(*, config: GroundConfig, broker: str | None, vehicle: str | None) -> ShipAddress:
     """Return the ship that the user means.
 
     The broker is `broker`, else the environment's, else that of a stack on this machine.
@@ -43,10 +43,10 @@ def find_ship(*, config: GroundConfig, broker: str | None, vehicle: str | None) 
         return _local_ship(config.registry, wanted)
     if wanted is None:
         wanted = _only_ship_on(broker, config.registry)
-    return Ship(vehicle=wanted, broker=broker)
+    return ShipAddress(vehicle=wanted, broker=broker)
 
 
-def flight_socket(ship: Ship, *, registry: Path) -> Path | None:
+def flight_socket(ship: ShipAddress, *, registry: Path) -> Path | None:
     """Return the mailbox socket of a ship that runs on this machine; None if it does not."""
     for stack in _stacks_or_none(registry):
         if (stack.vehicle, stack.broker) == (ship.vehicle, ship.broker):
@@ -100,22 +100,22 @@ def running_stacks(registry: Path) -> list[Registration]:
     return [entry for entry in found if entry is not None and entry.runs]
 
 
-def ships_here(registry: Path, *, is_needed: bool = False) -> list[Ship]:
+def ships_here(registry: Path, *, is_needed: bool = False) -> list[ShipAddress]:
     """Return the ships that run on this machine. is_needed: refuse an untrusted registry."""
     stacks = running_stacks(registry) if is_needed else _stacks_or_none(registry)
-    return [Ship(vehicle=one.vehicle, broker=one.broker) for one in stacks]
+    return [ShipAddress(vehicle=one.vehicle, broker=one.broker) for one in stacks]
 
 
-def ships_heard(broker: str, *, within_s: float = inf) -> list[Ship]:
+def ships_heard(broker: str, *, within_s: float = inf) -> list[ShipAddress]:
     """Return the ships that a broker knows telemetry of, the newest first. Raises LinkError."""
     from blimp.link.telemetry import vehicles
 
     ages_s = vehicles(broker)
     names = sorted((name for name in ages_s if ages_s[name] < within_s), key=ages_s.__getitem__)
-    return [Ship(vehicle=name, broker=broker) for name in names]
+    return [ShipAddress(vehicle=name, broker=broker) for name in names]
 
 
-def _local_ship(registry: Path, wanted: str | None) -> Ship:
+def _local_ship(registry: Path, wanted: str | None) -> ShipAddress:
     stacks = running_stacks(registry)
     if not stacks:
         raise LinkError(nothing_runs(registry))
@@ -128,7 +128,7 @@ def _local_ship(registry: Path, wanted: str | None) -> Ship:
         raise ConfigError(f"several ships run on this machine: choose one with --vehicle: {names}")
     else:
         chosen = stacks
-    return Ship(vehicle=chosen[0].vehicle, broker=chosen[0].broker)
+    return ShipAddress(vehicle=chosen[0].vehicle, broker=chosen[0].broker)
 
 
 def _only_ship_on(broker: str, registry: Path) -> str:
@@ -152,7 +152,7 @@ def _only_ship_on(broker: str, registry: Path) -> str:
     return names[0]
 
 
-def check_known(ship: Ship, *, some: bool = False) -> None:
+def check_known(ship: ShipAddress, *, some: bool = False) -> None:
     """Raise LinkError with the names of the other ships if only others publish on the broker.
 
     If no ship has published, nothing is raised unless there must be `some`, because a ship may be

@@ -6,7 +6,7 @@ from typing import Any
 from blimp.errors import BlimpError
 from blimp.web.outcome import Outcome
 from ground_station import report
-from ground_station.discover import Ship, check_known
+from ground_station.discover import ShipAddress, check_known
 from ground_station.every_ship import EveryShip
 from ground_station.session import ALL_ROADS_S, Session
 from ground_station.stops import TASK, Stops
@@ -16,7 +16,7 @@ def estop(session: Session) -> int:
     """Stop, print how each ship's stop ended, and return the exit status."""
     say = session.report.say
 
-    def say_why(ship: Ship, answers: bool) -> None:
+    def say_why(ship: ShipAddress, answers: bool) -> None:
         if not answers:
             say(f"ground: {ship.vehicle}: no answer yet: the stop is on its way, and is repeated")
             return

@@ -15,7 +15,7 @@ from blimp.errors import ConfigError, LinkError
 from blimp.queue.redis.urls import hide_password
 from blimp.tasks.client import VehicleClient
 from blimp.web.outcome import Outcome
-from ground_station.discover import Ship, nothing_runs, ships_heard
+from ground_station.discover import ShipAddress, nothing_runs, ships_heard
 from ground_station.report import outcome_of
 from ground_station.session import Session
 from ground_station.stops import MAX_SHIPS, Find
@@ -33,15 +33,15 @@ class EveryShip(Closing):
         session: Session,
         *,
         broker: str | None,
-        on_silence: Callable[[Ship, bool], None] = lambda *_: None,
+        on_silence: Callable[[ShipAddress, bool], None] = lambda *_: None,
         hear_all_s: float = 0.0,
     ) -> None:
         self._session = session
         self._broker = broker
         self._on_silence, self._hear_all_s = on_silence, hear_all_s
         self._lock = threading.Lock()
-        self._ships: dict[str, Ship] = {}
-        self._clients: dict[Ship, VehicleClient] = {}
+        self._ships: dict[str, ShipAddress] = {}
+        self._clients: dict[ShipAddress, VehicleClient] = {}
 
     def finders(self) -> Sequence[Find]:
         return (self._here, *(partial(self._heard, one) for one in self._session.brokers()))
@@ -56,7 +56,7 @@ class EveryShip(Closing):
         self._session.check(broker)
         return [self._name(ship) for ship in ships_heard(broker)[:MAX_SHIPS]]
 
-    def _name(self, ship: Ship) -> str:
+    def _name(self, ship: ShipAddress) -> str:
         """Return what a ship is called: another broker's may have the same name."""
         if ship.broker == self._broker:
             return ship.vehicle
@@ -84,12 +84,12 @@ class EveryShip(Closing):
             outcome = structs.replace(outcome, result=result)
         return outcome
 
-    def _ship(self, vehicle: str) -> Ship:
+    def _ship(self, vehicle: str) -> ShipAddress:
         with self._lock:
             found = self._ships.get(vehicle)
-        return found or Ship(vehicle=vehicle, broker=self._broker or "")
+        return found or ShipAddress(vehicle=vehicle, broker=self._broker or "")
 
-    def _client(self, ship: Ship) -> VehicleClient:
+    def _client(self, ship: ShipAddress) -> VehicleClient:
         self._session.check(ship.broker)
         with self._lock:
             if ship not in self._clients:

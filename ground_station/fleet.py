@@ -14,8 +14,8 @@ from blimp.queue.redis.client import RedisServer
 from blimp.queue.resources.grant import Grant
 from blimp.tasks.authority import holder_of, pilot_of
 from blimp.tasks.fleet import FLIGHT_TTL_S, ships
-from ground_station.discover import Ship
-from ground_station.plain import Ship as Client
+from ground_station.discover import ShipAddress
+from ground_station.plain import Ship
 
 if TYPE_CHECKING:
     from blimp.types import Snapshot
@@ -31,7 +31,7 @@ Say = Callable[[str], None]
 class Dispatched(msgspec.Struct, frozen=True):
     """An acquired ship, and the grant of control that its commands carry."""
 
-    ship: Ship
+    ship: ShipAddress
     grant: Grant
 
 
@@ -90,7 +90,7 @@ class Fleet(Closing):
                 raise LinkError(f"{vehicle} is not dispatched: {dead}") from None
             except Unfit as unfit:
                 raise NotAuthorised(f"{vehicle} is not dispatched: {unfit}") from None
-            yield Dispatched(Ship(vehicle=vehicle, broker=self._broker), control)
+            yield Dispatched(ShipAddress(vehicle=vehicle, broker=self._broker), control)
 
     def close(self) -> None:
         self._link.close()
@@ -134,7 +134,7 @@ class Fleet(Closing):
                 self._pool.keep(grant)
                 grant.on_lost(self._report_lost)
                 held.push(taken.pop_all())
-                return Dispatched(Ship(vehicle=vehicle, broker=self._broker), control)
+                return Dispatched(ShipAddress(vehicle=vehicle, broker=self._broker), control)
 
     def _take(
         self, vehicle: str, *, pilot: str, taken: ExitStack, wait_s: float | None = None
@@ -144,7 +144,7 @@ class Fleet(Closing):
         wait_s: how long to wait for another pilot; control that this user already has is then
         used, and kept. None to do neither.
         """
-        ship = Ship(vehicle=vehicle, broker=self._broker)
+        ship = ShipAddress(vehicle=vehicle, broker=self._broker)
         self._check(ship)
         with ExitStack() as own:
             control = own.enter_context(self._session.of(ship).control())
@@ -160,16 +160,16 @@ class Fleet(Closing):
     def _report_lost(self, grant: Grant) -> None:
         self._session.report.say(f"ground: {grant.resource} is no longer held by this flight")
 
-    def _check(self, ship: Ship) -> None:
+    def _check(self, ship: ShipAddress) -> None:
         """Raise Unfit, or Dead, for a ship that must not be sent on a mission."""
         snapshot = self._snapshot(ship)
-        with Client.of(self._session.of(ship)) as client:
+        with Ship.of(self._session.of(ship)) as client:
             reply = client.command("ping", {}, timeout_s=PING_S)
         if reply.state != "SUCCESS":
             raise Dead(f"it does not answer a ping within {PING_S:g} s ({reply.reason})")
         _be_fit(snapshot)
 
-    def _snapshot(self, ship: Ship) -> Snapshot:
+    def _snapshot(self, ship: ShipAddress) -> Snapshot:
         with self._session.reader(ship) as reader:
             found = reader.latest()
         if found is None or found[1] > HEARD_S:

@@ -24,7 +24,7 @@ AIRFRAME_S = 5.0  # in which a ship says what it flies
 QUIET_S = 30.0  # chosen: a command under way reports every second
 
 
-class Listener:
+class CommandListener:
     """Hears of a command under way, in the thread that waits for its end."""
 
     def sent(self, id: str) -> None:
@@ -48,7 +48,7 @@ def follow(
     within_s: float,
     outage_s: float = OUTAGE_S,
     is_wanted: Callable[[], bool] = lambda: True,
-    listener: Listener | None = None,
+    listener: CommandListener | None = None,
 ) -> Reply:
     """Return how a command ended, TIMEOUT if that is not known; wait through an outage, too.
 
@@ -57,7 +57,7 @@ def follow(
     is_wanted: asked every SLICE_S. Raises LinkLost if the broker is unreachable for `outage_s`, and
     what the listener raises.
     """
-    listener = listener or Listener()
+    listener = listener or CommandListener()
     is_silent = False
     began_s = now_s = clock.now_s()
     lost_s: float | None = None

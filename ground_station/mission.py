@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from blimp.actions import START_TTL_S
 from ground_station.flyer import Flyer, MissionEvent, MissionResult
-from ground_station.following import OUTAGE_S, Listener, follow
+from ground_station.following import OUTAGE_S, CommandListener, follow
 from ground_station.mission_file import Mission
 from ground_station.plain import Ship
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 
-class MissionRunner(Listener):
+class MissionRunner(CommandListener):
     """Flies one mission, once, by the `Flyer`. `run` may be called from any thread.
 
     client: the ship, or a bare connection to its broker. on_event: called with every step, in any

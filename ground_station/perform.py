@@ -8,7 +8,7 @@ from blimp.actions import ACTIONS, Action
 from blimp.errors import BlimpError, ConfigError
 from blimp.tasks.reply import Reply
 from ground_station.discover import check_known
-from ground_station.following import AIRFRAME_S, Listener
+from ground_station.following import AIRFRAME_S, CommandListener
 from ground_station.plain import Ship
 from ground_station.report import DONE, Outcome, ProgressLine, exit_status, outcome_of, reply_status
 from ground_station.session import FOR_EVERYBODY, Session
@@ -69,7 +69,7 @@ def perform(
         return Reply(id=heard.id, task=f"blimp.{name}", state="TIMEOUT", reason=reason)
 
 
-class Performed(Listener):
+class Performed(CommandListener):
     """A command as a person follows it. line: prints its steps."""
 
     def __init__(self, session: Session, name: str, line: ProgressLine | None = None) -> None:

@@ -28,7 +28,7 @@ from blimp.config import (
 from blimp.errors import BlimpError, ConfigError, LinkError, NotAuthorised
 from ground_station.discover import (
     HEARD_LATELY_S,
-    Ship,
+    ShipAddress,
     check_known,
     find_broker,
     find_ship,
@@ -102,10 +102,10 @@ class Session:
         self.report = report
         self.clock = clock
         self._config = config
-        self._ship: Ship | None = None
+        self._ship: ShipAddress | None = None
 
     @property
-    def ship(self) -> Ship:
+    def ship(self) -> ShipAddress:
         """The ship that the user means. Raises LinkError or ConfigError, see `find_ship`."""
         if self._ship is None:
             self.check(self.configured_broker)
@@ -124,7 +124,7 @@ class Session:
     def configured_broker(self) -> str | None:
         return self.options.broker or self._config.broker
 
-    def ships(self) -> list[Ship]:
+    def ships(self) -> list[ShipAddress]:
         """Return the ship that is named; else those of this machine, and those heard lately.
 
         Raises LinkError if there is none.
@@ -137,7 +137,7 @@ class Session:
             found |= dict.fromkeys(ships_heard(broker, within_s=HEARD_LATELY_S))
         return list(found) or [self.ship]
 
-    def ships_here(self) -> list[Ship]:
+    def ships_here(self) -> list[ShipAddress]:
         """Return the ships of this machine. Raises ConfigError for a registry of another user."""
         return ships_here(self.registry, is_needed=self.configured_broker is None)
 
@@ -151,7 +151,7 @@ class Session:
         """The directory in which the stacks of this machine are registered."""
         return self._config.registry
 
-    def of(self, ship: Ship) -> "Session":
+    def of(self, ship: ShipAddress) -> "Session":
         """Return a session of another ship, by whatever name it sends telemetry."""
         found = self._with(self.report, vehicle=ship.vehicle, broker=ship.broker)
         found._ship = ship
@@ -181,7 +181,7 @@ class Session:
         if broker:
             check_broker_is_closed(broker, self.signing_keys)
 
-    def client(self, ship: Ship, *, tracer: "Tracer | None" = None) -> "VehicleClient":
+    def client(self, ship: ShipAddress, *, tracer: "Tracer | None" = None) -> "VehicleClient":
         """Return a connection to a ship: for `ground_station.ship_on_broker`, and for stops."""
         from blimp.link.stop_socket import StopSocket
         from blimp.tasks.client import VehicleClient
@@ -267,7 +267,7 @@ class Session:
         with self.reader(self.ship) as reader:
             yield reader
 
-    def reader(self, ship: Ship) -> "TelemetryReader":
+    def reader(self, ship: ShipAddress) -> "TelemetryReader":
         """Return a reader of a ship's telemetry; with a key it accepts only signed snapshots."""
         from blimp.link.telemetry import TelemetryReader, signer_of
 

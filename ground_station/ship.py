@@ -36,7 +36,7 @@ from blimp.tasks.authority import CONTROL_TTL_S
 from blimp.tasks.reply import Reply
 from blimp.types import SensorStatus, Snapshot, TrajectoryPoint
 from blimp.web.outcome import Outcome
-from ground_station.following import AIRFRAME_S, OUTAGE_S, Listener
+from ground_station.following import AIRFRAME_S, OUTAGE_S, CommandListener
 from ground_station.session import FOR_EVERYBODY, Session
 from ground_station.trajectory import AHEAD_S, chunks, read_curve
 
@@ -72,7 +72,7 @@ class Transport(Protocol):
         *,
         timeout_s: float,
         coalesce: str | None = None,
-        listener: Listener | None = None,
+        listener: CommandListener | None = None,
     ) -> Reply:
         """Send a command once; return how it ended, TIMEOUT if that is not known in time.
 
@@ -543,7 +543,7 @@ class Ship:
         *,
         timeout_s: float,
         coalesce: str | None = None,
-        listener: Listener | None = None,
+        listener: CommandListener | None = None,
     ) -> Reply:
         """Send a command once; return how it ended: see `Transport.command`."""
         if name not in FOR_EVERYBODY:

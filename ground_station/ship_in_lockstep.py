@@ -17,7 +17,7 @@ import msgspec
 from blimp.errors import Refused
 from blimp.tasks.reply import Reply, ReplyState
 from blimp.types import Command, Outcome, OutcomeState, Snapshot
-from ground_station.following import Listener
+from ground_station.following import CommandListener
 
 if TYPE_CHECKING:
     from blimp.airframe import Airframe
@@ -113,7 +113,7 @@ class LockstepTransport:
         *,
         timeout_s: float,
         coalesce: str | None = None,  # noqa: ARG002  nothing waits in a queue
-        listener: Listener | None = None,  # noqa: ARG002
+        listener: CommandListener | None = None,  # noqa: ARG002
     ) -> Reply:
         if name == "param":
             raise Refused("param: a ship in lockstep flies the airframe that it was made with")

@@ -38,7 +38,7 @@ from blimp.tasks.reply import Reply
 from blimp.web.outcome import Outcome
 from ground_station.discover import check_known
 from ground_station.every_ship import EveryShip
-from ground_station.following import AIRFRAME_S, OUTAGE_S, RETRY_S, SLICE_S, Listener, follow
+from ground_station.following import AIRFRAME_S, OUTAGE_S, RETRY_S, SLICE_S, CommandListener, follow
 from ground_station.report import Report
 from ground_station.session import FOR_EVERYBODY, Options, Session
 from ground_station.setpoints import Setpoints
@@ -86,7 +86,7 @@ class _Logged(Report):
         log.warning("%s", text)
 
 
-class _Asked(Listener):
+class _Asked(CommandListener):
     """A question to a ship that may not be there."""
 
     def __init__(self, session: Session) -> None:
@@ -198,7 +198,7 @@ class BrokerTransport:
         *,
         timeout_s: float,
         coalesce: str | None = None,
-        listener: Listener | None = None,
+        listener: CommandListener | None = None,
     ) -> Reply:
         try:
             with root_span(self._client.tracer, f"ground {name}"):
@@ -334,7 +334,7 @@ class BrokerTransport:
         sent: Pending,
         timeout_s: float,
         given_up: threading.Event,
-        listener: Listener | None,
+        listener: CommandListener | None,
     ) -> Reply:
         if listener is not None:
             listener.sent(sent.id)

@@ -124,6 +124,37 @@ def test_three_places_open_a_connection_to_a_ship() -> None:
     }
 
 
+# Names of public classes that stand in several files, and in how many if more than two: the list
+# may only shrink. A chip's driver and its simulated twin have one name on purpose.
+SAME_NAME = """
+    Action Arm Asked Authority Barometer Bmp280 Bmp388 Bmp390 Bno055 Board Bounds Bridge
+    Calibration:4 Cell Channel:3 Chip Clock Command:3 Commands Computer Crsf Demand Device
+    Done Drv8833 Dwm1001 Entry Envelope EscPwm Fault:3 Figures Finding Fleet:3 Found Frame
+    FrameReader:3 Goto GpsNmea GpsUbx Ground HcSr04 Heartbeat Hold I2CBus Icm20948 Ids Ina219
+    Ina226 Ina260 Item Job Kept Keys Land Leg Limits:3 Loop Mailbox Mocap Mpu6050 Ms5607
+    Ms5611 Options:17 Outcome:3 Parameter Payload Pca9685 Pilot Place:3 Plan Pmw3901
+    PowerMonitor Progress:3 Question Rate Reader Receiver Refused Report Row:5 Sbus Seen:3
+    Sender Sensor:3 Server:3 Servo Session:3 SetGeofence Settings Ship:4 SoftTimeLimitExceeded
+    Source Stamps State:3 Sticks Stops Story Table Takeoff Tb6612 TfLuna Ticket Timed Timeline
+    Transmitter Transport Truth Velocity Vl53L1X
+"""
+
+
+def test_a_name_means_one_thing() -> None:
+    """A new class has a name of its own, in the ship's code and the ground's."""
+    words = (word.partition(":") for word in SAME_NAME.split())
+    standing = {name: int(count or 2) for name, _, count in words}
+    found = Counter(
+        node.name
+        for room in ("blimp", "ground_station")
+        for path in (ROOT / room).rglob("*.py")
+        for node in ast.parse(path.read_text("utf-8")).body
+        if isinstance(node, ast.ClassDef) and not node.name.startswith("_")
+    )
+    grown = {name: count for name, count in found.items() if count > standing.get(name, 1)}
+    assert not grown, "give the new class a name of its own"
+
+
 def test_the_worker_knows_no_extension() -> None:
     """What it calls of canvases stands in blimp/queue/extensions.py."""
     rooms = "canvas|celery|extras|broadcast|cli"

@@ -15,7 +15,7 @@ from blimp.errors import BlimpError, LinkError
 from blimp.tasks.authority import CONTROL_TTL_S, pilot_of
 from blimp.web.answers import arguments_of, failed_answer, json_answer, refused_command
 from ground_station import control_command
-from ground_station.discover import Ship
+from ground_station.discover import ShipAddress
 from ground_station.report import Outcome, Report
 from ground_station.session import Session
 
@@ -70,7 +70,7 @@ class Fleet:
             return self._found
 
     def _ship(self, vehicle: str) -> dict[str, Any]:
-        ship = Ship(vehicle=vehicle, broker=self._session.ship.broker)
+        ship = ShipAddress(vehicle=vehicle, broker=self._session.ship.broker)
         with self._session.reader(ship) as reader:
             heard = reader.latest()
         with self._session.of(ship).control() as control:

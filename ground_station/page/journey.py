@@ -28,7 +28,7 @@ from blimp.queue.redis.client import open_redis
 from blimp.queue.redis.keys import RESULT_PREFIX, Keys
 from blimp.queue.redis.urls import link_errors
 from blimp.tasks.client import TASK_PREFIX, vehicle_queue
-from ground_station.discover import Ship
+from ground_station.discover import ShipAddress
 from ground_station.page.state import Hear
 
 WAIT_S = 0.5
@@ -102,7 +102,7 @@ class Journeys(Closing):
     keys: with them only what is signed is believed.
     """
 
-    def __init__(self, ship: Ship, *, keys: Sequence[str] | None, clock: Clock) -> None:
+    def __init__(self, ship: ShipAddress, *, keys: Sequence[str] | None, clock: Clock) -> None:
         self._ship = ship
         self._signer = None if keys is None else Signer(keys)
         self._clock = clock

@@ -13,7 +13,7 @@ from blimp.errors import BlimpError
 from blimp.link.paths import RuntimePaths
 from blimp.link.telemetry import vehicles
 from blimp.types import LINK_HOLD_S, LINK_LAND_S, LINK_RETURN_S
-from ground_station.discover import HEARD_LATELY_S, Ship
+from ground_station.discover import HEARD_LATELY_S, ShipAddress
 from ground_station.every_ship import EveryShip
 from ground_station.page.actions import run_action
 from ground_station.page.chaos import ChaosRoom, Harm
@@ -27,7 +27,7 @@ from ground_station.page.server import Part
 from ground_station.page.setup import Setup
 from ground_station.page.source import LiveShip, Source
 from ground_station.page.state import airframe_object
-from ground_station.plain import Ship as Client
+from ground_station.plain import Ship
 from ground_station.report import Report
 from ground_station.session import Session
 
@@ -49,12 +49,12 @@ class Clients(Closing):
         self._open_session = open_session
         self._lock = threading.Lock()
         self._own = ExitStack()
-        self._ships: dict[str, Client] = {}
+        self._ships: dict[str, Ship] = {}
 
-    def of(self, vehicle: str) -> Client:
+    def of(self, vehicle: str) -> Ship:
         with self._lock:
             if vehicle not in self._ships:
-                connected = Client.of(self._open_session(vehicle))
+                connected = Ship.of(self._open_session(vehicle))
                 self._ships[vehicle] = self._own.enter_context(connected)
             return self._ships[vehicle]
 
@@ -118,7 +118,7 @@ class BrokerShips(Closing):
         return self._airframe_here(vehicle) or self._clients.of(vehicle).airframe()
 
     def source(self, vehicle: str) -> Source:
-        session, ship = self._session, Ship(vehicle=vehicle, broker=self._ship.broker)
+        session, ship = self._session, ShipAddress(vehicle=vehicle, broker=self._ship.broker)
         journeys = Journeys(ship, keys=session.signing_keys, clock=session.clock)
         self._journeys[vehicle] = journeys
         return LiveShip(

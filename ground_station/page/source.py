@@ -14,7 +14,7 @@ from blimp.errors import BlimpError, LinkError
 from blimp.link.telemetry import Dated, TelemetryReader
 from blimp.link.timeline import ordered
 from blimp.types import Snapshot
-from ground_station.discover import Ship
+from ground_station.discover import ShipAddress
 from ground_station.page.journey import Journeys
 from ground_station.page.joystick import Joystick
 from ground_station.page.state import EVENTS, PAST_S, PAST_STEP_S, Hear, plotted, state_object
@@ -60,7 +60,7 @@ class LiveShip(Closing):
 
     def __init__(
         self,
-        ship: Ship,
+        ship: ShipAddress,
         *,
         open_reader: Callable[[], TelemetryReader],
         journeys: Journeys,

@@ -28,7 +28,7 @@ from blimp.config import ground_config, log_directory
 from blimp.ship import Lockstep
 from blimp.tasks.reply import Reply
 from blimp.types import Snapshot
-from ground_station.following import Listener
+from ground_station.following import CommandListener
 from ground_station.mavlink.ftp import BURST, CRC, HEADER, LIST, OPEN, READ
 from ground_station.mavlink.gateway import hear, tell
 from ground_station.mavlink.link import Links
@@ -72,7 +72,7 @@ class NotingShip:
         *,
         timeout_s: float,
         coalesce: str | None = None,
-        listener: Listener | None = None,
+        listener: CommandListener | None = None,
     ) -> Reply:
         await asyncio.sleep(0)
         return self._note(name, arguments)

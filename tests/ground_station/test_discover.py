@@ -11,7 +11,7 @@ import pytest
 
 from blimp.config import GroundConfig, ground_config, registry_dir, vehicle_name
 from blimp.errors import ConfigError, LinkError
-from ground_station.discover import Ship, find_ship, flight_socket, running_stacks
+from ground_station.discover import ShipAddress, find_ship, flight_socket, running_stacks
 from tests.ground_station.ship import FlyingShip
 
 
@@ -41,7 +41,7 @@ def dead_pid() -> int:
 def test_the_one_ship_on_this_machine_is_found(tmp_path: Path) -> None:
     broker = register(tmp_path, "twin")
     found = find_ship(config=config(tmp_path), broker=None, vehicle=None)
-    assert found == Ship(vehicle="twin", broker=broker)
+    assert found == ShipAddress(vehicle="twin", broker=broker)
 
 
 def test_of_several_one_must_be_named(tmp_path: Path) -> None:
@@ -50,9 +50,9 @@ def test_of_several_one_must_be_named(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="choose one with --vehicle: one, two"):
         find_ship(config=config(tmp_path), broker=None, vehicle=None)
     assert find_ship(config=config(tmp_path), broker=None, vehicle="two").broker == two
-    assert find_ship(config=config(tmp_path, vehicle="two"), broker=None, vehicle=None) == Ship(
-        vehicle="two", broker=two
-    )
+    assert find_ship(
+        config=config(tmp_path, vehicle="two"), broker=None, vehicle=None
+    ) == ShipAddress(vehicle="two", broker=two)
     with pytest.raises(LinkError, match=r"no ship 'three'.*one, two"):
         find_ship(config=config(tmp_path), broker=None, vehicle="three")
 
@@ -92,10 +92,10 @@ def test_what_is_said_wins_over_the_environment_and_that_over_the_registry(
 ) -> None:
     register(tmp_path, "twin")
     said = config(tmp_path, broker="redis://env", vehicle="two")
-    assert find_ship(config=said, broker="redis://said", vehicle="one") == Ship(
+    assert find_ship(config=said, broker="redis://said", vehicle="one") == ShipAddress(
         vehicle="one", broker="redis://said"
     )
-    assert find_ship(config=said, broker=None, vehicle=None) == Ship(
+    assert find_ship(config=said, broker=None, vehicle=None) == ShipAddress(
         vehicle="two", broker="redis://env"
     )
 
@@ -153,7 +153,9 @@ def test_a_ship_on_board_is_reached_by_its_socket_only_through_a_broker_of_this_
     (tmp_path / "vehicle").write_text("twin")
 
     def found(vehicle: str, broker: str) -> Path | None:
-        return flight_socket(Ship(vehicle=vehicle, broker=broker), registry=tmp_path / "none")
+        return flight_socket(
+            ShipAddress(vehicle=vehicle, broker=broker), registry=tmp_path / "none"
+        )
 
     assert found("twin", "redis://localhost/0") == tmp_path / "flight.sock"
     assert found("twin", "unix:///run/broker.sock") == tmp_path / "flight.sock"

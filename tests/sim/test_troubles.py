@@ -20,7 +20,7 @@ from blimp.clock import SystemClock
 from blimp.errors import NotAuthorised
 from blimp.tasks.client import VehicleClient
 from ground_station.control import Control
-from ground_station.discover import Ship
+from ground_station.discover import ShipAddress
 from tests.ground_station.page.client import token_of
 from tests.sim.running import DEADLINE_S, RunningStack
 
@@ -221,7 +221,7 @@ def fight(stack: RunningStack, state: Path, *, is_over: Callable[[], bool]) -> i
     lock = threading.Lock()
 
     def command(name: str) -> None:
-        ship = Ship(vehicle="twin", broker=url)
+        ship = ShipAddress(vehicle="twin", broker=url)
         with (
             Control(
                 ship=ship, state=state / name, clock=SystemClock(), say=lambda _: None

@@ -9,11 +9,11 @@ from pathlib import Path
 
 from blimp.service.bench.airframe_file import AirframeFile
 from blimp.service.bench.person import Person
-from blimp.service.bench.ship import Ship, check_on_bench, stand_still
+from blimp.service.bench.ship import BenchShip, check_on_bench, stand_still
 from blimp.service.bench.steps import STEPS
 
 
-def adjust(path: Path, *, ship: Ship, person: Person, say: Callable[[str], None]) -> bool:
+def adjust(path: Path, *, ship: BenchShip, person: Person, say: Callable[[str], None]) -> bool:
     """Go through the steps; show what changed, and write it if the person agrees.
 
     Returns whether the file was written. Raises BlimpError if the ship is not on the bench, or

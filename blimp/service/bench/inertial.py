@@ -15,7 +15,7 @@ from blimp.errors import BoardError
 from blimp.hardware.calibration import LEVEL_RAD, Calibration, Correction
 from blimp.service.bench.airframe_file import AirframeFile
 from blimp.service.bench.person import Person
-from blimp.service.bench.ship import Ship
+from blimp.service.bench.ship import BenchShip
 from blimp.types import Vec3
 
 G_MPS2 = 9.80665
@@ -61,7 +61,7 @@ POSITIONS = (
 class Sensor:
     """The ship's inertial sensor, as it reads without the file's calibration."""
 
-    def __init__(self, file: AirframeFile, ship: Ship, *, name: str) -> None:
+    def __init__(self, file: AirframeFile, ship: BenchShip, *, name: str) -> None:
         self._file = file
         self._ship = ship
         self.name = name
@@ -119,7 +119,7 @@ class Sensor:
         return True
 
 
-def sensor(file: AirframeFile, ship: Ship, person: Person) -> Sensor | None:
+def sensor(file: AirframeFile, ship: BenchShip, person: Person) -> Sensor | None:
     """Return the inertial sensor that answers; None if none does, and the person knows."""
     sensors = ship.snapshot().sensors
     for row in file.airframe.device:
@@ -130,7 +130,7 @@ def sensor(file: AirframeFile, ship: Ship, person: Person) -> Sensor | None:
     return None
 
 
-def accelerometer(file: AirframeFile, ship: Ship, person: Person) -> None:
+def accelerometer(file: AirframeFile, ship: BenchShip, person: Person) -> None:
     """Bias and scale of the accelerometer, from six positions."""
     device = sensor(file, ship, person)
     if device is None:
@@ -164,7 +164,7 @@ def solve(readings: Mapping[str, Vec3]) -> tuple[Vec3, Vec3]:
     return _vector(bias), _vector(scale)
 
 
-def level(file: AirframeFile, ship: Ship, person: Person) -> None:
+def level(file: AirframeFile, ship: BenchShip, person: Person) -> None:
     """How the board stands against the ship, from the plumb line while the ship is level."""
     device = sensor(file, ship, person)
     if device is None:
@@ -192,7 +192,7 @@ def level(file: AirframeFile, ship: Ship, person: Person) -> None:
         person.note(f"{problem}: nothing changed")
 
 
-def gyro(file: AirframeFile, ship: Ship, person: Person) -> None:
+def gyro(file: AirframeFile, ship: BenchShip, person: Person) -> None:
     """The gyro's bias, for a start in the air; at rest it is measured at every start."""
     device = sensor(file, ship, person)
     if device is None:

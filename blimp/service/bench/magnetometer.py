@@ -24,7 +24,7 @@ from blimp.hardware.calibration import (
 from blimp.service.bench.airframe_file import AirframeFile
 from blimp.service.bench.inertial import Sensor, rounded, sensor
 from blimp.service.bench.person import Person
-from blimp.service.bench.ship import Ship
+from blimp.service.bench.ship import BenchShip
 from blimp.types import Vec3
 
 EARTH_T = (20e-6, 70e-6)  # the Earth's field has 22 to 67 µT: World Magnetic Model 2020
@@ -108,7 +108,7 @@ def fit(readings_t: Sequence[Vec3]) -> Fit:
     )
 
 
-def magnetometer(file: AirframeFile, ship: Ship, person: Person) -> None:
+def magnetometer(file: AirframeFile, ship: BenchShip, person: Person) -> None:
     """Hard and soft iron, while a person turns the ship, or the board, every way."""
     device = sensor(file, ship, person)
     if device is None:

@@ -6,7 +6,7 @@ from blimp.airframe import MAX_DEAD_BAND, Device, Thruster
 from blimp.hardware.esc import LIMITS_S, MIN_SPAN_S, EscOptions
 from blimp.service.bench.airframe_file import AirframeFile
 from blimp.service.bench.person import Person
-from blimp.service.bench.ship import Ship, do
+from blimp.service.bench.ship import BenchShip, do
 from blimp.types import Vec3
 
 MOTOR_PERCENT, MOTOR_S = 25.0, 1.0
@@ -17,7 +17,7 @@ TURNS_PERCENT = 15.0  # with its range right an ESC's motor turns here
 _DIRECTIONS = (("forward", "backward"), ("right", "left"), ("down", "up"))
 
 
-def motors(file: AirframeFile, ship: Ship, person: Person) -> None:
+def motors(file: AirframeFile, ship: BenchShip, person: Person) -> None:
     """Each motor's direction."""
     for thruster in file.airframe.thruster:
         name = thruster.name
@@ -37,7 +37,7 @@ def direction(axis: Vec3) -> str:
     return _DIRECTIONS[largest][axis[largest] < 0.0]
 
 
-def dead_bands(file: AirframeFile, ship: Ship, person: Person) -> None:
+def dead_bands(file: AirframeFile, ship: BenchShip, person: Person) -> None:
     """The least throttle at which each motor turns, in both directions."""
     for thruster in file.airframe.thruster:
         question = f"Motor {thruster.name}: find where it begins to turn"
@@ -51,7 +51,7 @@ def dead_bands(file: AirframeFile, ship: Ship, person: Person) -> None:
             file.set_dead_bands(thruster, forward=forward, reverse=reverse)
 
 
-def _begins(ship: Ship, person: Person, thruster: Thruster, sign: float) -> float | None:
+def _begins(ship: BenchShip, person: Person, thruster: Thruster, sign: float) -> float | None:
     """Return the least throttle at which it turned from standstill; None if there is none.
 
     By halving: a yes or no about a motor that stands or turns is what a person is sure of.
@@ -86,7 +86,7 @@ def _begins(ship: Ship, person: Person, thruster: Thruster, sign: float) -> floa
     return round(turned / 100.0, 3)
 
 
-def esc_range(file: AirframeFile, ship: Ship, person: Person) -> None:
+def esc_range(file: AirframeFile, ship: BenchShip, person: Person) -> None:
     """The pulses at both ends of an ESC's range, in the file and in the ESC alike."""
     for row in file.airframe.device:
         options = _esc_options(row, [thruster.name for thruster in file.airframe.thruster])
@@ -135,7 +135,7 @@ def _enter(row: Device, options: EscOptions, file: AirframeFile, person: Person)
         file.set_options(row.name, esc={**file.options(row.name).get("esc", {}), **ends})
 
 
-def _teach(name: str, ship: Ship, person: Person) -> None:
+def _teach(name: str, ship: BenchShip, person: Person) -> None:
     """Have an ESC learn the file's pulses: full ones while it is switched on, then standstill."""
     question = f"{name}: take the battery off its ESC, and leave the computer on"
     if person.choose(question, "done", "stop") == "stop":
@@ -159,5 +159,5 @@ def _teach(name: str, ship: Ship, person: Person) -> None:
         )
 
 
-def _turn(ship: Ship, name: str, percent: float) -> None:
+def _turn(ship: BenchShip, name: str, percent: float) -> None:
     do(ship, "motor", within_s=MOTOR_S + 2.0, name=name, percent=percent, seconds=MOTOR_S)

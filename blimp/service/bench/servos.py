@@ -6,20 +6,20 @@ from blimp.airframe import Airframe, Servo
 from blimp.service.bench.airframe_file import AirframeFile
 from blimp.service.bench.motors import direction
 from blimp.service.bench.person import Person
-from blimp.service.bench.ship import Ship, do
+from blimp.service.bench.ship import BenchShip, do
 
 SERVO_DEG, SERVO_S = 15.0, 1.0  # slow servos need less than that to get there
 SAME_DEG = 0.05  # nobody sees less
 
 
-def servos(file: AirframeFile, ship: Ship, person: Person) -> None:
+def servos(file: AirframeFile, ship: BenchShip, person: Person) -> None:
     """Each servo's sign, centre (which is its trim) and limits."""
     for servo in file.airframe.servo:
         if person.choose(f"Servo {servo.name}: move it", "yes", "skip") == "yes":
             _servo(servo, file, ship, person)
 
 
-def _servo(servo: Servo, file: AirframeFile, ship: Ship, person: Person) -> None:
+def _servo(servo: Servo, file: AirframeFile, ship: BenchShip, person: Person) -> None:
     low, centre, high = (degrees(x) for x in (servo.min_rad, servo.neutral_rad, servo.max_rad))
     turned = min(centre + SERVO_DEG, high)
     do(ship, "servo", name=servo.name, deg=turned)

@@ -15,7 +15,7 @@ ANSWER_S = 2.0
 _LOOK_S = 0.02
 
 
-class Ship(Protocol):
+class BenchShip(Protocol):
     """What the steps ask of a ship. A refusal is a BlimpError with its reason."""
 
     def complete(self, name: str, /, *, within_s: float, **arguments: Any) -> Outcome:
@@ -33,7 +33,7 @@ class Ship(Protocol):
         ...
 
 
-def check_on_bench(ship: Ship, airframe: Airframe) -> None:
+def check_on_bench(ship: BenchShip, airframe: Airframe) -> None:
     """Raise BlimpError unless the ship is the one of the file, disarmed, and on the bench."""
     snapshot = ship.snapshot()
     outputs = {*airframe.thruster_names, *airframe.servo_names}
@@ -48,14 +48,14 @@ def check_on_bench(ship: Ship, airframe: Airframe) -> None:
     do(ship, "motor", name=airframe.thruster_names[0], percent=0.0, seconds=0.0)
 
 
-def do(ship: Ship, command: str, /, *, within_s: float = ANSWER_S, **arguments: Any) -> None:
+def do(ship: BenchShip, command: str, /, *, within_s: float = ANSWER_S, **arguments: Any) -> None:
     """Give a command. Raises BlimpError with the ship's reason if it is not done."""
     outcome = ship.complete(command, within_s=within_s, **arguments)
     if outcome.state is not OutcomeState.DONE:
         raise BlimpError(f"{command}: {outcome.state}: {outcome.reason}")
 
 
-def stand_still(ship: Ship, airframe: Airframe) -> None:
+def stand_still(ship: BenchShip, airframe: Airframe) -> None:
     """Stop every motor, and let the servos go to neutral.
 
     A flight process that does not answer has stopped them itself, or its watchdog has.

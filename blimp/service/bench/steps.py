@@ -8,9 +8,9 @@ from blimp.service.bench.magnetometer import magnetometer
 from blimp.service.bench.motors import dead_bands, esc_range, motors
 from blimp.service.bench.person import Person
 from blimp.service.bench.servos import servos
-from blimp.service.bench.ship import Ship
+from blimp.service.bench.ship import BenchShip
 
-Step = Callable[[AirframeFile, Ship, Person], None]
+Step = Callable[[AirframeFile, BenchShip, Person], None]
 
 # In this order: a dead band is that of an ESC with its range, level that of a true accelerometer.
 STEPS: dict[str, Step] = {

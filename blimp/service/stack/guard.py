@@ -71,7 +71,7 @@ class GuardLink:
                 self._child.stdin.flush()
 
 
-class Ship(NamedTuple):
+class GuardedShip(NamedTuple):
     registration: Path
     directory: Path
 
@@ -83,7 +83,9 @@ class Ship(NamedTuple):
 def main() -> int:
     """Wait for the pipe's end; return 0 if all was clean, 1 if something had to be forced."""
     airframe, directory, *rest = sys.argv[1:]
-    ships = [Ship(Path(entry), Path(own)) for entry, own in zip(*[iter(rest)] * 2, strict=True)]
+    ships = [
+        GuardedShip(Path(entry), Path(own)) for entry, own in zip(*[iter(rest)] * 2, strict=True)
+    ]
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, signal.SIG_IGN)  # it ends only when the pipe ends
     children: Children = {}  # pidfds, opened while each number is still its process's
@@ -102,7 +104,9 @@ def main() -> int:
     return clean_up(children, directory=Path(directory), ships=ships, airframe=airframe)
 
 
-def clean_up(children: Children, *, directory: Path, ships: list[Ship], airframe: str) -> int:
+def clean_up(
+    children: Children, *, directory: Path, ships: list[GuardedShip], airframe: str
+) -> int:
     """End what still runs, a ship before its world, and remove the files."""
     started_s = time.monotonic()
     flights = [pidfd for (_, role), pidfd in children.items() if role == "flight"]

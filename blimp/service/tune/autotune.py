@@ -18,7 +18,7 @@ import msgspec
 from blimp.airframe import Airframe
 from blimp.errors import BlimpError, LogError
 from blimp.recording.recording import open_recording
-from blimp.service.bench.ship import Ship
+from blimp.service.bench.ship import BenchShip
 from blimp.service.tune.identify import Identified, Parameter, identify
 from blimp.types import OutcomeState, Snapshot
 from ground_station.trajectory import ReferenceCurve, chunks
@@ -45,7 +45,7 @@ class Proposal(msgspec.Struct, frozen=True, kw_only=True):
     sigma: float
 
 
-def excite(ship: Ship, airframe: Airframe, *, steers: bool) -> float:
+def excite(ship: BenchShip, airframe: Airframe, *, steers: bool) -> float:
     """Fly the legs around the present place; return how many seconds they took.
 
     steers: it has no side force, so no leg goes sideways. Raises BlimpError if the ship does not
@@ -124,7 +124,7 @@ def _move(
     yield (t_s + seconds + PAUSE_S, *(a + end * b for a, b in zip(here, leg, strict=True)))
 
 
-def _watch(ship: Ship, start: Snapshot, began_s: float, *, until_s: float) -> None:
+def _watch(ship: BenchShip, start: Snapshot, began_s: float, *, until_s: float) -> None:
     """Let the ship fly until so long after the beginning. Raises BlimpError if it must not."""
     while True:
         now = ship.snapshot()
@@ -237,7 +237,7 @@ def lines(found: Identified, airframe: Airframe) -> Iterator[str]:
 
 
 def tune(
-    ship: Ship,
+    ship: BenchShip,
     airframe: Airframe,
     *,
     log: Callable[[str], Path],

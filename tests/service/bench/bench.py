@@ -7,7 +7,7 @@ from typing import Any
 from blimp.airframe import Device
 from blimp.service.bench import adjust
 from blimp.service.bench.person import Person
-from blimp.service.bench.ship import Ship
+from blimp.service.bench.ship import BenchShip
 from blimp.service.bench.steps import STEPS
 from blimp.service.computer.initialise import Question
 
@@ -45,7 +45,7 @@ class Script:
 class With:
     """A ship of which a part is another one's."""
 
-    def __init__(self, ship: Ship, **parts: object) -> None:
+    def __init__(self, ship: BenchShip, **parts: object) -> None:
         self.complete = ship.complete
         self.command = ship.command
         self.snapshot = ship.snapshot
@@ -53,7 +53,7 @@ class With:
         vars(self).update(parts)
 
 
-def run(path: Path, ship: Ship, script: Script) -> tuple[bool, list[str]]:
+def run(path: Path, ship: BenchShip, script: Script) -> tuple[bool, list[str]]:
     said: list[str] = []
     return adjust(path, ship=ship, person=Person(script), say=said.append), said
 
