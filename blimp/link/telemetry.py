@@ -12,6 +12,7 @@ Beside them goes the record of what happened (`blimp/link/timeline.py`), each on
 its own. What is sent again has an id that is known.
 """
 
+import itertools
 import math
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
@@ -33,6 +34,7 @@ KEY_PREFIX = "blimp:telemetry:"
 TIMELINE_PREFIX = "blimp:timeline:"
 KEPT_ENTRIES = 600  # about half a minute at 20 Hz; the server trims in whole nodes
 KEPT_HAPPENINGS = 1000
+SENT_AT_ONCE = 16  # of them, with each snapshot
 TIMELINE_S = 86_400  # for who asks a day later what has happened
 KEPT_S = 600  # then a ship that no longer runs leaves nothing on a shared broker
 PUBLISH_TIMEOUT_S = 0.25
@@ -97,29 +99,37 @@ class TelemetryPublisher(Closing):
         return True
 
     def tell(self, waiting: deque[Happening]) -> None:
-        """Add to the broker's record what waits, and remove it; never raises, as `publish`."""
+        """Add to the broker's record what waits, and remove it; never raises, as `publish`.
+
+        Some at a time and in one answer: a slow link has snapshots to carry, too.
+        """
         key = timeline_key(self._vehicle)
+        if not waiting:
+            return
         try:
-            if waiting and self._published is None:  # an earlier worker has sent some of it
+            if self._published is None:  # an earlier worker has sent some of it
                 entries = self._redis.xrevrange(key, count=KEPT_HAPPENINGS)
                 self._published = {fields.get(b"id", b"").decode() for _, fields in entries}
-            while waiting:
-                one = waiting[0]
-                assert self._published is not None
-                if one.id not in self._published:
-                    age_s = repr(max(0.0, self._clock.now_s() - one.t_s))
-                    data = self._encoder.encode(one)
-                    if self._signer is not None:
-                        data = self._signer.append_to(data, place=_record_of(self._vehicle))
-                    fields = {b"id": one.id, b"happening": data, b"age_s": age_s}
-                    with self._redis.pipeline(transaction=False) as pipe:
-                        pipe.xadd(key, fields, maxlen=KEPT_HAPPENINGS, approximate=True)
-                        pipe.expire(key, TIMELINE_S)
-                        pipe.execute()
-                    self._published.add(one.id)
+            published = self._published
+            batch = list(itertools.islice(waiting, SENT_AT_ONCE))
+            with self._redis.pipeline(transaction=False) as pipe:
+                for one in batch:
+                    if one.id not in published:
+                        pipe.xadd(key, self._fields(one), maxlen=KEPT_HAPPENINGS, approximate=True)
+                pipe.expire(key, TIMELINE_S)
+                pipe.execute()
+            for one in batch:
                 waiting.popleft()
+                published.add(one.id)
         except _link_errors():
             return
+
+    def _fields(self, one: Happening) -> dict[bytes, Any]:
+        data = self._encoder.encode(one)
+        if self._signer is not None:
+            data = self._signer.append_to(data, place=_record_of(self._vehicle))
+        age_s = repr(max(0.0, self._clock.now_s() - one.t_s))
+        return {b"id": one.id, b"happening": data, b"age_s": age_s}
 
     def _signed(self, fields: dict[bytes, Any], signer: Signer) -> dict[bytes, Any]:
         if self._ahead_ms is None:
