@@ -161,6 +161,22 @@ def test_a_flight_is_whole_whichever_of_its_logs_is_read(rig: Rig, tmp_path: Pat
         assert log.info().logs == (logs[2].name,)
 
 
+def test_what_a_killed_recorder_left_twice_is_read_once(
+    rig: Rig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rig.fly(1.5)
+    with monkeypatch.context() as killed:  # when a chunk is stored, and not yet off the ring
+        killed.setattr(rig.recorder._ring, "release", lambda: None)
+        rig.fly(0.7)
+    rig.start()
+    rig.fly(1.0)
+    rig.recorder.finish()
+    assert len(rig.cycles()) > rig.flight._number, "both logs have the chunk"
+    with open_recording(rig.directory.logs()[0].path) as log:
+        numbers = [one.data["cycle"] for one in log.entries({"/snapshot"})]
+    assert numbers == list(range(1, rig.flight._number + 1))
+
+
 def test_another_flight_is_not_taken_for_the_same(rig: Rig) -> None:
     rig.fly(1.5)
     rig.flight = Flight(rig.ring, msgspec.structs.replace(SESSION, boot_id="b2"), up_s=2.0)
