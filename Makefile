@@ -41,12 +41,11 @@ test: $(VENV)/dev.installed guests ## run the tests, but for the long ones
 long: $(VENV)/dev.installed guests ## run the tests that take long: flights, running stacks, kills
 	$(BIN)/pytest -n $(LONG_JOBS) --dist worksteal -m long $(TESTS)
 
-show: $(VENV)/dev.installed ## fly the demo's show in front of two browsers, from start to end card: 3 minutes
+show: $(VENV)/dev.installed ## fly the demo's show in front of browsers, and take the documents' pictures: 5 minutes
 	$(BIN)/pytest -q tests/ground_station/page/whole_show.py
 
-pictures: $(VENV)/dev.installed ## take the documents' pictures of the page from a show that is flown for it
-	PICTURES=build/pictures $(MAKE) --no-print-directory show
-	cd build/pictures && cp page.png show.gif chaos.png lost.png queue.png replay.png phone.png end-phone.png ../../docs/pictures/
+pictures: show ## copy the pictures of a show that is flown for it into the documents
+	cp build/pictures/*.png build/pictures/*.gif docs/pictures/
 
 coverage: $(VENV)/dev.installed guests ## run the units with branch coverage: a quarter slower
 	$(BIN)/pytest -n $(JOBS) --cov -m "not long" $(TESTS)

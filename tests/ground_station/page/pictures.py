@@ -1,13 +1,11 @@
-"""Pictures of the page for the documents, taken while the show runs: `make pictures`."""
+"""Pictures of the page for the documents, taken while the show runs."""
 
-import contextlib
 import io
 import time
 from pathlib import Path
 
 from PIL import Image
 from playwright.sync_api import Page
-from playwright.sync_api import TimeoutError as PlaywrightTimeout
 
 FRAME_S = 1.8  # between two frames of the recording
 RECORDING_S = 20.0
@@ -19,7 +17,12 @@ SIGNALS = (
     (255, 138, 92), (204, 121, 167), (255, 255, 255), (140, 152, 164),
 )  # fmt: skip
 # A caption's words: the names of the operator's picture, the phone's, and the queue room's.
-STORIES = {"worker died": ("page", "phone", "queue"), "the broker stops": ("lost", "lost-phone")}
+STORIES = {"The worker was killed": ("page", "phone", "queue")}
+# Those that README and docs show; `make show` takes them all.
+NAMES = (
+    "page.png", "show.gif", "chaos.png", "lost.png", "queue.png", "replay.png", "phone.png",
+    "end.png", "end-phone.png",
+)  # fmt: skip
 
 
 class Album:
@@ -32,30 +35,16 @@ class Album:
         self._next_s = time.monotonic()
 
     def take(self) -> None:
-        """Take the next frame as soon as it is due, or the link is lost: that takes two seconds."""
-        is_lost = False
-        if "lost" not in self._stories:
-            with contextlib.suppress(PlaywrightTimeout):
-                left_ms = max(1.0, 1e3 * (self._next_s - time.monotonic()))
-                self._operator.wait_for_selector("body.lost", timeout=left_ms)
-                is_lost = True
-        self._operator.wait_for_timeout(
-            0.0 if is_lost else max(0.0, 1e3 * (self._next_s - time.monotonic()))
-        )
+        """Take the next frame once it is due."""
+        self._operator.wait_for_timeout(max(0.0, 1e3 * (self._next_s - time.monotonic())))
         self._next_s = max(self._next_s + FRAME_S, time.monotonic())
-        self._frames.append(self._operator.screenshot())
-        is_lost = is_lost and self._operator.locator("body.lost").count() == 1
         caption = self._operator.get_by_test_id("caption").inner_text()
+        self._frames.append(self._operator.screenshot())
         for words, (name, *names) in STORIES.items():
-            # The last picture of each, but for the lost link: the first in which it still is.
-            if words in caption and (name != "lost" or is_lost):
+            if words in caption:  # the last picture of each
                 self._stories[name] = self._frames[-1]
                 for other, page in zip(names, self._others, strict=False):
                     self._stories[other] = page.screenshot()
-
-    @property
-    def is_whole(self) -> bool:
-        return all(name in self._stories for name, *_ in STORIES.values())
 
     def save(self, directory: Path) -> None:
         directory.mkdir(parents=True, exist_ok=True)

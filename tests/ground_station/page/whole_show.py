@@ -1,24 +1,27 @@
 """The show of `blimp demo` from its start to its end card, in a real browser: `make show`.
 
-It takes three minutes, so `make test` does not collect it. With PICTURES=DIR it keeps pictures
-of the show there, and of what else the page can show: `make pictures`.
+It takes five minutes, so `make test` does not collect it. It keeps pictures of the show, and of
+what else the page can show, in build/pictures: `make pictures` copies them into the documents.
 """
 
 import contextlib
 import json
 import os
+import re
 import shutil
 import signal
 import subprocess
 import sys
 import tempfile
 import threading
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, Any
 
 import pytest
+from PIL import Image
 from playwright.sync_api import (
     Browser,
     BrowserContext,
@@ -30,13 +33,15 @@ from playwright.sync_api import (
 
 from blimp.service.show.story import LINES, SCENES
 from tests.browser import CHROMIUM, OPTIONS, errors_of, serious_findings, too_wide_px
-from tests.ground_station.page.pictures import Album, save
+from tests.ground_station.page.pictures import NAMES, Album, save
 from tests.sim.test_demo import files
 from tests.stopwatch import Stopwatch
 
 WITHIN_MS = 60_000
 SHOW_MS = 280_000  # 90 s, and what a loaded machine adds
 END_S = 60.0
+PICTURES = Path("build/pictures")
+LEAST_COLOURS = 20  # of a picture that shows something; an empty page has fewer
 ATTEMPTS = 3
 MOST_DISTURBED_S = 1.0  # of the five until it arms: a loaded machine may open the page later
 LOOK = """
@@ -65,10 +70,10 @@ setInterval(() => {
 class Demo:
     """A running `blimp demo`, its addresses, and its report once it has ended."""
 
-    def __init__(self, process: "subprocess.Popen[str]") -> None:
+    def __init__(self, process: "subprocess.Popen[str]", *, home: Path) -> None:
         with contextlib.suppress(PermissionError):  # a ship and its world come before who looks
             os.setpriority(os.PRIO_PROCESS, process.pid, -10)
-        self.process = process
+        self.process, self.home = process, home
         self.said: list[str] = []
         self.events: list[dict[str, Any]] = []
         self._threads = [
@@ -127,7 +132,8 @@ def running_demo(*options: str, logs: Path | None = None) -> Iterator[Demo]:
         subprocess.Popen(
             [sys.executable, "-m", "blimp", "demo", "--headless", "--json", *options],
             stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment,
-        )
+        ),
+        home=home,
     )  # fmt: skip
     try:
         yield demo
@@ -139,10 +145,11 @@ def running_demo(*options: str, logs: Path | None = None) -> Iterator[Demo]:
     assert left == []
 
 
-def opened(context: BrowserContext, url: str) -> tuple[Page, list[str]]:
+def opened(context: BrowserContext, url: str, *, at_once: bool = False) -> tuple[Page, list[str]]:
     """Return a page that watches itself, and the errors that it reports before its end card.
 
-    What comes later is the server's end, which a browser calls an error.
+    at_once: do not wait until it shows the ship, so that several pages open side by side. What
+    comes after the end card is the server's end, which a browser calls an error.
     """
     context.set_default_timeout(WITHIN_MS)
     page = context.new_page()
@@ -154,13 +161,15 @@ def opened(context: BrowserContext, url: str) -> tuple[Page, list[str]]:
 
     page.on("console", note)
     page.add_init_script(LOOK)
-    page.goto(url)
-    expect(page.get_by_test_id("simulated")).to_be_visible(timeout=WITHIN_MS)
+    page.goto(url, wait_until="commit")
+    if not at_once:
+        expect(page.get_by_test_id("simulated")).to_be_visible(timeout=WITHIN_MS)
     return page, until_end
 
 
 @pytest.mark.timeout(1200)
 def test_the_show_is_seen_from_its_start_to_its_end_card() -> None:
+    shutil.rmtree(PICTURES, ignore_errors=True)  # those of an older page are none of this one
     # A flight process that gets no processor for 0.4 s is killed by its watchdog, as it must be,
     # and the ship is disarmed. On a machine that does that, the page cannot be judged.
     reasons = []
@@ -181,36 +190,34 @@ def why_unseen() -> str | None:
         phone = chromium.new_context(viewport={"width": 390, "height": 844}, has_touch=True)
         operator, wrong = opened(stage, urls["url"])
         is_early = "ARMED" not in operator.get_by_test_id("armed").inner_text()
-        was_busy = watch.disturbed_s() > MOST_DISTURBED_S
-        viewer, also_wrong = opened(phone, urls["read_only_url"])
-        expect(viewer.get_by_test_id("estop")).to_be_hidden(timeout=WITHIN_MS)
+        viewer, also_wrong = opened(phone, urls["read_only_url"], at_once=True)
         card = operator.get_by_test_id("end-card")
-        pictures = os.environ.get("PICTURES")
-        rooms = [opened(stage, f"{urls['url']}#queue")[0]] if pictures else []
-        album = Album(operator, viewer, *rooms)
-        while pictures and not card.is_visible():
+        album = Album(operator, viewer, opened(stage, f"{urls['url']}#queue", at_once=True)[0])
+        was_busy = watch.disturbed_s() > MOST_DISTURBED_S
+        until_s = time.monotonic() + 1e-3 * SHOW_MS
+        while not card.is_visible() and time.monotonic() < until_s:
             album.take()
-        expect(card).to_be_visible(timeout=SHOW_MS)
+        expect(card).to_be_visible()
         expect(viewer.get_by_test_id("end-card")).to_be_visible(timeout=WITHIN_MS)
+        expect(viewer.get_by_test_id("estop")).to_be_hidden()
         legs = [one.get_by_test_id("end-card").inner_text() for one in (operator, viewer)]
         wide = too_wide_px(viewer)
         seen = [one.evaluate("() => window.seen") for one in (operator, viewer)]
         findings = serious_findings(operator) + serious_findings(viewer)
-        if pictures:
-            album.take()
-            album.save(Path(pictures))
-            if not album.is_whole:  # the lost link is there for two seconds
-                return "the link was back before its picture was taken"
+        album.take()
+        album.save(PICTURES)
         report = demo.report()
         stage.close()
         phone.close()
     if any("this machine has too much else to do" in line for line in demo.said):
         return "the flight process got no processor"
     assert report["ok"], "\n".join(demo.said)
-    assert is_early or was_busy, "the page opened after the show had begun"
-    if is_early:
-        story = "\n".join(seen[0]["captions"])
-        assert f"{LINES['arm']}\n{LINES['takeoff']}" in story
+    missed = [one for one in seen if SCENES[0].before not in one["captions"]]
+    if was_busy and (missed or not is_early):
+        return "the page opened after the show had begun"
+    assert is_early, "the page opened after the show had begun"
+    story = "\n".join(seen[0]["captions"])
+    assert f"{LINES['arm']}\n{LINES['takeoff']}" in story
     assert all("8 of 8" in one for one in legs)
     end = next(at for at, line in enumerate(demo.said) if line.startswith("to the flight process"))
     sentences = demo.said[end - len(SCENES) : end]
@@ -234,10 +241,24 @@ def why_unseen() -> str | None:
     return None
 
 
-@pytest.mark.skipif("PICTURES" not in os.environ, reason="only pictures of it are wanted")
-@pytest.mark.timeout(300)
-def test_pictures_of_chaos_and_of_a_replay(tmp_path: Path) -> None:
-    pictures = Path(os.environ["PICTURES"])
+@contextmanager
+def stopped_broker(demo: Demo) -> Iterator[None]:
+    """Stop the demo's broker for as long as a picture of the lost link takes."""
+    found = []
+    for entry in Path("/proc").glob("[0-9]*/cmdline"):
+        with contextlib.suppress(OSError):  # it has just ended
+            if f"unixsocket:{demo.home}".encode() in entry.read_bytes():  # a server's title
+                found.append(int(entry.parent.name))
+    (pid,) = found
+    os.kill(pid, signal.SIGSTOP)
+    try:
+        yield
+    finally:
+        os.kill(pid, signal.SIGCONT)
+
+
+@pytest.mark.timeout(400)
+def test_pictures_of_chaos_a_lost_link_and_a_replay(tmp_path: Path) -> None:
     with browser() as chromium:
         context = chromium.new_context(viewport={"width": 1280, "height": 800})
         with running_demo("--scenes", "none", logs=tmp_path) as demo:
@@ -249,7 +270,14 @@ def test_pictures_of_chaos_and_of_a_replay(tmp_path: Path) -> None:
             expect(by("chaos-reports")).to_contain_text("baro", timeout=WITHIN_MS)
             by("chaos-reports").scroll_into_view_if_needed()
             page.wait_for_timeout(6000)  # in which the ship does something about it
-            save(page.screenshot(), pictures / "chaos.png")
+            save(page.screenshot(), PICTURES / "chaos.png")
+            expect(by("chaos-gust")).to_be_enabled(timeout=WITHIN_MS)
+            with stopped_broker(demo):
+                expect(page.locator("body.lost #lost")).to_contain_text(
+                    "On board", timeout=WITHIN_MS
+                )
+                expect(by("chaos-gust")).to_be_disabled()
+                save(page.screenshot(), PICTURES / "lost.png")
             expect(by("end-card")).to_be_visible(timeout=SHOW_MS)
             report = demo.report()
         assert Path(report["log"]).parent == tmp_path
@@ -264,6 +292,17 @@ def test_pictures_of_chaos_and_of_a_replay(tmp_path: Path) -> None:
             expect(slider).to_be_enabled(timeout=WITHIN_MS)
             slider.fill(str(0.6 * report["mission"]["duration_s"]))
             page.wait_for_timeout(2500)
-            save(page.screenshot(), pictures / "replay.png")
+            save(page.screenshot(), PICTURES / "replay.png")
             child.terminate()
         context.close()
+
+
+def test_every_picture_of_the_documents_is_one_of_these() -> None:
+    texts = [Path("README.md"), *Path("docs").rglob("*.md")]
+    shown = re.compile(r"\((?:docs/)?(?:\.\./)*pictures/([\w.-]+)\)")
+    found = {name for text in texts for name in shown.findall(text.read_text("utf-8"))}
+    assert found - {"wiring-twin.svg"} == set(NAMES), "of `blimp wiring`, or of this show"
+    for name in NAMES:
+        with Image.open(PICTURES / name) as picture:
+            colours = picture.convert("RGB").getcolors(maxcolors=2**24) or []
+            assert len(colours) >= LEAST_COLOURS, f"{name} is empty"

@@ -4,7 +4,7 @@ import { age, number } from "../lib/format.js";
 import { STALE_S } from "../lib/freshness.js";
 
 const LEAST_M = 2.5; // half the width of what is shown at first
-const MARGIN_M = 1; // around the flight: half of a hull
+const MARGIN_M = 1; // around the flight, or half of the hull if that is more
 const TRAIL = 1500;
 const STEP_M = 0.1;
 const CALM_MPS = 0.02; // less has no direction worth an arrow
@@ -92,7 +92,8 @@ class Map {
     const points = [[0, 0], ...this.trail, ...(this.track ?? [])];
     if (state) points.push(state.position_ned_m, state.target_ned_m.map((one) => one ?? 0));
     const ends = [0, 1].map((axis) => points.reduce(([low, high], one) => [Math.min(low, one[axis]), Math.max(high, one[axis])], [0, 0]));
-    const [tall, wide] = ends.map(([low, high]) => (high - low) / 2 + MARGIN_M);
+    const margin_m = Math.max(MARGIN_M, (this.page.about.airframe?.hull.length_m ?? 0) / 2);
+    const [tall, wide] = ends.map(([low, high]) => (high - low) / 2 + margin_m);
     const [north, east] = ends.map(([low, high]) => (low + high) / 2);
     return { north, east, half: Math.max(LEAST_M, (tall * shorter) / height, (wide * shorter) / width) };
   }
