@@ -77,9 +77,9 @@ class Page {
     this.save(`${this.vehicle}.csv`, new Blob([this.samples.csv()], { type: "text/csv" }));
   }
 
-  /** Save the ship from above, as a picture; the ship's view is shown for it. */
+  /** Save the ship from above, as a picture; a view that has it in any window is shown for it. */
   savePicture() {
-    if (!document.querySelector("[data-testid=map]")) this.show(VIEWS[0]);
+    if (!document.querySelector("[data-testid=map]")?.clientWidth) this.show(VIEWS[PILOT]);
     requestAnimationFrame(() => {
       const map = document.querySelector("[data-testid=map]");
       this.mounted.find((one) => one.canvas === map)?.draw();

@@ -171,13 +171,13 @@ def test_every_view_bends_to_every_size(served: Served, chromium: Browser, state
     context.set_default_timeout(WITHIN_MS)
     page = context.new_page()
     page.goto(url)
-    expect(page.get_by_test_id("simulated")).to_be_visible()
+    expect(page.get_by_test_id("simulated")).to_be_visible(timeout=WITHIN_MS)
     if state == "lost":
         served.silence.set()
-        expect(page.locator("body.lost #lost")).to_be_visible()
+        expect(page.locator("body.lost #lost")).to_be_visible(timeout=WITHIN_MS)
     elif state == "end":
         served.page.tell("end", CARD)
-        expect(page.get_by_test_id("end-card")).to_be_visible()
+        expect(page.get_by_test_id("end-card")).to_be_visible(timeout=WITHIN_MS)
     for view in VIEWS if state == "flying" else ("pilot", "engineer"):
         page.evaluate("name => document.querySelector(`#views [data-view=${name}]`).click()", view)
         assert misfits(page) == [], view
