@@ -10,8 +10,8 @@ import pytest
 ROOT = Path(__file__).parent.parent
 # What several threads of a worker, a client, a page or a relay read.
 PACKAGES = ("blimp/queue", "blimp/tasks", "blimp/link", "blimp/recording", "ground_station")
-# Parameters of functions; a union's parts; what a lock guards.
-BUILT_HERE = {"form", "kind", "cls", "hint", "Planned", "Ability"}
+# Parameters of functions; a union's parts; what a lock guards; ready, and imported late.
+BUILT_HERE = {"form", "kind", "cls", "hint", "Planned", "Ability", "Airframe"}
 BUILDER = "get_class_annotations"  # of msgspec._utils: what it calls for each struct it builds
 
 CHECK = f"""
