@@ -273,7 +273,7 @@ def test_a_command_without_an_end_says_so_in_time_and_when_its_ship_is_closed(
         with pytest.raises(LinkError, match="closed"):
             await ship.ping()
 
-    row = msgspec.structs.replace(ACTIONS["takeoff"], wait_s=0.3)  # the ship needs seconds
+    row = msgspec.structs.replace(ACTIONS["takeoff"], wait_s=1.5)  # the ship needs longer
     monkeypatch.setitem(ACTIONS, "takeoff", row)
     asyncio.run(fly())
 
