@@ -20,7 +20,7 @@ from blimp.service.doctor import ports
 from blimp.service.doctor.computer import Computer, Finding, error, ok, warning
 from blimp.sim.remote import RemoteWorld
 
-START_S = 1.0  # devices have this long to start; the slowest one boots in 0.7 s
+START_S = 2.0  # devices have this long to start; the slowest boots in 0.7 s, and a Pi may be busy
 _CYCLE_S = 0.01
 _MEND_FIRST = "mend the bus first: see i2c"
 _NO_WORLD = error("no simulated ship runs", "start one with: blimp up --sim")
