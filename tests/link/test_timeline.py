@@ -200,6 +200,8 @@ def test_the_broker_has_each_happening_once_whatever_restarts(
             waiting = deque(sent)
             publisher.tell(waiting)
             assert not waiting
+    with redis.Redis.from_url(redis_url(url)) as raw:
+        assert raw.xlen(timeline_key("v")) == 3
     with TelemetryReader(url, "v") as reader:
         assert events(
             reader=reader, report=Report(as_json=True), clock=clock, follow=False, timeout_s=None
