@@ -176,7 +176,10 @@ class Payload(Arguments, frozen=True, kw_only=True):
     """By name or by channel; to an angle or a pulse; each within the limits of the servo."""
 
     name: Annotated[str | None, quantity("A servo that steers nothing.")] = None
-    channel: Annotated[int | None, quantity("Its channel, counted from 1 as in MAVLink.")] = None
+    # A PCA9685 has 16 channels, the header of a Pi 28 pins.
+    channel: Annotated[
+        int | None, quantity("Its channel, counted from 1 as in MAVLink.", "", 1.0, 28.0)
+    ] = None
     deg: Annotated[float | None, quantity("Its angle.", "degrees", -180.0, 180.0)] = None
     pulse_us: Annotated[
         float | None, quantity("The pulse for that angle.", "us", 400.0, 2600.0)

@@ -89,6 +89,8 @@ def _parameter(argument: Argument, *, optional: bool) -> inspect.Parameter:
     kind: Any = argument.kind
     if kind is float:
         form["parser"] = number(low=argument.low, high=argument.high, unit=argument.unit)
+    elif kind is int:
+        form |= {"min": int(argument.low), "max": int(argument.high)}
     if argument.names in _COMPLETE:
         form["autocompletion"] = _COMPLETE[argument.names]
     if argument.names == "mode":

@@ -192,7 +192,6 @@ def status_object(snapshot: Snapshot, age_s: float) -> dict[str, Any]:
             "yaw": snapshot.attitude_rad.yaw,
         },
         "battery_v": snapshot.battery_v,
-        "current_a": snapshot.current_a,
         "actuators": snapshot.actuators,
         "sensors": {
             name: {

@@ -34,6 +34,7 @@ def state_object(snapshot: Snapshot, age_s: float) -> dict[str, Any]:
     power_age_s = None if power is None or power.age_s is None else power.age_s + age_s
     health = snapshot.health
     return status_object(snapshot, age_s) | {
+        "current_a": snapshot.current_a,
         "ages": {
             "mode": age_s,
             "armed": age_s,

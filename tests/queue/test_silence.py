@@ -7,7 +7,7 @@ import pytest
 from blimp.errors import LinkError
 from blimp.queue import TaskApp, chain, chord, group
 from blimp.queue.operations import open_session
-from tests.queue.conftest import wait_until, working
+from tests.queue.conftest import DEADLINE_S, wait_until, working
 
 WAIT_S = 0.05
 
@@ -28,7 +28,9 @@ def test_nobody_consumes_its_queue_and_another_has_a_near_name(app: TaskApp, add
         reason = "no worker consumes 'defualt'; 'default' has 1 worker"
         assert reason in silence(add.apply_async((1,), queue="defualt"))
         assert reason in silence(add.s(1).set(queue="defualt").apply_async())
-        several = silence(group(add.s(1).set(queue="defualt"), add.s(2).set(queue="other"))())
+        both = group(add.s(1).set(queue="defualt"), add.s(2).set(queue="other"))()
+        assert both.results[1].get(timeout=DEADLINE_S) == 2
+        several = silence(both)
         assert reason in several
         assert "1 of 2 have not ended; task" in several
         assert "'default' has 1 worker, 'other' has 1 worker" in silence(add.delay(1))

@@ -25,6 +25,7 @@ SHARED = {name: os.environ.get(name) for name in ("TZ", "DJANGO_SETTINGS_MODULE"
 @pytest.fixture(autouse=True)
 def process_keeps_its_environment() -> Iterator[None]:
     """Django and its project set what other tests of this process, and their children, share."""
+    os.environ["DJANGO_SETTINGS_MODULE"] = "tests.queue.django_project.settings"
     yield
     for name, value in SHARED.items():
         if value is None:
