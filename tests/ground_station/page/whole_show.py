@@ -183,7 +183,11 @@ def test_the_show_is_seen_from_its_start_to_its_end_card() -> None:
 def why_unseen() -> str | None:
     """Fly the show and assert all of it; or say what this machine was too busy for."""
     # The browser is there first, so that it sees the first line of the story.
-    with browser() as chromium, running_demo("--read-only") as demo:
+    with (
+        browser() as chromium,
+        tempfile.TemporaryDirectory() as logs,  # the card offers what was recorded
+        running_demo("--read-only", logs=Path(logs)) as demo,
+    ):
         watch = Stopwatch()
         urls = demo.page()
         stage = chromium.new_context(viewport={"width": 1440, "height": 900})
