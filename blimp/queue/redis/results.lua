@@ -35,11 +35,11 @@ local function store_result(key, record, keep_s)
   -- `encode` in protocol/record.py writes the status first: the record need not be parsed.
   if string.sub(record, 1, 19) == '{"status":"FAILURE"' then
     if #id <= LONGEST_ID then
-      local failed, now_s = tag .. 'blimp:results:failed', redis.call('TIME')[1]
-      redis.call('ZADD', failed, now_s, id)
+      local failed, now = tag .. 'blimp:results:failed', redis.call('TIME')
+      redis.call('ZADD', failed, string.format('%s.%06d', now[1], now[2]), id)
       redis.call('ZREMRANGEBYRANK', failed, 0, -MOST_FAILURES - 1)
       if keep_s ~= '0' then
-        redis.call('ZREMRANGEBYSCORE', failed, '-inf', now_s - keep_s)
+        redis.call('ZREMRANGEBYSCORE', failed, '-inf', now[1] - keep_s)
       end
     end
   end

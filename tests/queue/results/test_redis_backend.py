@@ -198,6 +198,13 @@ def test_the_index_of_failures_is_bounded_and_leaves_out_what_has_expired(
     assert server.zscore(FAILED_RESULTS, "x" * 256) is None
 
 
+def test_failures_of_one_second_are_listed_the_newest_first(results: RedisResults) -> None:
+    ids = list("dacb")
+    for id in ids:
+        results.store(Record(id=id, state=State.FAILURE))
+    assert [one.id for one in results.failures(limit=9)] == ids[::-1]
+
+
 def test_reports_that_are_published_while_a_watch_begins_come_once_and_in_order(
     results: RedisResults,
 ) -> None:
