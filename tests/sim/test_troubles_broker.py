@@ -238,8 +238,8 @@ def step_clocks(directory: Path, *, key: str | None) -> None:
                 assert snapshots.until("", deaf=False).armed
                 assert client.estop(timeout_s=DEADLINE_S).state == "SUCCESS"
                 assert world.report().outputs_safe
-                arm = client.send("arm", {"force": True})
-                assert arm.wait(DEADLINE_S).state == "SUCCESS"
+                armed = client.send("arm", {"force": True}).wait(DEADLINE_S)
+                assert armed.state == "SUCCESS", armed
         assert client.send("mode", {"name": "MANUAL"}).wait(DEADLINE_S).state == "SUCCESS"
         for seconds in (HOURS_S, -HOURS_S):
             stack.kill("worker", signal.SIGSTOP)

@@ -159,7 +159,7 @@ class Chaos:
                 "the flight process was killed",
                 self._clock.now_s(),
                 _until(
-                    "its successor was heard",
+                    "its successor was heard without a failsafe",
                     lambda now: now.boot_id != boot and not now.failsafe,
                 ),
             )

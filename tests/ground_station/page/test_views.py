@@ -73,7 +73,7 @@ def test_every_view_is_one_screen_in_both_themes(
         if view == "engineer":  # which begins with what was before
             page.wait_for_function("t_s => page.samples.rows[0]?.t_s <= t_s", arg=began_s)
         assert page.evaluate("() => document.documentElement.dataset.theme") == theme
-        assert page.evaluate(BELOW_PX) <= 0, view
+        page.wait_for_function(f"() => ({BELOW_PX})() <= 0")  # its parts come one by one
         for name in ("estop", "caption"):
             expect(page.get_by_test_id(name)).to_be_in_viewport(ratio=1)
         assert serious_findings(page) == [], view
@@ -93,7 +93,7 @@ def test_a_stage_has_no_text_below_a_45th_of_its_height(served: Served, chromium
         for view in VIEWS:
             opened(page, served, view, "&stage=1")
             assert page.evaluate(SMALL, size["height"] / 45) == [], view
-            assert page.evaluate(BELOW_PX) <= 0, view
+            page.wait_for_function(f"() => ({BELOW_PX})() <= 0")  # its parts come one by one
             if view == "engineer":
                 page.wait_for_function(f"() => {PLOTS_BELOW_PX} <= 0")
         context.close()
@@ -156,7 +156,7 @@ def test_a_phone_has_what_a_pilot_needs_and_no_more(served: Served, chromium: Br
         expect(page.get_by_test_id(name)).to_be_hidden()
     for view in VIEWS:
         opened(page, served, view)
-        assert page.evaluate(BELOW_PX) <= 0, view
+        page.wait_for_function(f"() => ({BELOW_PX})() <= 0")  # its parts come one by one
         assert too_wide_px(page) <= 0, view
         for button in page.locator("#views button").all():
             expect(button).to_be_in_viewport(ratio=1)
