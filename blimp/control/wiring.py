@@ -9,16 +9,18 @@ from enum import StrEnum
 
 
 class Wrong(StrEnum):
-    """What an output does instead of its command; of thrusters, then of servos."""
+    """What an output does instead of its command; of thrusters, then of servos; of the IMU last."""
 
     DEAD = "dead"
     WEAK = "weak"  # 30 to 70 % of its thrust
     RUNS = "runs"  # full or backwards, whatever is commanded
     REVERSED = "reversed"
+    PROPELLER = "propeller"  # turned round or of the other pitch: reversed, and weaker
     SWAPPED = "swapped"  # two of them
     STUCK = "stuck"
     OTHER_WAY = "other way"
     HALF_WAY = "half way"
+    MOUNTED = "mounted"
 
 
 _SAID: dict[Wrong, tuple[str, str]] = {
@@ -29,6 +31,10 @@ _SAID: dict[Wrong, tuple[str, str]] = {
         "seems reversed",
         "exchange the two wires of its motor, or turn its propeller round",
     ),
+    Wrong.PROPELLER: (
+        "pushes the wrong way, and weakly",
+        "its propeller is the wrong way round, or of the other pitch",
+    ),
     Wrong.SWAPPED: ("seem swapped", "exchange their plugs, or their outputs in the airframe"),
     Wrong.STUCK: ("stays where it is", "look at its plug, its horn and its linkage"),
     Wrong.OTHER_WAY: (
@@ -38,6 +44,10 @@ _SAID: dict[Wrong, tuple[str, str]] = {
     Wrong.HALF_WAY: (
         "turns half as far as commanded",
         "correct its min_pulse_s and max_pulse_s in the airframe, or its linkage",
+    ),
+    Wrong.MOUNTED: (
+        "is mounted otherwise than the airframe says",
+        "turn its board, or correct its mounting in the airframe",
     ),
 }
 
