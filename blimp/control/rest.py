@@ -6,8 +6,11 @@ not turn evenly: at rest the windows agree to a few times their noise of 0.0001 
 when the ship is never still, the mean over half a minute must do; it is as good as the ship has
 turned little, and flight makes it better (`blimp/control/heading.py`). A ship that wind turns into
 itself has turned much: what its yaw rate integrates to beside its mean says so, and then the
-heading is not known until somebody holds the ship still.
+heading is not known until somebody holds the ship still. The bias of roll and pitch decides how
+level the flight is: a swing on the feet is told from it by what gravity turns by.
 """
+
+from math import hypot
 
 from blimp.types import ZERO3, ImuSample, Vec3
 
@@ -44,6 +47,10 @@ class RestBias:
         self.spread_radps = 0.0  # of the last window's yaw rate
         self._window = _Window()
         self._windows = 0
+        self._levels = 0  # windows in a row that roll and pitch have learned from
+        self._first: tuple[tuple[float, float], tuple[float, float]]
+        self._turned_rad = [0.0, 0.0]  # by the gyro since the first of them
+        self._agreeing = [0, 0]  # of them in a row, for roll and for pitch; it stays once they did
         self._sum_rad = 0.0
         self._time_s = 0.0
         self._sums: list[tuple[float, float]] = []  # both, at the end of each window
@@ -80,7 +87,7 @@ class RestBias:
         self._sums.clear()
         self._turn_rad = _ROUGH_TURN_RAD
         self.still = False
-        self._windows = 0
+        self._windows = self._levels = 0
         self._window.clear()
 
     def update(self, sample: ImuSample, dt_s: float) -> bool:
@@ -93,7 +100,6 @@ class RestBias:
             return False
         self.spread_radps = self._window.spread_radps
         quiet = self._window.quiet
-        self._window.clear()
         started = self.settled or self._windows > 0
         off = abs(mean[2] - (self.bias_radps[2] if started else mean[2]))
         windows, agree = _WINDOWS, _AGREE_RADPS
@@ -103,21 +109,54 @@ class RestBias:
             windows, agree = _HELD_WINDOWS, _HELD_AGREE_RADPS
         self.still = quiet and off < agree and max(abs(m) for m in mean) < _LIMIT_RADPS
         if not self.still:
-            self._windows = 0
+            self._windows = self._levels = 0
+            self._window.clear()
             return self._rough()
         self._windows += 1
         share = 1.0 / min(self._windows, 16) if not self.settled else _TRIM
+        self._level(mean)
+        self._window.clear()
         bx, by, bz = self.bias_radps
-        self.bias_radps = (
-            bx + share * (mean[0] - bx),
-            by + share * (mean[1] - by),
-            bz + share * (mean[2] - bz),
-        )
+        self.bias_radps = bx, by, bz + share * (mean[2] - bz)
         if self._windows >= windows and not self.settled:
             self.settled = True
             self.sigma_radps = _SETTLED_SIGMA_RADPS
             return True
         return False
+
+    def _level(self, mean: Vec3) -> None:
+        """Learn the bias of roll and pitch, of a ship that may swing on its feet.
+
+        Four windows in a row that agree show a ship that lies still. One that swings shows its
+        bias by what the gyro adds up to beside what gravity has turned by, between the middles of
+        the first and the last window.
+        """
+        bias = list(self.bias_radps)
+        down, rates = self._window.down, mean[:2]
+        if self._levels == 0:
+            self._first = (down, rates)
+            self._turned_rad = [0.0, 0.0]
+        self._levels += 1
+        first_down, first_rates = self._first
+        time_s = (self._levels - 1) * _WINDOW_S
+        # Of a vector down that a body turns under: y grows with roll, x falls with pitch.
+        tilted_rad = (down[1] - first_down[1], first_down[0] - down[0])
+        for axis in (0, 1):
+            self._turned_rad[axis] += _WINDOW_S * rates[axis]
+            off = rates[axis] - bias[axis]
+            if self._agreeing[axis] >= _WINDOWS:
+                if abs(off) < 2.0 * _AGREE_RADPS:
+                    bias[axis] += _TRIM * off
+                continue
+            agrees = self._levels > 1 and abs(off) < _AGREE_RADPS
+            self._agreeing[axis] = self._agreeing[axis] + 1 if agrees else 0
+            if agrees or self._levels == 1:
+                bias[axis] += off / (self._agreeing[axis] + 1)
+            else:
+                ends_rad = 0.5 * _WINDOW_S * (first_rates[axis] + rates[axis])
+                turned_rad = self._turned_rad[axis] - ends_rad - tilted_rad[axis]
+                bias[axis] = turned_rad / time_s
+        self.bias_radps = bias[0], bias[1], bias[2]
 
     def _rough(self) -> bool:
         """Never still: the mean of all there was, as good as the ship has turned little."""
@@ -147,16 +186,14 @@ class _Window:
     def clear(self) -> None:
         self._time_s = 0.0
         self._count = 0
-        self._sum = [0.0, 0.0, 0.0]
+        self._sum = [0.0] * 6
         self._low = [1e9] * 6
         self._high = [-1e9] * 6
 
     def add(self, sample: ImuSample, dt_s: float) -> Vec3 | None:
         """Return the mean gyro rates when the window is full."""
-        gyro = sample.gyro_body_radps
-        for axis in range(3):
-            self._sum[axis] += gyro[axis]
-        for i, value in enumerate(gyro + sample.accel_body_mps2):
+        for i, value in enumerate(sample.gyro_body_radps + sample.accel_body_mps2):
+            self._sum[i] += value
             if value < self._low[i]:
                 self._low[i] = value
             if value > self._high[i]:
@@ -167,6 +204,13 @@ class _Window:
             return None
         n = self._count
         return (self._sum[0] / n, self._sum[1] / n, self._sum[2] / n)
+
+    @property
+    def down(self) -> tuple[float, float]:
+        """Forward and right part of the direction down, by the mean of the accelerometer."""
+        x, y, z = self._sum[3:]
+        level = hypot(x, y, z)
+        return (-x / level, -y / level) if level > 0.0 else (0.0, 0.0)
 
     @property
     def spread_radps(self) -> float:

@@ -1,4 +1,4 @@
-from math import nan, radians, sin
+from math import cos, nan, radians, sin
 from random import Random
 
 import pytest
@@ -88,6 +88,24 @@ def test_once_settled_a_slow_turn_by_hand_does_not_move_the_bias() -> None:
         filter.update(feel((1.0, 0.0, 0.0, 0.0), rates, t_s=t_s), at_rest=True)
     assert filter.bias_radps[2] == pytest.approx(-0.02, abs=5e-4)
     assert euler(filter.attitude)[2] == pytest.approx(0.3, abs=0.03)  # and the turn is followed
+
+
+@pytest.mark.parametrize("held_s", [4.0, 0.0], ids=["held", "never held"])
+def test_a_swing_on_its_feet_is_not_taken_for_bias(held_s: float) -> None:
+    """A ship is let go while it hangs off level: the fastest part of a swing looks quiet."""
+    bias = (0.01, -0.02, 0.0)
+    filter, noise = resting(bias, seconds=held_s), Random(8)
+    for k in range(600):
+        t_s = 10.0 + k * DT_S
+        decay = radians(1.4) * 0.8 ** (k * DT_S)
+        roll, pitch = decay * sin(2.2 * t_s), 0.5 * decay * sin(1.7 * t_s)
+        rates = (
+            bias[0] + 2.2 * decay * cos(2.2 * t_s) + noise.gauss(0.0, 0.001),
+            bias[1] + 0.5 * 1.7 * decay * cos(1.7 * t_s) + noise.gauss(0.0, 0.001),
+            noise.gauss(0.0, 0.001),
+        )
+        filter.update(feel(from_euler(roll, pitch, 0.0), rates, t_s=t_s), at_rest=True)
+    assert filter.bias_radps == pytest.approx(bias, abs=8e-4)
 
 
 def test_warming_up_at_rest_is_followed() -> None:
