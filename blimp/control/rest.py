@@ -7,7 +7,7 @@ when the ship is never still, the mean over half a minute must do; it is as good
 turned little, and flight makes it better (`blimp/control/heading.py`). A ship that wind turns into
 itself has turned much: what its yaw rate integrates to beside its mean says so, and then the
 heading is not known until somebody holds the ship still. The bias of roll and pitch decides how
-level the flight is: a swing on the feet is told from it by what gravity turns by.
+level the flight is: gravity turns with a swing on the feet, and not with a bias.
 """
 
 from math import hypot
