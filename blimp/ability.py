@@ -90,8 +90,8 @@ def current_a(airframe: Airframe, *, speed_mps: float) -> float:
     drag_n = (aero.linear_drag[0] + aero.quadratic_drag[0] * speed_mps) * speed_mps
     weight_n = _GRAVITY_MPS2 * abs(airframe.mass.heaviness_kg)
     control_a = _CONTROL_SHARE * sum(motor.max_current_a for motor in motors)
-    forward = [m for m in motors if abs(m.axis[0]) > _ALONG or m.tilted_by]
-    lifting = [m for m in motors if abs(m.axis[2]) > _ALONG or m.tilted_by]
+    forward = [m for m in motors if m.ways[0] > _ALONG]
+    lifting = [m for m in motors if m.ways[2] > _ALONG]
     thrust_a = _shared_a(forward, drag_n) + _shared_a(lifting, weight_n)
     return airframe.battery.idle_current_a + control_a + thrust_a
 

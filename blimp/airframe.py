@@ -16,7 +16,7 @@ from msgspec import Meta
 from blimp.errors import AirframeError
 from blimp.reading import ready
 from blimp.suggest import suggestion, with_suggestion
-from blimp.types import Mode, Vec3
+from blimp.types import ZERO3, Mode, Vec3
 
 EARTH_RADIUS_M = 6_371_000.0
 _POLE_DEG = 89.99  # nearer to a pole, 1.1 km, east is no direction
@@ -30,6 +30,7 @@ Name = Annotated[str, Meta(pattern=r"^[a-z][a-z0-9_-]{0,31}$")]
 MAX_DEAD_BAND = 0.3  # more is a motor, a bearing or a driver that needs mending
 DeadBand = Annotated[float, Meta(ge=0.0, le=MAX_DEAD_BAND)]
 
+_TURNS = 0.1  # of an axis, across its hinge: less, 6 degrees, is no tilt
 SEA_LEVEL_DENSITY_KG_M3 = 1.2250  # of air in the ISA, at which a ship's heaviness is stated
 
 
@@ -132,6 +133,9 @@ class Aero(_Part, frozen=True, kw_only=True):
     polar: Polar | None = None
 
 
+_RIGHT: Vec3 = (0.0, 1.0, 0.0)
+
+
 class Thruster(_Part, frozen=True, kw_only=True):
     """One propeller. Its axis is the direction of the force at positive throttle."""
 
@@ -146,7 +150,43 @@ class Thruster(_Part, frozen=True, kw_only=True):
     lag_s: NotNegative = 0.1
     asymmetry: Annotated[float, Meta(ge=-0.5, le=0.5)] = 0.0  # true thrust is (1 + this) x
     max_current_a: NotNegative = 1.0
-    tilted_by: str = ""  # positive angle turns the axis from forward to up
+    tilted_by: str = ""  # the servo that turns its axis; several thrusters may share one
+    # The hinge, a unit vector: a positive angle turns `axis` clockwise, seen along the hinge.
+    # (0, 1, 0) turns forward to up, (0, 0, 1) forward to the right, (1, 0, 0) up to the right.
+    tilt_axis: Finite3 = _RIGHT
+
+    @property
+    def turned(self) -> tuple[Vec3, Vec3, Vec3]:
+        """The vectors a, b, c of its axis at a tilt t, a + b cos t + c sin t (Rodrigues)."""
+        (x, y, z), (p, q, r) = self.axis, self.tilt_axis
+        if not self.tilted_by:
+            return self.axis, ZERO3, ZERO3
+        along = x * p + y * q + z * r
+        kept = (along * p, along * q, along * r)
+        return (
+            kept,
+            (x - kept[0], y - kept[1], z - kept[2]),
+            (q * z - r * y, r * x - p * z, p * y - q * x),
+        )
+
+    def axis_at(self, tilt_rad: float) -> Vec3:
+        """Return the direction of its force where its servo stands at `tilt_rad`."""
+        (x, y, z), (a, b, c), (d, e, f) = self.turned
+        cosine, sine = math.cos(tilt_rad), math.sin(tilt_rad)
+        return (
+            x + a * cosine + d * sine, y + b * cosine + e * sine, z + c * cosine + f * sine,
+        )  # fmt: skip
+
+    @property
+    def ways(self) -> Vec3:
+        """The most of its axis that can lie along surge, sway and heave, either way, 0 to 1.
+
+        Of all tilts: travel of the servo is not counted in.
+        """
+        (x, y, z), (a, b, c), (d, e, f) = self.turned
+        return (
+            abs(x) + math.hypot(a, d), abs(y) + math.hypot(b, e), abs(z) + math.hypot(c, f),
+        )  # fmt: skip
 
 
 class Servo(_Part, frozen=True, kw_only=True):
@@ -163,7 +203,11 @@ class Servo(_Part, frozen=True, kw_only=True):
 
 
 class Surface(_Part, frozen=True, kw_only=True):
-    """A control surface: side force coefficient times (air speed)^2 times angle."""
+    """A fin that a servo moves: a force along `axis` of force_per_rad x (air speed)^2 x angle.
+
+    force_per_rad is 1/2 rho x area x lift slope: some 1.5 N per (m/s)^2 and rad for a square metre
+    of a low fin (slope 2.4 per rad).
+    """
 
     servo: str
     position_m: Finite3
@@ -510,10 +554,21 @@ def _problems(airframe: Airframe) -> list[str]:
     for thruster in airframe.thruster:
         if thruster.tilted_by and thruster.tilted_by not in airframe.servo_names:
             found.append(f"thruster {thruster.name!r} is tilted by no servo {thruster.tilted_by!r}")
-        found += _axis_problem(f"thruster {thruster.name!r}", thruster.axis)
+        found += _tilt_problems(thruster)
+    tilting = {thruster.tilted_by for thruster in airframe.thruster}
     for surface in airframe.surface:
         if surface.servo not in airframe.servo_names:
             found.append(f"a surface is moved by no servo {surface.servo!r}")
+        if surface.servo in tilting:
+            found.append(
+                f"servo {surface.servo!r} tilts a thruster and moves a surface: it can be asked "
+                "for one of them"
+            )
+        if surface.force_per_rad <= 0.0:
+            found.append(
+                f"the surface on {surface.servo!r}: force_per_rad {surface.force_per_rad:g} is a "
+                "fin without area: it is about 1.5 times its area in square metres"
+            )
         found += _axis_problem(f"the surface on {surface.servo!r}", surface.axis)
     for moving in airframe.mass.moving:
         if moving.servo not in airframe.servo_names:
@@ -546,6 +601,20 @@ def _problems(airframe: Airframe) -> list[str]:
     return found
 
 
-def _axis_problem(what: str, axis: Vec3) -> list[str]:
+def _tilt_problems(thruster: Thruster) -> list[str]:
+    what = f"thruster {thruster.name!r}"
+    found = _axis_problem(what, thruster.axis)
+    found += _axis_problem(what, thruster.tilt_axis, key="tilt_axis")
+    if not thruster.tilted_by and thruster.tilt_axis != _RIGHT:
+        found.append(f"{what}: tilt_axis is given, and no tilted_by: no servo would turn it")
+    if thruster.tilted_by and not found and math.hypot(*thruster.turned[2]) < _TURNS:
+        found.append(
+            f"{what}: servo {thruster.tilted_by!r} tilts nothing: axis lies along tilt_axis "
+            f"{thruster.tilt_axis}, the hinge"
+        )
+    return found
+
+
+def _axis_problem(what: str, axis: Vec3, *, key: str = "axis") -> list[str]:
     length = math.hypot(*axis)
-    return [] if abs(length - 1.0) < 1e-3 else [f"{what}: axis has length {length:.4f}, must be 1"]
+    return [] if abs(length - 1.0) < 1e-3 else [f"{what}: {key} has length {length:.4f}, must be 1"]

@@ -2,7 +2,9 @@
 
 import re
 from importlib import resources
+from math import pi
 
+import msgspec
 import pytest
 
 from blimp import airframe
@@ -93,6 +95,48 @@ def test_a_device_that_cannot_be_fitted_is_named(text: str, reason: str) -> None
 def test_a_transmitter_table_that_cannot_be_is_refused_by_key(table: str, reason: str) -> None:
     with pytest.raises(AirframeError, match=re.escape(reason)):
         airframe.parse(f"{TWIN}\n[transmitter]\n{table}\n", where="mine.toml")
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "reason"),
+    [
+        ('tilted_by = "tilt"', 'tilted_by = "tlit"', "'left' is tilted by no servo 'tlit'"),
+        ('tilted_by = "tilt"', 'tilted_by = ["tilt", "rudder"]', "Expected `str`, got `array`"),
+        (
+            'tilted_by = "tilt"',
+            'tilted_by = "tilt"\ntilt_axis = [1.0, 0.0, 0.0]',
+            "thruster 'left': servo 'tilt' tilts nothing: axis lies along tilt_axis",
+        ),
+        (
+            'tilted_by = "tilt"',
+            'tilted_by = "tilt"\ntilt_axis = [0.0, 2.0, 0.0]',
+            "thruster 'left': tilt_axis has length 2.0000, must be 1",
+        ),
+        (
+            'tilted_by = "tilt"',
+            "tilt_axis = [0.0, 0.0, 1.0]",
+            "thruster 'left': tilt_axis is given, and no tilted_by",
+        ),
+        ('tilted_by = "tilt"', 'tilted_by = "rudder"', "'rudder' tilts a thruster and moves a"),
+        ("force_per_rad = 0.218", "force_per_rad = 0.0", "on 'elevator': force_per_rad 0 is a fin"),
+        ("axis = [1.0, 0.0, 0.0]", "axis = [1.0, 1.0, 0.0]", "axis has length 1.4142, must be 1"),
+    ],
+)
+def test_a_tilt_or_a_fin_that_cannot_be_is_refused_by_name(old: str, new: str, reason: str) -> None:
+    assert old in TWIN
+    with pytest.raises(AirframeError, match=re.escape(reason)):
+        airframe.parse(TWIN.replace(old, new, 1), where="mine.toml")
+
+
+def test_a_positive_tilt_turns_forward_to_up_or_about_the_hinge_that_is_given() -> None:
+    left = airframe.load("twin").thruster[0]
+    assert left.axis_at(pi / 2) == pytest.approx((0.0, 0.0, -1.0))
+    assert left.ways == (1.0, 0.0, 1.0)
+    rear = msgspec.structs.replace(left, tilt_axis=(0.0, 0.0, 1.0))
+    assert rear.axis_at(pi / 2) == pytest.approx((0.0, 1.0, 0.0))
+    lift = msgspec.structs.replace(left, axis=(0.0, 0.0, -1.0), tilt_axis=(1.0, 0.0, 0.0))
+    assert lift.axis_at(pi / 2) == pytest.approx((0.0, 1.0, 0.0))
+    assert msgspec.structs.replace(left, tilted_by="").axis_at(1.0) == left.axis
 
 
 @pytest.mark.parametrize("height_m", [-1e6, 44_331.0, 1e9])

@@ -37,9 +37,7 @@ def bounds(airframe: Airframe) -> Bounds:
     lever_nm = 0.0
     for thruster in airframe.thruster:
         thrust_n = max(thruster.max_thrust_n, thruster.reverse_thrust_n)
-        axis = [abs(a) for a in thruster.axis]
-        if thruster.tilted_by:
-            axis[0] = axis[2] = max(axis[0], axis[2])
+        axis = thruster.ways
         for i in range(3):
             reach[i] += thrust_n * axis[i]
         lever_nm += thrust_n * max(axis[0], axis[1]) * abs(thruster.position_m[2])
@@ -72,8 +70,8 @@ def sure_kg(airframe: Airframe) -> float:
 
 def lifts(airframe: Airframe, names: Iterable[str]) -> bool:
     """Return whether one of these outputs pushes the ship up or down, or turns what does."""
-    lifters = {t.name for t in airframe.thruster if t.tilted_by or t.axis[2]}
-    lifters |= {t.tilted_by for t in airframe.thruster}
+    lifters = {t.name for t in airframe.thruster if t.ways[2]}
+    lifters |= {t.tilted_by for t in airframe.thruster if t.ways[2]}
     return not lifters.isdisjoint(names)
 
 

@@ -26,7 +26,7 @@ class Ceiling:
         self._limits = airframe.limits
         self._height_p = airframe.gains.height_p
         self._fastest_mps = bounds(airframe).climb_mps
-        lifting = [t for t in airframe.thruster if t.tilted_by or t.axis[2]]
+        lifting = [t for t in airframe.thruster if t.ways[2]]
         tilts = {t.tilted_by for t in lifting}
         turns_s = [
             (s.max_rad - s.min_rad) / s.slew_radps for s in airframe.servo if s.name in tilts

@@ -118,13 +118,13 @@ class Fault(msgspec.Struct, frozen=True, kw_only=True):
 class _Model(msgspec.Struct, kw_only=True):
     """A hypothesis, and the filter of the force that it leaves unknown, by axis.
 
-    thrusts: by thruster, of those that do not follow. columns: at the angle of a servo that stays.
+    thrusts: by thruster, of those that do not follow. columns: of those on a servo that stays.
     wide: how many times as large as the airframe's uncertainties make it the unknown force may be.
     """
 
     fault: Fault | None = None
     thrusts: dict[int, float] = {}
-    columns: list[Column] | None = None
+    columns: dict[int, Column] = {}
     wide: float = 1.0
     force: list[float] = []
     variance: list[float] = []  # empty before the first window
@@ -151,7 +151,7 @@ class EffectCheck:
         self._thrusters = airframe.thruster
         arms = [minus(t.position_m, airframe.mass.center_of_gravity_m) for t in airframe.thruster]
         self._mounts = [
-            (t.axis, t.tilted_by, arm[0], arm[1])
+            (t.turned, t.tilted_by, arm[0], arm[1])
             for t, arm in zip(airframe.thruster, arms, strict=True)
         ]
         displaced_kg = AIR_DENSITY_KGM3 * airframe.hull.volume_m3
@@ -172,8 +172,11 @@ class EffectCheck:
         ]
         for model in self._faulty:
             if model.fault is not None and model.fault.tilt_rad is not None:
-                # The mixer knows one tilt servo.
-                model.columns = self._columns({model.fault.names[0]: model.fault.tilt_rad})
+                (servo,) = model.fault.names
+                columns = self._columns({servo: model.fault.tilt_rad})
+                model.columns = {
+                    i: columns[i] for i, t in enumerate(self._thrusters) if t.tilted_by == servo
+                }
         self.reset()
 
     def reset(self) -> None:
@@ -199,15 +202,15 @@ class EffectCheck:
     def _blame(self, faults: tuple[Fault, ...]) -> None:
         """From now on these are known.
 
-        fixed_n: what broken motors give, by name. stuck_rad: the angle at which the tilt servo
-        stays, None if it moves. broken: every actuator that is named. asleep: the motors whose
+        fixed_n: what broken motors give, by name. stuck_rad: the angles at which tilt servos stay,
+        of those that do not move. broken: every actuator that is named. asleep: the motors whose
         drivers sleep. only_dead: no motor pushes by itself and no servo stays, so that the mixer
         knows what they give.
         """
         self.faults = faults
         named = [fault for fault in faults if not fault.all_dead]
         self.fixed_n = {name: n for fault in named for name, n in fault.fixed_n.items()}
-        self.stuck_rad = next((f.tilt_rad for f in faults if f.tilt_rad is not None), None)
+        self.stuck_rad = {f.names[0]: f.tilt_rad for f in faults if f.tilt_rad is not None}
         self.broken = tuple(name for fault in faults for name in fault.names)
         self.asleep = tuple(name for fault in faults for name in fault.asleep)
         rows = {thruster.name: i for i, thruster in enumerate(self._thrusters)}
@@ -382,12 +385,9 @@ class EffectCheck:
     def _given(self, model: _Model, pushes: Sequence[Column]) -> Sequence[Column]:
         """Return what each thruster gives under a hypothesis, mean of the window."""
         per_s = 1.0 / self._window_s
-        if model.columns is not None:
-            return [
-                _times(column, self._well.thrusts.get(i, per_s * self._thrust_ns[i]))
-                for i, column in enumerate(model.columns)
-            ]
         given = [*pushes]
+        for i, column in model.columns.items():
+            given[i] = _times(column, self._well.thrusts.get(i, per_s * self._thrust_ns[i]))
         for i, thrust_n in model.thrusts.items():
             given[i] = _times(self._ways[i], per_s * thrust_n)
         return given
@@ -499,11 +499,11 @@ class EffectCheck:
     def _columns(self, tilts: dict[str, float]) -> list[Column]:
         """Return the wrench of one newton of each thruster."""
         columns = []
-        for (ax, ay, az), servo, arm_x, arm_y in self._mounts:
+        for ((ax, ay, az), (bx, by, bz), (cx, cy, cz)), servo, arm_x, arm_y in self._mounts:
             if servo:
                 angle = tilts.get(servo, 0.0)
                 c, s = cos(angle), sin(angle)
-                ax, az = c * ax + s * az, c * az - s * ax
+                ax, ay, az = ax + c * bx + s * cx, ay + c * by + s * cy, az + c * bz + s * cz
             columns.append((ax, ay, az, arm_x * ay - arm_y * ax))
         return columns
 

@@ -1,23 +1,26 @@
 """Wrench in, actuator command out: geometry as data, saturation shared by priority.
 
-Each thruster is a column (axis; r x axis) about the centre of gravity. A weighted
-pseudo-inverse of those columns turns a wrench into thrusts; where a servo tilts some of
-them, one is computed per tilt step when the mixer is made, and the cycle picks the one for
-where the servo now is: the wish is projected on the present direction of the propellers
-while they swing. Source: Johansen & Fossen, "Control allocation: a survey" (2013),
-sections 2.2 and 2.4.
+Each thruster is a column (axis; r x axis) about the centre of gravity, one for every step of the
+servo that turns it. A weighted pseudo-inverse of the columns at the servos' present angles turns a
+wrench into thrusts. Where the servos go follows from the same inverse with two inputs for each
+thruster that turns, one along its axis and one across: each servo aims along the thrusts that these
+wish for, where it may, or backwards. One servo a cycle refines its target: it looks at the angles
+beside it, and all take what leaves least of the wish. Source: Johansen & Fossen, "Control
+allocation: a survey" (2013), sections 2.2 and 2.4.
 """
 
 from collections.abc import Container, Mapping
-from math import cos, exp, inf, isfinite, sin
+from math import atan2, cos, exp, isfinite, pi, sin
+from typing import NamedTuple
 
 from blimp.airframe import Airframe, Servo, Thruster
 from blimp.control.linear import weighted_pseudo_inverse
 from blimp.control.vector import cross, minus, within
-from blimp.errors import AirframeError
-from blimp.types import ActuatorCommand, Wrench
+from blimp.types import ActuatorCommand, Vec3, Wrench
 
 Column = tuple[float, float, float, float, float, float]  # force and torque of one newton
+_NONE: Mapping[str, float] = {}  # of the servos has been found to stay
+_NOTHING: Column = (0.0,) * 6  # of a thruster that is dead
 
 _TILT_STEP_RAD = 0.02  # finer than a hobby servo stands
 _FX, _FY, _FZ, _MX, _MY, _MZ = range(6)  # of a wrench
@@ -35,8 +38,9 @@ _STUCK = 0.06  # of the weight of surge and sway, if the tilt cannot be changed,
 _LEVER = 0.33  # of a thrust that must point up or down, for height to be worth the way
 _LEAST = 0.03  # the same share of thrust, if a ship that should sink does not
 _TILT_FILTER_S = 0.25  # keeps noise out of the servo
-_SCAN_STEPS = 7  # angles that are tried, before the best is refined
-_SWING_COST = 2e-3  # N² per radian: what it must gain to be worth moving the servo
+_SWING_COST = 5.6e-3  # of the square of a thrust, per radian: what moving a servo must gain
+_KEPT = 2048  # settings of all servos together whose inverse is kept: some 10 MB
+_ROUNDS = 4  # of a search by coordinates that has to end
 _SWAYS = 0.5  # of a wish for side force, or surge, alone must come, for a ship that can push so
 _ASIDE = 0.1  # of the surge may push aside: less than a hull's drag from there makes good
 _CRAWL = 0.05  # of full speed: with thrust by its square, 0.25 % of thrust
@@ -46,7 +50,7 @@ _SURFACE_MIN_Q = 0.09  # (m/s)^2: below 0.3 m/s a rudder is a flag
 
 
 class Mixer:
-    """Allocates a wrench to one airframe's thrusters, tilt servo and surfaces.
+    """Allocates a wrench to one airframe's thrusters, tilt servos and surfaces.
 
     After each `allocate`, `achieved` is the wrench the thrusters now give (as modelled)
     and `saturated` the sign, per wrench axis, in which no more can be had.
@@ -57,30 +61,26 @@ class Mixer:
         self._thrusters = airframe.thruster
         self._low = tuple(_range(t)[0] for t in airframe.thruster)
         self._high = tuple(_range(t)[1] for t in airframe.thruster)
-        self._tilt = _Tilt.of(airframe)
-        # A grid through the neutral angle, where forwards and backwards cost the same.
-        neutral = self._tilt.angle_rad if self._tilt else 0.0
-        low, high = self._tilt.range_rad if self._tilt else (0.0, 0.0)
-        below = int((neutral - low) / _TILT_STEP_RAD)
-        steps = below + int((high - neutral) / _TILT_STEP_RAD) + 1
-        self._first_tilt_rad = neutral - below * _TILT_STEP_RAD
-        angles = [self._first_tilt_rad + k * _TILT_STEP_RAD for k in range(steps)]
+        self._tilts = _tilts(airframe)
+        names = [tilt.name for tilt in self._tilts]
+        self._turned_by = [names.index(t.tilted_by) if t.tilted_by else -1 for t in self._thrusters]
+        # Of each thruster a column for every step of its servo.
         self._columns = [
-            tuple(_column(airframe, t, angle) for t in self._thrusters) for angle in angles
+            [_column(airframe, t, angle) for angle in (self._tilts[k].steps if k >= 0 else (0.0,))]
+            for t, k in zip(self._thrusters, self._turned_by, strict=True)
         ]
         arm_m = max(abs(column[_MZ]) for columns in self._columns for column in columns)
         yaw_weight = _YAW_WEIGHT / arm_m**2 if arm_m > 1e-6 else 0.0
         self._weights: Column = (*_FORCE_WEIGHT, _ROLL_WEIGHT, 0.0, yaw_weight)
         self._smooth: Column = (0.0,) * 6
-        self._stuck: tuple[int, float, list[Column]] | None = None
+        self._turn = 0  # of the servos, whose target was refined last
+        self._stuck: tuple[tuple[int, ...], float, list[Column]] | None = None
         self._accused: dict[int, float] = {}  # thrust of what is said to be broken, by thruster
         self._fixed: dict[int, float] = {}  # of these, what is left out
         self._asleep: tuple[str, ...] = ()
-        self._given: list[Column] = []  # what that makes, by tilt
         self._height_first = False
-        self._scanned = self._far = 0
-        self._far_cost = inf
-        self._weigh()
+        self._settings: dict[tuple[int, ...], _Setting] = {}  # by step of each servo, as needed
+        self._aims = self._aiming()
         self._limits = self._whole = [self._limit(axis) for axis in range(6)]
         self._most = [self._both_ways(axis) for axis in _FLOWN]
         self.left_over = 1.0  # share of the whole ship's surge, heave or yaw, of the weakest
@@ -99,16 +99,9 @@ class Mixer:
         self.saturated: tuple[int, int, int, int, int, int] = (0, 0, 0, 0, 0, 0)
 
     @property
-    def tilt_rad(self) -> float:
-        """Where the tilt servo is by the mixer's model of its slew; 0 if there is none."""
-        return self._tilt.angle_rad if self._tilt else 0.0
-
-    @property
     def tilts_rad(self) -> dict[str, float]:
-        """Where each tilt servo is, by name, as `tilt_rad`."""
-        if self._tilt is None:
-            return {}
-        return {self._tilt.name: self._tilt.angle_rad}
+        """Where each tilt servo is by the mixer's model of its slew, by name."""
+        return {tilt.name: tilt.angle_rad for tilt in self._tilts}
 
     def limit_n(self, axis: int) -> float:
         """Return the force (N) or torque (N m) available both ways along one wrench axis.
@@ -122,7 +115,7 @@ class Mixer:
 
         The best over all tilts, nothing else asked. axis: as of `limit_n`.
         """
-        return max(self._reach(columns, axis, sign) for columns in self._columns)
+        return sum(max(steps) for steps in self._reaches(axis, sign))
 
     @property
     def doubted(self) -> bool:
@@ -171,11 +164,9 @@ class Mixer:
                 fixed[k] = thrust
         self._bound(fixed)
         self._fixed = fixed
-        self._weigh()
+        self._settings.clear()
+        self._aims = self._aiming()
         self._stuck = None
-        self._given = []
-        if any(fixed.values()):
-            self._given = [_sum(columns, fixed) for columns in self._columns]
         self._limits = [self._limit(axis) for axis in range(6)] if fixed else self._whole
         self._sways, self._straight = self._ways()
 
@@ -196,21 +187,82 @@ class Mixer:
 
     def _ways(self) -> tuple[bool, bool]:
         """Return whether a wish for side force comes true, and one for surge without side force."""
-        index = self._index(0.0)
         made = []
         for axis in (_FY, _FX):
-            gains = [row[axis] for row in self._inverse[index]]
-            columns = zip(*self._columns[index], strict=True)
+            # A wish that is far from any limit, so that none bends the angles.
+            wish = [0.0] * 6
+            wish[axis] = 0.1 * max(self._high + tuple(-low for low in self._low))
+            setting = self._setting(self._best((wish[0], wish[1], wish[2], 0.0, 0.0, 0.0)))
+            gains = [row[axis] for row in setting.inverse]
+            columns = zip(*setting.columns, strict=True)
             made.append([sum(c * g for c, g in zip(row, gains, strict=True)) for row in columns])
         aside, ahead = made
         straight = ahead[_FX] > _SWAYS and abs(ahead[_FY]) < _ASIDE * ahead[_FX]
         return aside[_FY] > _SWAYS, straight
 
     def _limit(self, axis: int) -> float:
-        return max(
-            min(self._reach(columns, axis, 1.0), self._reach(columns, axis, -1.0))
-            for columns in self._columns
+        """Return the most both ways, at angles that a search by coordinates finds."""
+        ahead, back = self._reaches(axis, 1.0), self._reaches(axis, -1.0)
+        at = [0] * len(ahead)
+        for _ in range(_ROUNDS):
+            for k, (one, other) in enumerate(zip(ahead, back, strict=True)):
+                a = sum(steps[i] for steps, i in zip(ahead, at, strict=True)) - one[at[k]]
+                b = sum(steps[i] for steps, i in zip(back, at, strict=True)) - other[at[k]]
+                at[k] = max(range(len(one)), key=lambda i: min(a + one[i], b + other[i]))
+        return min(
+            sum(steps[i] for steps, i in zip(ways, at, strict=True)) for ways in (ahead, back)
         )
+
+    def _reaches(self, axis: int, sign: float) -> list[list[float]]:
+        """Return what is available one way: of what none turns, and by step of each servo."""
+        found = [[0.0], *([0.0] * len(tilt.steps) for tilt in self._tilts)]
+        for k, columns in enumerate(self._columns):
+            sums, low, high = found[self._turned_by[k] + 1], self._low[k], self._high[k]
+            for i, column in enumerate(columns):
+                gain = sign * column[axis]
+                sums[i] += gain * high if gain > 0.0 else gain * low
+        return found
+
+    def _aiming(self) -> list[list[tuple[Column, Column]]]:
+        """Return, by servo and thruster on it, what it should give along its axis and across.
+
+        Rows of an inverse: of one newton wished.
+        """
+        inputs: list[Column] = []
+        owners: list[int] = []
+        for k, (thruster, turn) in enumerate(zip(self._thrusters, self._turned_by, strict=True)):
+            dead = self._fixed.get(k) == 0.0
+            for direction in thruster.turned[1:] if turn >= 0 else (thruster.axis,):
+                inputs.append(_NOTHING if dead else _about(self._airframe, thruster, direction))
+                owners.append(turn)
+        effort = (_EFFORT_WEIGHT,) * len(inputs)
+        rows = weighted_pseudo_inverse(inputs, self._weights, effort)
+        found: list[list[tuple[Column, Column]]] = []
+        for turn in range(len(self._tilts)):
+            own = [row for row, owner in zip(rows, owners, strict=True) if owner == turn]
+            found.append(list(zip(own[::2], own[1::2], strict=True)))
+        return found
+
+    def _aimed(self, demand: Column) -> list[float]:
+        """Return for each servo the angle along the thrusts that a wish takes of its thrusters."""
+        angles = []
+        for pairs in self._aims:
+            aa = ab = bb = 0.0
+            made = []
+            for along, across in pairs:
+                a = sum([x * y for x, y in zip(along, demand, strict=True)])
+                b = sum([x * y for x, y in zip(across, demand, strict=True)])
+                aa, ab, bb = aa + a * a, ab + a * b, bb + b * b
+                made.append((a, b))
+            angle = 0.5 * atan2(2.0 * ab, aa - bb)
+            c, s = cos(angle), sin(angle)
+            angles.append(angle if sum([a * c + b * s for a, b in made]) >= 0.0 else angle + pi)
+        return angles
+
+    def _best(self, demand: Column) -> tuple[int, ...]:
+        """Return the steps of the servos that serve a wish of one axis, wherever they are now."""
+        aimed = self._aimed(demand)
+        return tuple([t.step(t.within(a)) for t, a in zip(self._tilts, aimed, strict=True)])
 
     def allocate(
         self,
@@ -219,41 +271,36 @@ class Mixer:
         dt_s: float,
         forward_mps: float = 0.0,
         unhealthy: tuple[str, ...] = (),
-        stuck_rad: float | None = None,
+        stuck_rad: Mapping[str, float] = _NONE,
         height_first: bool = False,
     ) -> ActuatorCommand:
         """Return the command whose wrench comes nearest to `wrench`, within all limits.
 
         forward_mps: speed along the body's x axis, for the rudder. unhealthy: devices; while
-        the one that drives the tilt servo is among them the servo is taken to stay where it
-        is, and height goes before all else. stuck_rad: where it has been found to stay.
-        height_first: whatever way that costs. A wrench that is not finite gives the neutral
-        command.
+        the one that drives a tilt servo is among them the servo is taken to stay where it is.
+        stuck_rad: where servos have been found to stay, by name. If none can move, height goes
+        before all else. height_first: whatever way that costs. A wrench that is not finite gives
+        the neutral command.
         """
         demand = wrench.force_body_n + wrench.torque_body_nm
         if not isfinite(sum(demand)):
             self._note_neutral()
             return self.neutral
         self._height_first = height_first
-        index, inverse = 0, self._inverse[0]
-        if self._tilt is not None:
-            stuck = self._tilt.device in unhealthy or stuck_rad is not None
-            if stuck_rad is not None:
-                self._tilt.angle_rad = self._tilt.target_rad = stuck_rad
-            if not stuck:
-                self._tilt.slew(self._choose_tilt(self._tilt.target_rad, demand, dt_s), dt_s)
-            index = self._index(self._tilt.angle_rad)
-            inverse = self._inverse[index]
-            if stuck:
-                inverse = self._stuck_inverse(index, _LEAST if height_first else _LEVER)
-        thrusts = self._share(self._beside(index, demand), inverse)
+        moves = self._swing(demand, dt_s, unhealthy, stuck_rad)
+        at = tuple([tilt.step(tilt.angle_rad) for tilt in self._tilts])
+        setting = self._setting(at)
+        inverse = setting.inverse
+        if self._tilts and not moves:
+            inverse = self._stuck_inverse(at, _LEAST if height_first else _LEVER)
+        thrusts = self._share(self._beside(setting, demand), inverse)
         for k, thrust in self._fixed.items():
             thrusts[k] = thrust
         self.thrusts_n = tuple(thrusts)
-        self._note(demand, thrusts, self._columns[index])
+        self._note(demand, thrusts, setting.columns)
         servos = list(self.neutral.servos)
-        if self._tilt is not None:
-            servos[self._tilt.index] = self._tilt.target_rad
+        for tilt in self._tilts:
+            servos[tilt.index] = tilt.target_rad
         for rudder in self._rudders:
             servos[rudder.index] = rudder.angle_rad(demand[_MZ], forward_mps)
         return ActuatorCommand(
@@ -271,38 +318,63 @@ class Mixer:
         *,
         dt_s: float,
         unhealthy: tuple[str, ...] = (),
-        stuck_rad: float | None = None,
+        stuck_rad: Mapping[str, float] = _NONE,
     ) -> None:
         """Keep the tilt model true while someone else commands the servos."""
-        tilt = self._tilt
-        if tilt is not None and tilt.device not in unhealthy and stuck_rad is None:
-            tilt.slew(command.servos[tilt.index], dt_s)
+        for tilt in self._tilts:
+            if tilt.device not in unhealthy and tilt.name not in stuck_rad:
+                tilt.slew(command.servos[tilt.index], dt_s)
         self._note_neutral()
 
-    def _stuck_inverse(self, index: int, lever: float) -> list[Column]:
+    def _swing(
+        self,
+        demand: Column,
+        dt_s: float,
+        unhealthy: tuple[str, ...],
+        stuck_rad: Mapping[str, float],
+    ) -> bool:
+        """Send the servos on, one of them to where it serves the wish best.
+
+        Returns whether any moves.
+        """
+        moving = []
+        for k, tilt in enumerate(self._tilts):
+            if tilt.name in stuck_rad:
+                tilt.angle_rad = tilt.target_rad = stuck_rad[tilt.name]
+            elif tilt.device not in unhealthy:
+                moving.append(k)
+        if moving:
+            self._choose_tilts(moving, demand, dt_s)
+        for k in moving:
+            self._tilts[k].slew(self._tilts[k].target_rad, dt_s)
+        return bool(moving)
+
+    def _stuck_inverse(self, at: tuple[int, ...], lever: float) -> list[Column]:
         """Return the inverse for a tilt that cannot be changed: surge pays for height.
 
         Not if it stays nearly level, less than `lever` of it upright: then a little height would
         cost a flight across the hall.
         """
-        if max(abs(column[_FZ]) for column in self._columns[index]) < lever:
-            return self._inverse[index]
+        setting = self._setting(at)
+        if max(abs(column[_FZ]) for column in setting.columns) < lever:
+            return setting.inverse
         share = _STUCK * lever
-        if self._stuck is None or self._stuck[:2] != (index, share):
+        if self._stuck is None or self._stuck[:2] != (at, share):
             fx, fy, fz, *torques = self._weights
             weights: Column = (share * fx, share * fy, fz, torques[0], torques[1], torques[2])
             effort = (share * _EFFORT_WEIGHT,) * len(self._thrusters)
-            inverse = weighted_pseudo_inverse(self._free(self._columns[index]), weights, effort)
-            self._stuck = (index, share, inverse)
+            inverse = weighted_pseudo_inverse(self._free(setting.columns), weights, effort)
+            self._stuck = (at, share, inverse)
         return self._stuck[2]
 
-    def _choose_tilt(self, target_rad: float, demand: Column, dt_s: float) -> float:
-        """Return the tilt that serves the wish best, the present target preferred.
+    def _choose_tilts(self, moving: list[int], demand: Column, dt_s: float) -> None:
+        """Send the servos to the angles that serve the wish best, their present targets preferred.
 
-        Looks at both neighbours of the target, and at one far angle a cycle: after a quarter
-        of a second at all of them. Propellers run backwards if that is the shorter way, since
-        the cost of an angle knows what thrust it would take there.
+        These are compared with the angles beside them of one servo, and with where all aim that
+        can move: so that thrust is positive, and the nearest way. Propellers run backwards if that
+        is shorter, since the cost of an angle knows what thrust it would take there.
         """
+        tilts = self._tilts
         keep = exp(-dt_s / _TILT_FILTER_S)
         new = 1.0 - keep
         fx, fy, fz, mx, my, mz = self._smooth
@@ -315,37 +387,39 @@ class Mixer:
             keep * my + new * ey,
             keep * mz + new * ez,
         )
-        now = self._index(target_rad)
+        now = tuple([tilt.step(tilt.target_rad) for tilt in tilts])
+        ahead, near = list(now), list(now)
+        aimed = self._aimed(smooth)
+        for k in moving:
+            ahead[k] = tilts[k].step(tilts[k].within(aimed[k]))
+            near[k] = tilts[k].step(tilts[k].nearest(aimed[k]))
+        self._turn += 1
+        turn = moving[self._turn % len(moving)]
+        beside = [
+            (*now[:turn], index, *now[turn + 1 :])
+            for index in (now[turn] + 2, now[turn] - 2)
+            if 0 <= index < len(tilts[turn].steps)
+        ]
         best, best_cost = now, self._cost(now, smooth)
-        last = len(self._inverse) - 1
-        for index in (now + 2, now - 2, self._scan(smooth)):
-            if 0 <= index <= last:
-                cost = self._cost(index, smooth)
-                cost += _SWING_COST * _TILT_STEP_RAD * abs(index - now)
-                if cost < best_cost:
-                    best, best_cost = index, cost
-        return target_rad if best == now else self._first_tilt_rad + best * _TILT_STEP_RAD
+        for at in (*beside, tuple(ahead), tuple(near)):
+            if at == now:
+                continue
+            cost = self._cost(at, smooth)
+            for tilt, i, j in zip(tilts, now, at, strict=True):
+                cost += tilt.swing_cost * abs(i - j)
+            if cost < best_cost:
+                best, best_cost = at, cost
+        for tilt, i, j in zip(tilts, now, best, strict=True):
+            if i != j:
+                tilt.target_rad = tilt.steps[j]
 
-    def _scan(self, demand: Column) -> int:
-        """Look at one far angle; once all have been seen return the best, else -1."""
-        # As a share of the wish, which may grow while the round lasts.
-        wish = sum([w * d * d for w, d in zip(self._weights, demand, strict=True)])
-        cost = self._cost(self._scanned, demand) / (wish + 1e-9)
-        if cost < self._far_cost:
-            self._far, self._far_cost = self._scanned, cost
-        self._scanned += _SCAN_STEPS
-        if self._scanned < len(self._inverse):
-            return -1
-        self._scanned -= len(self._inverse)
-        far, self._far_cost = self._far, inf
-        return far
-
-    def _cost(self, index: int, demand: Column) -> float:
-        """Return the weighted square of what `demand` would lack at this tilt, in N²."""
-        wish_x, wish_y, wish_z, wish_roll, _, wish_yaw = self._beside(index, demand)
+    def _cost(self, at: tuple[int, ...], demand: Column) -> float:
+        """Return the weighted square of what `demand` would lack at these tilts, in N²."""
+        setting = self._settings.get(at) or self._setting(at)
+        wish_x, wish_y, wish_z, wish_roll, _, wish_yaw = self._beside(setting, demand)
         lack_x, lack_y, lack_z, lack_roll, lack_yaw = wish_x, wish_y, wish_z, wish_roll, wish_yaw
         effort = 0.0
-        for by_x, by_y, by_z, by_yaw, low, high, fx, fy, fz, roll, yaw in self._parts[index]:
+        for by_x, by_y, by_z, by_yaw, low, high, fx, fy, fz, roll, yaw in setting.parts:
             thrust = by_x * wish_x + by_y * wish_y + by_z * wish_z + by_yaw * wish_yaw
             if thrust > high:
                 thrust = high
@@ -416,40 +490,43 @@ class Mixer:
         self.achieved = Wrench()
         self.saturated = (0, 0, 0, 0, 0, 0)
 
-    def _index(self, tilt_rad: float) -> int:
-        index = int((tilt_rad - self._first_tilt_rad) / _TILT_STEP_RAD + 0.5)
-        return max(0, min(len(self._inverse) - 1, index))
-
-    def _invert(self, columns: tuple[Column, ...]) -> list[Column]:
-        effort = tuple(_EFFORT_WEIGHT for _ in self._high)
-        return weighted_pseudo_inverse(self._free(columns), self._weights, effort)
-
-    def _weigh(self) -> None:
-        """Invert every tilt, and lay out by thruster what the search for the best one asks of it.
-
-        _parts: thrust for each newton wished, lowest and highest, and what one newton makes.
-        """
-        self._inverse = [self._invert(columns) for columns in self._columns]
-        self._parts = [
+    def _setting(self, at: tuple[int, ...]) -> "_Setting":
+        """Return what the servos at these steps make of the thrusters, worked out when needed."""
+        found = self._settings.get(at)
+        if found is not None:
+            return found
+        if len(self._settings) >= _KEPT:
+            self._settings.clear()
+        columns = tuple(
             [
+                steps[at[k] if k >= 0 else 0]
+                for steps, k in zip(self._columns, self._turned_by, strict=True)
+            ]
+        )
+        effort = (_EFFORT_WEIGHT,) * len(columns)
+        inverse = weighted_pseudo_inverse(self._free(columns), self._weights, effort)
+        found = self._settings[at] = _Setting(
+            columns=columns,
+            inverse=inverse,
+            parts=[
                 (row[_FX], row[_FY], row[_FZ], row[_MZ], low, high, fx, fy, fz, roll, yaw)
                 for row, (fx, fy, fz, roll, _, yaw), low, high in zip(
                     inverse, columns, self._low, self._high, strict=True
                 )
-            ]
-            for inverse, columns in zip(self._inverse, self._columns, strict=True)
-        ]
+            ],
+            given=_sum(columns, self._fixed) if any(self._fixed.values()) else None,
+        )
+        return found
 
     def _free(self, columns: tuple[Column, ...]) -> tuple[Column, ...]:
         """Return the columns, those of broken thrusters zero: so are their thrusts, then."""
-        nothing = (0.0,) * 6
-        return tuple(nothing if k in self._fixed else c for k, c in enumerate(columns))
+        return tuple(_NOTHING if k in self._fixed else c for k, c in enumerate(columns))
 
-    def _beside(self, index: int, demand: Column) -> Column:
-        """Return what is to be made beside what broken thrusters make at this tilt."""
-        if not self._given:
+    def _beside(self, setting: "_Setting", demand: Column) -> Column:
+        """Return what is to be made beside what broken thrusters make at these tilts."""
+        if setting.given is None:
             return demand
-        (fx, fy, fz, mx, my, mz), made = demand, self._given[index]
+        (fx, fy, fz, mx, my, mz), made = demand, setting.given
         if self._height_first:  # what they turn the ship by is borne
             return (0.0, 0.0, fz - made[_FZ], 0.0, 0.0, 0.0)
         return (
@@ -457,46 +534,83 @@ class Mixer:
             mx - made[_MX], my - made[_MY], mz - made[_MZ],
         )  # fmt: skip
 
-    def _reach(self, columns: tuple[Column, ...], axis: int, sign: float) -> float:
-        total = 0.0
-        for column, low, high in zip(columns, self._low, self._high, strict=True):
-            gain = sign * column[axis]
-            total += gain * high if gain > 0.0 else gain * low
-        return total
+
+class _Setting(NamedTuple):
+    """What the servos at certain steps make of the thrusters.
+
+    parts: by thruster what the search for the best angles asks: thrust for each newton wished,
+    lowest and highest, and what one newton makes. given: what broken thrusters make.
+    """
+
+    columns: tuple[Column, ...]
+    inverse: list[Column]
+    parts: list[tuple[float, ...]]
+    given: Column | None
 
 
 class _Tilt:
-    """The servo that swings propellers from forward to up: where it is sent and where it is."""
+    """A servo that turns propellers: where it is sent, where it is, and what was seen of its way.
 
-    def __init__(self, *, index: int, servo: Servo, device: str) -> None:
+    steps: the angles of its grid, through the neutral one, where forwards and backwards cost the
+    same. swing_cost: of a step.
+    """
+
+    def __init__(self, *, index: int, servo: Servo, device: str, thrust_n: float) -> None:
         self.index = index
         self.name = servo.name
         self.device = device  # that drives it
-        self.range_rad = (servo.min_rad, servo.max_rad)
+        self.neutral_rad = servo.neutral_rad
+        self._range_rad = (servo.min_rad, servo.max_rad)
         self._slew_radps = servo.slew_radps
         self.angle_rad = servo.neutral_rad  # modelled
         self.target_rad = servo.neutral_rad
+        below = int((servo.neutral_rad - servo.min_rad) / _TILT_STEP_RAD)
+        above = int((servo.max_rad - servo.neutral_rad) / _TILT_STEP_RAD)
+        self.steps = [servo.neutral_rad + k * _TILT_STEP_RAD for k in range(-below, above + 1)]
+        self.swing_cost = _SWING_COST * thrust_n**2 * _TILT_STEP_RAD
 
-    @classmethod
-    def of(cls, airframe: Airframe) -> "_Tilt | None":
-        """Raises AirframeError if two servos tilt: one table cannot hold both."""
-        names = sorted({t.tilted_by for t in airframe.thruster if t.tilted_by})
-        if not names:
-            return None
-        if len(names) > 1:
-            raise AirframeError(
-                f"airframe {airframe.name}: thrusters are tilted by {', '.join(names)}; "
-                "the mixer knows one tilt servo"
-            )
-        index = airframe.servo_names.index(names[0])
-        device = next(d.name for d in airframe.device if names[0] in d.outputs.values())
-        return cls(index=index, servo=airframe.servo[index], device=device)
+    def step(self, tilt_rad: float) -> int:
+        """Return the nearest step of the grid."""
+        index = int((tilt_rad - self.steps[0]) / _TILT_STEP_RAD + 0.5)
+        return max(0, min(len(self.steps) - 1, index))
+
+    def within(self, aim_rad: float) -> float:
+        """Return an angle in its travel that points there, turns apart; else its nearest end."""
+        low, high = self._range_rad
+        angle = aim_rad
+        if angle > high and angle - 2.0 * pi >= low:
+            angle -= 2.0 * pi
+        return max(low, min(high, angle))
+
+    def nearest(self, aim_rad: float) -> float:
+        """Return the angle near its target that points there, forwards or backwards."""
+        turns = round((self.target_rad - aim_rad) / pi)
+        low, high = self._range_rad
+        angle = aim_rad + turns * pi
+        if angle > high:
+            angle -= pi
+        elif angle < low:
+            angle += pi
+        return max(low, min(high, angle))
 
     def slew(self, target_rad: float, dt_s: float) -> None:
         """Send the servo to `target_rad` and move the model of it towards there."""
-        low, high = self.range_rad
+        low, high = self._range_rad
         self.target_rad = max(low, min(high, target_rad))
         self.angle_rad += within(self.target_rad - self.angle_rad, self._slew_radps * dt_s)
+
+
+def _tilts(airframe: Airframe) -> tuple[_Tilt, ...]:
+    drivers = {name: device.name for device in airframe.device for name in device.outputs.values()}
+    turned = {
+        servo.name: [t.max_thrust_n for t in airframe.thruster if t.tilted_by == servo.name]
+        for servo in airframe.servo
+    }
+    return tuple(
+        _Tilt(index=k, servo=s, device=drivers[s.name], thrust_n=max(turned[s.name]))
+        for k, s in enumerate(airframe.servo)
+        if turned[s.name]
+    )
 
 
 class _Rudder:
@@ -549,12 +663,13 @@ def _range(thruster: Thruster) -> tuple[float, float]:
 
 def _column(airframe: Airframe, thruster: Thruster, tilt_rad: float) -> Column:
     """Force and torque about the centre of gravity of one newton at this tilt."""
-    ax, ay, az = thruster.axis
-    if thruster.tilted_by:
-        c, s = cos(tilt_rad), sin(tilt_rad)
-        ax, az = c * ax + s * az, c * az - s * ax
+    return _about(airframe, thruster, thruster.axis_at(tilt_rad))
+
+
+def _about(airframe: Airframe, thruster: Thruster, force: Vec3) -> Column:
+    """Return a force at a thruster with its torque about the centre of gravity."""
     arm = minus(thruster.position_m, airframe.mass.center_of_gravity_m)
-    return (ax, ay, az, *cross(arm, (ax, ay, az)))
+    return (*force, *cross(arm, force))
 
 
 def _sum(columns: tuple[Column, ...], thrusts: Mapping[int, float]) -> Column:

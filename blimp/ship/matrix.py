@@ -12,12 +12,12 @@ import os
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from itertools import count
-from math import cos, hypot, inf, sin
+from math import hypot, inf
 from multiprocessing import Pool
 
 import msgspec
 
-from blimp.airframe import Airframe, Device, Thruster, Transmitter
+from blimp.airframe import Airframe, Device, Transmitter
 from blimp.ship.failures import Failure
 from blimp.ship.lockstep import Lockstep
 from blimp.sim.atmosphere import GRAVITY_MPS2
@@ -280,7 +280,7 @@ def end_of(
 def press_n(ship: Lockstep, failure: Failure) -> float:
     """Return the most that can push this ship down once the failure has happened, N.
 
-    At the best angle of the tilt servo, if that still moves; a motor that cannot be commanded
+    At the best angle of each tilt servo that still moves; a motor that cannot be commanded
     gives what it gives.
     """
     physics, airframe = ship.world.physics, ship.airframe
@@ -299,16 +299,17 @@ def press_n(ship: Lockstep, failure: Failure) -> float:
                 fault.kind == "bus_stuck" and devices[fault.device].bus == driver.bus
             ) or fault.device == driver.name:
                 fixed[name] = now[name]
-    best_n = 0.0
+    best_n: dict[str, float] = {}  # by servo, and of all that none turns
     for tenth in range(-18, 19):
-        down_n = 0.0
+        down_n = dict.fromkeys((t.tilted_by for t in airframe.thruster), 0.0)
         for thruster in airframe.thruster:
-            angle = fixed.get(thruster.tilted_by, 0.1 * tenth) if thruster.tilted_by else 0.0
-            down = _down(thruster, angle)
+            down = thruster.axis_at(fixed.get(thruster.tilted_by, 0.1 * tenth))[2]
             pushes = [thruster.max_thrust_n * down, -thruster.reverse_thrust_n * down]
-            down_n += fixed[thruster.name] * down if thruster.name in fixed else max(pushes)
-        best_n = max(best_n, down_n)
-    return best_n
+            down_n[thruster.tilted_by] += (
+                fixed[thruster.name] * down if thruster.name in fixed else max(pushes)
+            )
+        best_n = {servo: max(n, best_n.get(servo, n)) for servo, n in down_n.items()}
+    return max(0.0, sum(best_n.values()))
 
 
 def pushes_n(ship: Lockstep) -> float:
@@ -316,14 +317,9 @@ def pushes_n(ship: Lockstep) -> float:
     airframe, physics = ship.airframe, ship.world.physics
     angles = dict(zip(airframe.servo_names, physics.servo_angles_rad, strict=True))
     return sum(
-        thrust_n * _down(thruster, angles.get(thruster.tilted_by, 0.0))
+        thrust_n * thruster.axis_at(angles.get(thruster.tilted_by, 0.0))[2]
         for thruster, thrust_n in zip(airframe.thruster, physics.thrusts_n, strict=True)
     )
-
-
-def _down(thruster: Thruster, tilt_rad: float) -> float:
-    """Return the share of its thrust that points down in a level ship."""
-    return cos(tilt_rad) * thruster.axis[2] - sin(tilt_rad) * thruster.axis[0]
 
 
 @contextmanager

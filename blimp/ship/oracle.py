@@ -7,7 +7,7 @@ once, no yaw is asked for, and the wind blows without gusts. So what it cannot d
 
 from collections.abc import Iterator, Mapping
 from itertools import product
-from math import cos, hypot, sin
+from math import hypot
 
 import msgspec
 
@@ -78,7 +78,7 @@ def bounds(ship: Lockstep, failure: Failure, *, wind_mps: float) -> Bounds:
     aside_n = 0.0
     for fixed in _fixed(ship, failure):
         for angles in _angles(plant, fixed):
-            ways = [_way(thruster, angles) for thruster in plant.thruster]
+            ways = [t.axis_at(angles.get(t.tilted_by, 0.0)) for t in plant.thruster]
             ranges = [_range_n(thruster, fixed) for thruster in plant.thruster]
             axes = tuple(zip(ways, ranges, strict=True))
             down_n = max(down_n, sum(max(low * z, high * z) for (_, _, z), (low, high) in axes))
@@ -141,15 +141,6 @@ def _angles(plant: Airframe, fixed: Fixed) -> Iterator[Mapping[str, float]]:
         yield {
             s.name: fixed.get(s.name, s.min_rad + share * (s.max_rad - s.min_rad)) for s in servos
         }
-
-
-def _way(thruster: Thruster, angles: Mapping[str, float]) -> tuple[float, float, float]:
-    """Return where it pushes in a level ship: ahead, right and down, of one newton."""
-    x, y, z = thruster.axis
-    if thruster.tilted_by:
-        c, s = cos(angles[thruster.tilted_by]), sin(angles[thruster.tilted_by])
-        x, z = c * x + s * z, c * z - s * x
-    return x, y, z
 
 
 def _full_n(thruster: Thruster) -> tuple[float, float]:

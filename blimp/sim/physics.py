@@ -62,7 +62,7 @@ class Physics:
         self._servos = tuple(ServoArm(servo=s, arithmetic=arithmetic) for s in airframe.servo)
         names = airframe.servo_names
         self._mounts = tuple(
-            (t.position_m, t.axis, names.index(t.tilted_by) if t.tilted_by else -1)
+            (t.position_m, t.turned, names.index(t.tilted_by) if t.tilted_by else -1)
             for t in airframe.thruster
         )
         self._moving = tuple(names.index(part.servo) for part in airframe.mass.moving)
@@ -366,10 +366,10 @@ class Physics:
         """Return force and torque of the propellers."""
         fx = fy = fz = nx = ny = nz = 0.0
         for thrust_n, mount in zip(thrusts_n, self._mounts, strict=True):
-            (x, y, z), (ax, ay, az), servo = mount
-            if servo >= 0:  # a positive angle turns forward to up
+            (x, y, z), ((ax, ay, az), (bx, by, bz), (cx, cy, cz)), servo = mount
+            if servo >= 0:
                 c, s = self._arithmetic.cos(angles[servo]), self._arithmetic.sin(angles[servo])
-                ax, az = c * ax + s * az, c * az - s * ax
+                ax, ay, az = ax + c * bx + s * cx, ay + c * by + s * cy, az + c * bz + s * cz
             ax, ay, az = thrust_n * ax, thrust_n * ay, thrust_n * az
             fx, fy, fz = fx + ax, fy + ay, fz + az
             nx += y * az - z * ay

@@ -1,4 +1,4 @@
-from math import cos, isfinite, nan, pi, sin
+from math import copysign, cos, isfinite, nan, pi, sin
 
 import msgspec
 import pytest
@@ -8,7 +8,6 @@ from hypothesis import strategies as st
 from blimp import airframe
 from blimp.airframe import Airframe
 from blimp.control.mixer import Mixer, throttle
-from blimp.errors import AirframeError
 from blimp.types import ActuatorCommand, Vec3, Wrench
 from tests.control.parts import gtmab, twin
 
@@ -66,8 +65,8 @@ def test_gtmab_yaw_turns_all_four_and_right_is_positive() -> None:
 )
 def test_twin_tilts_into_the_force(force: Vec3, tilt: float) -> None:
     mixer, command = settled(twin(), force)
-    assert mixer.tilt_rad == pytest.approx(tilt, abs=0.15)
-    assert command.servos[0] == pytest.approx(mixer.tilt_rad, abs=0.02)
+    assert mixer.tilts_rad["tilt"] == pytest.approx(tilt, abs=0.15)
+    assert command.servos[0] == pytest.approx(mixer.tilts_rad["tilt"], abs=0.02)
     left, right, tail = command.motors
     assert left == pytest.approx(right, abs=0.05)
     assert left > 0.0
@@ -77,7 +76,7 @@ def test_twin_tilts_into_the_force(force: Vec3, tilt: float) -> None:
 
 def test_twin_backs_with_reversed_propellers_not_by_swinging_over_the_top() -> None:
     mixer, command = settled(twin(), (-0.3, 0.0, 0.0))
-    assert abs(mixer.tilt_rad) < 0.3
+    assert abs(mixer.tilts_rad["tilt"]) < 0.3
     assert command.motors[0] < 0.0
     assert command.motors[1] < 0.0
     assert mixer.achieved.force_body_n[0] == pytest.approx(-0.3, abs=0.02)
@@ -92,56 +91,56 @@ def test_twin_sideways_uses_the_tail_and_balances_its_moment() -> None:
 
 def test_a_wish_near_nothing_does_not_move_the_tilt() -> None:
     mixer, _ = settled(twin(), (0.2, 0.0, -0.1))
-    before = mixer.tilt_rad
+    before = mixer.tilts_rad["tilt"]
     for k in range(300):  # a newton's hundredth, from every side
         tiny = Wrench(force_body_n=(0.004 * cos(k), 0.0, 0.004 * sin(k)))
         mixer.allocate(tiny, dt_s=0.01)
-    assert mixer.tilt_rad == pytest.approx(before, abs=0.25)
+    assert mixer.tilts_rad["tilt"] == pytest.approx(before, abs=0.25)
 
 
 def test_the_tilt_model_slews_no_faster_than_the_servo() -> None:
     mixer = Mixer(airframe=twin())
     slew = twin().servo[0].slew_radps
-    before = mixer.tilt_rad
+    before = mixer.tilts_rad["tilt"]
     for _ in range(100):
         mixer.allocate(Wrench(force_body_n=(0.0, 0.0, -0.5)), dt_s=0.01)
-        assert abs(mixer.tilt_rad - before) <= slew * 0.01 + 1e-9
-        before = mixer.tilt_rad
+        assert abs(mixer.tilts_rad["tilt"] - before) <= slew * 0.01 + 1e-9
+        before = mixer.tilts_rad["tilt"]
 
 
 def test_follow_keeps_the_model_at_what_somebody_else_commands() -> None:
     mixer = Mixer(airframe=twin())
     for _ in range(200):
         mixer.follow(ActuatorCommand(motors=(0.0,) * 3, servos=(1.0, 0.0, 0.0)), dt_s=0.01)
-    assert mixer.tilt_rad == pytest.approx(1.0)
+    assert mixer.tilts_rad["tilt"] == pytest.approx(1.0)
     for _ in range(200):
         mixer.follow(ActuatorCommand(motors=(0.0,) * 3, servos=(9.0, 0.0, 0.0)), dt_s=0.01)
-    assert mixer.tilt_rad == twin().servo[0].max_rad
+    assert mixer.tilts_rad["tilt"] == twin().servo[0].max_rad
     assert mixer.saturated == (0,) * 6
 
 
 def test_a_servo_that_does_not_answer_is_not_taken_to_follow() -> None:
     """Idle on trial, a dead servo was believed neutral, and nothing pressed the ship down."""
     mixer, _ = settled(twin(), (0.25, 0.0, -0.1))
-    stuck_rad = mixer.tilt_rad
+    stuck_rad = mixer.tilts_rad["tilt"]
     for _ in range(200):
         mixer.follow(mixer.neutral, dt_s=0.01, unhealthy=("servos",))
-        mixer.follow(mixer.neutral, dt_s=0.01, stuck_rad=stuck_rad)
-    assert mixer.tilt_rad == stuck_rad != 0.0
+        mixer.follow(mixer.neutral, dt_s=0.01, stuck_rad={"tilt": stuck_rad})
+    assert mixer.tilts_rad["tilt"] == stuck_rad != 0.0
 
 
 def test_a_stuck_tilt_is_flown_as_it_is_with_height_before_surge() -> None:
     mixer, _ = settled(twin(), (0.25, 0.0, -0.1))
-    stuck_rad = mixer.tilt_rad
+    stuck_rad = mixer.tilts_rad["tilt"]
     wrench = Wrench(force_body_n=(-0.2, 0.0, -0.15))
     for _ in range(200):
         command = mixer.allocate(wrench, dt_s=0.01, unhealthy=("baro", "servos"))
-    assert mixer.tilt_rad == stuck_rad
+    assert mixer.tilts_rad["tilt"] == stuck_rad
     assert command.servos[0] == pytest.approx(stuck_rad, abs=0.05)
     assert mixer.achieved.force_body_n[2] == pytest.approx(-0.15, abs=0.05)
     for _ in range(200):
         mixer.allocate(wrench, dt_s=0.01, unhealthy=("motors_main",))
-    assert mixer.tilt_rad != stuck_rad
+    assert mixer.tilts_rad["tilt"] != stuck_rad
 
 
 def test_a_tilt_stuck_nearly_level_pushes_down_only_if_height_goes_first() -> None:
@@ -150,7 +149,7 @@ def test_a_tilt_stuck_nearly_level_pushes_down_only_if_height_goes_first() -> No
     wrench = Wrench(force_body_n=(0.0, 0.0, 0.15))
     down_n = []
     for first in (False, True):
-        mixer.allocate(wrench, dt_s=0.01, stuck_rad=-0.15, height_first=first)
+        mixer.allocate(wrench, dt_s=0.01, stuck_rad={"tilt": -0.15}, height_first=first)
         down_n.append(mixer.achieved.force_body_n[2])
     assert down_n[0] < 0.05
     assert down_n[1] == pytest.approx(0.15, abs=0.03)
@@ -303,14 +302,62 @@ def test_who_can_push_sideways_without_turning() -> None:
     assert {name for name, sways in known.items() if sways} == {"gtmab", "twin"}
 
 
-def test_two_tilt_servos_are_refused_by_name() -> None:
+def bicopter(*, axis: Vec3 = (1.0, 0.0, 0.0)) -> Airframe:
+    """The twin with a servo for each of its propellers, and no tail."""
     ship = twin()
-    left, right, tail = ship.thruster
-    two = msgspec.structs.replace(
-        ship, thruster=(left, msgspec.structs.replace(right, tilted_by="rudder"), tail)
+    left, right, _ = ship.thruster
+    tilt = ship.servo[0]
+    pair = tuple(
+        msgspec.structs.replace(t, tilted_by=f"tilt-{t.name}", axis=axis, asymmetry=0.0)
+        for t in (left, right)
     )
-    with pytest.raises(AirframeError, match="tilted by rudder, tilt"):
-        Mixer(airframe=two)
+    servos = tuple(msgspec.structs.replace(tilt, name=t.tilted_by) for t in pair)
+    motors = {"a": "left", "b": "right"}
+    devices = tuple(
+        msgspec.structs.replace(row, outputs=outputs)
+        for row in ship.device
+        if "tail" not in row.outputs.values()
+        for outputs in [
+            motors
+            if "left" in row.outputs.values()
+            else {"0": "tilt-left", "1": "tilt-right"}
+            if "tilt" in row.outputs.values()
+            else row.outputs
+        ]
+    )
+    return msgspec.structs.replace(ship, thruster=pair, servo=servos, surface=(), device=devices)
+
+
+@pytest.mark.parametrize(
+    ("force", "yaw_nm", "left", "right"),
+    [
+        ((0.4, 0.0, 0.0), 0.0, 0.0, 0.0),
+        ((0.0, 0.0, -0.4), 0.0, pi / 2, pi / 2),
+        ((0.0, 0.0, -0.4), 0.1, 1.107, pi - 1.107),
+        ((0.2, 0.0, -0.2), 0.0, pi / 4, pi / 4),
+        ((0.0, 0.0, 0.4), 0.0, -pi / 2, -pi / 2),
+    ],
+)
+def test_each_servo_of_a_bicopter_turns_its_own_propeller(
+    force: Vec3, yaw_nm: float, left: float, right: float
+) -> None:
+    mixer, command = settled(bicopter(), force, (0.0, 0.0, yaw_nm))
+    assert mixer.achieved.force_body_n == pytest.approx(force, abs=0.04)
+    assert mixer.achieved.torque_body_nm[2] == pytest.approx(yaw_nm, abs=0.01)
+    for motor, name, angle in zip(
+        command.motors, ("tilt-left", "tilt-right"), (left, right), strict=True
+    ):
+        # A propeller that runs backwards stands the other way round.
+        assert cos(mixer.tilts_rad[name] - angle) * copysign(1.0, motor) > 0.93, command
+
+
+def test_a_servo_that_stays_leaves_the_work_to_the_other() -> None:
+    mixer = Mixer(airframe=bicopter())
+    wish = Wrench(force_body_n=(0.0, 0.0, -0.3))
+    for _ in range(300):
+        mixer.allocate(wish, dt_s=0.01, stuck_rad={"tilt-left": 0.0})
+    assert mixer.tilts_rad["tilt-left"] == 0.0
+    assert mixer.achieved.force_body_n[2] == pytest.approx(-0.3, abs=0.05)
 
 
 @pytest.mark.parametrize("thrust_n", [0.0, 0.6])

@@ -205,7 +205,7 @@ def test_each_fault_is_named_from_what_it_does_to_the_motion() -> None:
         assert len(check.faults) == 1
         if isinstance(expected, str):
             assert check.faults[0].names == (expected,)
-            assert check.stuck_rad == pytest.approx(ship.servo[0].max_rad, abs=0.3)
+            assert check.stuck_rad["tilt"] == pytest.approx(ship.servo[0].max_rad, abs=0.3)
         else:
             assert check.faults[0] == expected
 
