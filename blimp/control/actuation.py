@@ -2,6 +2,7 @@
 
 from blimp.control.bounds import lifts
 from blimp.control.constants import GRAVITY_MPS2
+from blimp.control.contact import Weight
 from blimp.control.controller import Controller
 from blimp.control.effect import EffectCheck
 from blimp.control.mixer import Mixer
@@ -62,9 +63,9 @@ class Actuation:
         return self._mixer.left_over if is_one else 0.0
 
     @property
-    def heavy(self) -> bool:
-        """Whether it has weighed itself in flight, and is heavy."""
-        return self._controller.heavy
+    def weight(self) -> Weight:
+        """What it weighs, as flight has shown it."""
+        return self._controller.weight
 
     @property
     def thrust(self) -> Wrench | None:

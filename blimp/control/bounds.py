@@ -15,7 +15,7 @@ from blimp.control.constants import AIR_DENSITY_KGM3, GRAVITY_MPS2
 
 _MARGIN = 1.5  # times what follows from the file, whose drag and thrust may be wrong
 _SURE = 0.001  # of the displaced mass
-_LIGHT = 0.02  # the same: a ship may lift so much more than it is believed to
+LIGHT = 0.02  # the same: a ship may lift so much more than it is believed to
 FELT = 0.006  # the same: how well seconds of climbing, gusts and turns weigh a ship
 _GUST_MPS = 0.5  # the drag of a gust accelerates a ship that stands still
 _SWING_RAD = 0.2  # the IMU hangs below the hull and swings with it
@@ -78,7 +78,7 @@ def lifts(airframe: Airframe, names: Iterable[str]) -> bool:
 def most_lift_n(airframe: Airframe, weight_n: float) -> float:
     """Return the most that a ship may lift that is believed to weigh this much, lift negative."""
     displaced_kg = AIR_DENSITY_KGM3 * airframe.hull.volume_m3
-    return _LIGHT * (GRAVITY_MPS2 * displaced_kg) - min(0.0, weight_n)
+    return LIGHT * (GRAVITY_MPS2 * displaced_kg) - min(0.0, weight_n)
 
 
 def _terminal_mps(force_n: float, linear: float, quadratic: float) -> float:

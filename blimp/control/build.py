@@ -90,6 +90,7 @@ def build_flight_loop(
     ship = Ship(
         airframe=airframe,
         heaviness_kg=lambda: controller.heaviness_kg,
+        weight=lambda: controller.weight,
         weighed=lambda: controller.weighed_kg is not None,
         wind_mps=lambda: controller.wind.north_east_mps,
         felt_kg=lambda: controller.felt_kg,

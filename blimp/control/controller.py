@@ -17,8 +17,9 @@ from collections import deque
 from math import atan2, cos, hypot, inf, sin
 
 from blimp.airframe import Airframe
-from blimp.control.bounds import FELT, sure_kg
+from blimp.control.bounds import FELT, LIGHT, sure_kg
 from blimp.control.constants import AIR_DENSITY_KGM3, GRAVITY_MPS2
+from blimp.control.contact import Weight
 from blimp.control.horizontal import RECKONED_S
 from blimp.control.pid import Pid
 from blimp.control.swing import SwingDamper
@@ -43,6 +44,9 @@ _FEEL_S = 3.0  # time constant of the felt weight
 _NEXT = 1.5  # of a cycle's time: the one after has come by then
 _UNSEEN_S = 0.5  # the slowest source of height gives 10 Hz
 _LIFTED_S = 2.0  # in the air, to feel a first weight
+_CLEAR_M = 0.4  # the ground carries nothing of a ship that is higher
+_SURE_SIGMAS = 3.0  # of what level flight shows: its error is no more than `sure_kg`
+_THRUST = 0.2  # of a propeller's thrust, by which its file may be wrong
 _LEAD = 1.0  # of the missing speed the course leads by: nothing else brakes a sideways slip
 _STEERED = 0.25  # of the surge, if one propeller alone pushes aside, too: the rest is left to turn
 _STEERED_SPEED = 0.4  # of its speed: it has to turn before it can brake
@@ -93,6 +97,7 @@ class Controller:
         )
         self._sure_kg = sure_kg(airframe)
         self._rough_kg = FELT * AIR_DENSITY_KGM3 * airframe.hull.volume_m3
+        self._unknown_kg = LIGHT * AIR_DENSITY_KGM3 * airframe.hull.volume_m3
         self._given_n = ZERO3
         self._level_s = 0.0
         self._weighed_s = self._mean_kg = 0.0
@@ -100,6 +105,7 @@ class Controller:
         self._weighs = True
         self.felt_kg = airframe.mass.heaviness_kg  # heaviness by the last seconds, climbing or not
         self._lasting_kg = self.felt_kg  # the same, later
+        self._clear_kg = self.felt_kg  # the same, above `_CLEAR_M`
         self._air_kg = airframe.mass.heaviness_kg  # the mean of what was felt in this flight
         self._air_s = 0.0
         self._sink_mps, self._sink_s = 0.0, -inf  # of the last cycle that felt the weight
@@ -152,10 +158,23 @@ class Controller:
         return self._air_kg if self.weighed_kg is None else self._heaviness_kg
 
     @property
-    def heavy(self) -> bool:
-        """Whether level flight has shown it to be heavy, beyond doubt."""
+    def weight(self) -> Weight:
+        """The heaviness with its uncertainty.
+
+        A thrust that is weaker than its file says scales the heaviness that level flight shows, and
+        keeps its sign. What the last seconds clear of the ground felt beyond their own error, by
+        ballast that fell or a height that lies, is uncertainty.
+        """
         weighed_kg = self.weighed_kg
-        return weighed_kg is not None and weighed_kg > self._sure_kg
+        if weighed_kg is not None:
+            beyond_kg = max(0.0, abs(self._clear_kg - weighed_kg) - self._rough_kg)
+            sigma_kg = hypot(self._sure_kg / _SURE_SIGMAS, _THRUST * weighed_kg, beyond_kg)
+            return Weight(mean_kg=weighed_kg, sigma_kg=sigma_kg, evidence="weighed in level flight")
+        if self._air_s > _LIFTED_S:
+            return Weight(mean_kg=self._air_kg, sigma_kg=self._rough_kg, evidence="felt in the air")
+        return Weight(
+            mean_kg=self._heaviness_kg, sigma_kg=self._unknown_kg, evidence="not weighed yet"
+        )
 
     @property
     def least_kg(self) -> float:
@@ -178,7 +197,7 @@ class Controller:
 
     def weigh_again(self) -> None:
         """A new flight: what it weighs is assumed until level flight has shown it."""
-        self._weighed_s = 0.0
+        self._weighed_s = self._air_s = 0.0
         self._kept_kg.clear()
 
     def correct(self, *, lifts: bool = True) -> None:
@@ -383,8 +402,10 @@ class Controller:
         """In level flight the mean of what it feels is what the ship is too heavy by."""
         sink_mps = state.velocity_ned_mps[2]
         now_kg = self._feel(sink_mps, state.t_s, dt_s)
-        self._air_s = 0.0 if state.on_ground else self._air_s + dt_s
-        if self._air_s > 0.0:
+        if not state.on_ground:
+            self._air_s += dt_s
+            if state.altitude_m > _CLEAR_M:
+                self._clear_kg = self.felt_kg
             off_kg = now_kg - self._air_kg
             if self._air_s > _LIFTED_S:
                 off_kg = within(off_kg, self._rough_kg)

@@ -13,6 +13,7 @@ from math import hypot
 import msgspec
 
 from blimp.airframe import Airframe
+from blimp.control.contact import UNKNOWN_WEIGHT, Weight
 from blimp.geofence import Geofence
 from blimp.types import LINK_HOLD_S, LINK_LAND_S, LINK_RETURN_S, VehicleState
 
@@ -46,7 +47,7 @@ class Flags(msgspec.Struct, frozen=True, kw_only=True):
     rising_s: float = 0.0  # sent down and rising all the same, for so long
     driven_up: bool = False  # and faster than without thrust
     unmoved_s: float = 0.0  # pushed down and not sinking, for so long
-    heavy: bool = False  # has weighed itself in flight, and is
+    weight: Weight = UNKNOWN_WEIGHT  # as flight has shown it
     unattended: bool = False  # in MANUAL in flight, and nobody drives
     gyro_settled: bool = True
     since_stall_s: float = 1e9  # since a cycle last came far too late
@@ -127,8 +128,8 @@ def rules(
         Rule(
             name="outputs, last stage",
             when=lambda _, flags: (
-                ((flags.heavy or flags.driven_up) and flags.rising_s >= times.rising_s)
-                or (flags.heavy and flags.unmoved_s >= times.unmoved_s)
+                (flags.rising_s >= times.rising_s and (flags.driven_up or flags.weight.may_let_go))
+                or (flags.unmoved_s >= times.unmoved_s and flags.weight.may_let_go)
             ),
             action=Action.IDLE,
             text="sent down and not sinking: motors idle until an arm",
@@ -138,7 +139,7 @@ def rules(
         ),
         Rule(
             name="outputs astray",
-            when=lambda _, flags: flags.heavy and flags.astray,
+            when=lambda _, flags: flags.astray and flags.weight.may_let_go,
             action=Action.IDLE,
             text="a motor that lifts runs by itself: motors asleep until an arm",
             light="never applies: what it weighed must say heavy",

@@ -321,7 +321,7 @@ class FlightLoop:
             rising_s=actuation.rising_s,
             unmoved_s=actuation.unmoved_s,
             driven_up=actuation.driven_up,
-            heavy=actuation.heavy,
+            weight=actuation.weight,
             unattended=self._pilot.is_unattended(self.state, now_s),
             battery_v=battery.volts,
             unhealthy=readings.unhealthy,

@@ -23,7 +23,7 @@ AIRBORNE_M = 0.05  # a new touchdown is counted only after this clearance
 Rows = tuple[Vec3, Vec3, Vec3]  # rotation from body to world, row by row
 
 
-class Contact(NamedTuple):
+class ContactPoint(NamedTuple):
     """What one point of the ship does on the ground."""
 
     stiffness_npm: float
@@ -195,10 +195,10 @@ class Ground:
 
 def _contact(
     heave_kg: float, share: float, felt_kg: float, *, grip_n: float = 0.0, hold_n: float = 0.0
-) -> Contact:
+) -> ContactPoint:
     """Return one of 1/share equal contacts, together critically damped for the whole ship."""
     damping = DAMPING_PER_S * felt_kg
-    return Contact(
+    return ContactPoint(
         stiffness_npm=share * damping**2 / (4.0 * heave_kg),
         damping=share * damping,
         side_stiffness_npm=share * SIDE_STIFFNESS_RADPS**2 * felt_kg,

@@ -8,6 +8,7 @@ from blimp import airframe as airframes
 from blimp.airframe import Airframe
 from blimp.control.build import build_flight_loop
 from blimp.control.commander import Commander
+from blimp.control.contact import Weight
 from blimp.control.failsafe import Failsafe, Flags
 from blimp.control.loop import FlightLoop
 from blimp.control.modes.hold import Hold
@@ -56,6 +57,7 @@ def a_ship(
     return Ship(
         airframe=twin(),
         heaviness_kg=lambda: heaviness_kg,
+        weight=lambda: Weight(mean_kg=heaviness_kg, sigma_kg=0.001 if weighed else 0.04),
         weighed=lambda: weighed,
         wind_mps=lambda: wind_mps,
         steers=steers,

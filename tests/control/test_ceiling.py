@@ -5,6 +5,7 @@ from msgspec import structs
 
 from blimp import airframe as airframes
 from blimp.control.ceiling import Ceiling
+from blimp.control.contact import UNKNOWN_WEIGHT
 from blimp.control.modes.mode import Ship
 from blimp.geofence import Geofence
 from blimp.types import ActuatorCommand, Setpoint, Vec3
@@ -17,6 +18,7 @@ def a_ship(name: str = "twin", *, ceiling_m: float | None = 4.0) -> Ship:
     ship = Ship(
         airframe=airframes.load(name),
         heaviness_kg=lambda: 0.005,
+        weight=lambda: UNKNOWN_WEIGHT,
         weighed=lambda: True,
         wind_mps=lambda: (0.0, 0.0),
         steers=True,

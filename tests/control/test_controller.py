@@ -265,15 +265,34 @@ def test_a_first_weighing_holds_nothing_of_what_the_airframe_says() -> None:
     assert on_ground.weighed_kg is None, "the ground carries it"
 
 
-def test_a_ship_is_heavy_from_a_thousandth_of_its_displacement_on() -> None:
+def test_a_ship_may_be_let_go_from_a_thousandth_of_its_displacement_on() -> None:
+    """A third of that is the error of what level flight shows."""
     sure_n = 0.001 * AIR_DENSITY_KGM3 * SHIP.hull.volume_m3 * GRAVITY_MPS2
     level = Setpoint(position_ned_m=(0.0, 0.0, -3.0))
-    for share, heavy in ((0.9, False), (1.1, True)):
+    for share, may in ((0.9, False), (1.5, True)):
         control = controller()
         given = Wrench(force_body_n=(0.0, 0.0, -share * sure_n))
         while control.weighed_kg is None:
             ask(control, at(0.0, 0.0, 3.0), level, achieved=given)
-        assert control.heavy is heavy
+        assert control.weight.may_let_go is may
+        assert control.weight.evidence == "weighed in level flight"
+
+
+def test_what_it_felt_far_off_its_weight_makes_that_uncertain() -> None:
+    """Ballast that falls shows within seconds, before level flight has shown it."""
+    control, light = controller(), Wrench(force_body_n=(0.0, 0.0, 0.04 * GRAVITY_MPS2))
+    assert control.weight.evidence == "not weighed yet"
+    assert 0.3 < control.weight.p_light() < 0.7
+    heavy = Wrench(force_body_n=(0.0, 0.0, -0.005 * GRAVITY_MPS2))
+    level = Setpoint(position_ned_m=(0.0, 0.0, -3.0))
+    for _ in range(2000):
+        ask(control, at(0.0, 0.0, 3.0), level, achieved=heavy)
+    assert control.weight.p_light() < 1e-3
+    down = Setpoint(velocity_ned_mps=(0.0, 0.0, 0.3))
+    for _ in range(200):
+        ask(control, at(0.0, 0.0, 3.0), down, achieved=light)
+    assert control.weighed_kg == pytest.approx(0.005, abs=1e-4), "that was no level flight"
+    assert control.weight.p_light() > 0.1
 
 
 def test_a_fault_that_is_named_takes_back_what_was_weighed_under_it() -> None:

@@ -2,11 +2,13 @@ from typing import Any
 
 import pytest
 
+from blimp.control.contact import Weight
 from blimp.control.failsafe import Action, Failsafe, Flags, Times, rules
 from blimp.geofence import Geofence, Zone
 from blimp.types import VehicleState
 from tests.control.parts import at, twin
 
+HEAVY, LIGHT = (Weight(mean_kg=kg, sigma_kg=0.001) for kg in (0.005, -0.005))
 SHIP = twin()
 FLYING = at(5.0, 0.0, 3.0)
 LOST = at(5.0, 0.0, 3.0, position_valid=False)
@@ -118,21 +120,21 @@ def test_only_the_last_stage_stops_motors_and_only_of_a_ship_weighed_heavy() -> 
     """A light ship that is let go flies away: no row but one has an action that stops motors."""
     rows = [rule for rule in rules(SHIP, Times()) if rule.action is Action.IDLE]
     assert [rule.name for rule in rows] == ["outputs, last stage", "outputs astray"]
-    assert outcome(FLYING, astray=True, heavy=False) == (Action.NONE, "")
-    assert outcome(FLYING, rising_s=60.0, heavy=False) == (Action.NONE, "")
+    assert outcome(FLYING, astray=True, weight=LIGHT) == (Action.NONE, "")
+    assert outcome(FLYING, rising_s=60.0, weight=LIGHT) == (Action.NONE, "")
     driven = outcome(FLYING, rising_s=6.0, driven_up=True)  # faster than any lightness
     assert driven[0] is Action.IDLE
-    assert outcome(FLYING, rising_s=5.9, heavy=True) == (Action.NONE, "")
+    assert outcome(FLYING, rising_s=5.9, weight=HEAVY) == (Action.NONE, "")
     stopped = "sent down and not sinking: motors idle until an arm"
-    assert outcome(FLYING, rising_s=6.0, heavy=True) == (Action.IDLE, stopped)
+    assert outcome(FLYING, rising_s=6.0, weight=HEAVY) == (Action.IDLE, stopped)
     assert outcome(FLYING, unmoved_s=60.0, driven_up=True) == (Action.NONE, "")
-    assert outcome(FLYING, unmoved_s=11.9, heavy=True) == (Action.NONE, "")
-    assert outcome(FLYING, unmoved_s=12.0, heavy=True) == (Action.IDLE, stopped)
+    assert outcome(FLYING, unmoved_s=11.9, weight=HEAVY) == (Action.NONE, "")
+    assert outcome(FLYING, unmoved_s=12.0, weight=HEAVY) == (Action.IDLE, stopped)
 
 
 def test_what_is_latched_ends_with_an_arm_only() -> None:
     failsafe = Failsafe(airframe=SHIP)
-    failsafe.update(0.0, FLYING, Flags(rising_s=6.0, heavy=True))
+    failsafe.update(0.0, FLYING, Flags(rising_s=6.0, weight=HEAVY))
     assert failsafe.update(60.0, FLYING, Flags()).action is Action.IDLE
     failsafe.release(FLYING, Flags(), up_to=Action.LAND)
     assert failsafe.update(61.0, FLYING, Flags()).action is Action.IDLE

@@ -7,6 +7,7 @@ from typing import Any
 import msgspec
 
 from blimp.airframe import Airframe
+from blimp.control.contact import Weight
 from blimp.control.failsafe import Action
 from blimp.control.path import Reference
 from blimp.control.trajectory import TrajectoryPoint
@@ -27,6 +28,7 @@ class Ship(msgspec.Struct, frozen=True, kw_only=True):
     airframe: Airframe
     heaviness_kg: Callable[[], float]  # negative: light
     wind_mps: Callable[[], tuple[float, float]]  # north, east, as estimated
+    weight: Callable[[], Weight]  # the same, with its uncertainty
     weighed: Callable[[], bool]  # in level flight since the arm; else `heaviness_kg` is assumed
     steers: bool  # it goes where its nose points: sideways it is weak
     felt_kg: Callable[[], float] | None = None  # heaviness by the last seconds, less sure
