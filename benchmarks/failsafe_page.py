@@ -1,6 +1,6 @@
-"""The failsafe table and the flown matrix as a page: `python -m benchmarks.failsafe_page`.
+"""The tables of flight and the flown matrix as a page: `python -m benchmarks.failsafe_page`.
 
-Writes docs/failsafe.html from blimp/control/failsafe.py, blimp/ship/failures.py and
+Writes docs/failsafe.html from blimp/control/failsafe.py, landing.py, blimp/ship/failures.py and
 benchmarks/results/matrix.json, lines of `blimp sim matrix --json`. With --check it only says
 whether the page is current.
 """
@@ -15,6 +15,7 @@ from typing import Any
 
 from blimp import airframe as airframes
 from blimp.control.failsafe import Times, rules
+from blimp.control.landing import LANDING, LandingEvidence
 from blimp.ship.failures import FAILURES
 from blimp.ship.matrix import MODES, conditions
 
@@ -48,6 +49,7 @@ def _lines(cells: list[dict[str, Any]]) -> Iterator[str]:
         "let go above 0.3 m, and no motor left running on the ground under a heavy ship.</p>"
     )
     yield from _table_of_rules()
+    yield from _table_of_landing()
     for seed in sorted({cell["seed"] for cell in cells}):
         yield from _matrix([cell for cell in cells if cell["seed"] == seed], seed)
 
@@ -61,6 +63,26 @@ def _table_of_rules() -> Iterator[str]:
         columns = (rule.name, after, rule.action.name + latched, rule.text, rule.light, rule.heavy)
         yield "<tr>" + "".join(f"<td>{escape(column)}" for column in columns) + "</tr>"
     yield "</table>"
+
+
+def _table_of_landing() -> Iterator[str]:
+    yield "<h2>A landing</h2><p>A phase goes on until one of its rows is met.</p><table>"
+    yield "<tr><th>phase<th>row<th>when<th>next<th>once<th>why</tr>"
+    for phase, rows in LANDING.items():
+        name = f"{phase.name}<br><small>{escape(phase.value)}</small>"
+        for k, row in enumerate(rows):
+            first = f"<td rowspan={len(rows)}>{name}" if k == 0 else ""
+            done = "; ".join(does.value for does in row.does)
+            columns = (row.name, _evidence(row.when), row.next.name, done, row.why)
+            yield f"<tr>{first}" + "".join(f"<td>{escape(column)}" for column in columns) + "</tr>"
+        if not rows:
+            yield f"<tr><td>{name}<td colspan=5></tr>"
+    yield "</table>"
+
+
+def _evidence(when: LandingEvidence) -> str:
+    wanted = when._asdict().items()
+    return ", ".join(name if wish else f"not {name}" for name, wish in wanted if wish is not None)
 
 
 def _matrix(cells: list[dict[str, Any]], seed: int) -> Iterator[str]:

@@ -633,7 +633,7 @@ def test_a_doubtful_ship_is_let_go_on_trial(rises: bool, held: bool) -> None:
     land = Land(at(1.0, 1.0, 3.0), ship=a_ship(heaviness_kg=0.0003))
     state, _ = descend(land, seconds=25.0)
     assert (land.landed, land.held) == (False, False)
-    for k in range(400):
+    for k in range(410):
         setpoint = land.update(state, dt_s=DT_S)
         if land.done:
             break

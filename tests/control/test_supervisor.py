@@ -9,6 +9,7 @@ import pytest
 
 from blimp.control.contact import Weight
 from blimp.control.failsafe import Failsafe, Flags
+from blimp.control.landing import LandingPhase
 from blimp.control.modes.descend import Descend
 from blimp.control.modes.hold import Hold
 from blimp.control.modes.land import Land
@@ -147,7 +148,7 @@ def test_a_ship_that_has_landed_is_disarmed_and_its_height_is_that_of_the_pad() 
     pilot.enter(land := Land(UP, ship=pilot.ship), reason="landing")
     assert not decided(supervisor).idle
     assert supervisor.armed
-    land.landed = True
+    land.phase = LandingPhase.LANDED
     assert decided(supervisor).idle
     assert (supervisor.armed, landings) == (False, [True])
 
@@ -453,7 +454,7 @@ def test_a_blip_of_the_height_does_not_end_the_push_on_a_light_ship() -> None:
     supervisor, pilot = made(heaviness_kg=-0.006)
     supervisor.armed = True
     land = Land(at(), ship=pilot.ship)
-    land.held = True
+    land.phase = LandingPhase.PRESSED
     pilot.enter(land, reason="landing")
     for valid in (False, True):
         for k in range(100):

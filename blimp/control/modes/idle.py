@@ -59,7 +59,11 @@ class Idle(FlightMode):
         self._turned_s = 0.0  # how long it has been pushed so
         self._braked_mps: float | None = None  # what it sank at when it began to brake
         self._brakes = True  # until that makes it faster
-        self.landed = False
+        self._landed = False
+
+    @property
+    def landed(self) -> bool:
+        return self._landed
 
     @property
     def note(self) -> str:
@@ -75,7 +79,7 @@ class Idle(FlightMode):
             and not self._ship.doubt()
         )
         self._down_s = self._down_s + dt_s if down else 0.0
-        self.landed = self._down_s >= _DOWN_S and not self._light
+        self._landed = self._down_s >= _DOWN_S and not self._light
         rising = state.height_valid and -state.velocity_ned_mps[2] > _RISING_MPS
         self._rising_s = max(0.0, self._rising_s + (dt_s if rising else -dt_s))
         self._note_climb(state, dt_s)

@@ -84,8 +84,16 @@ class FlightMode:
     needs_position = True
     remedy = Action.NONE
     lifts = False
-    landed = held = may_stand = False
+    may_stand = False
     target_ned_m: Vec3 | None = None
+
+    @property
+    def landed(self) -> bool:
+        return False
+
+    @property
+    def held(self) -> bool:
+        return False
 
     @property
     def down(self) -> bool:
