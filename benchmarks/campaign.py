@@ -32,6 +32,7 @@ from benchmarks.random_ship import random_ship
 from blimp import airframe as airframes
 from blimp.ability import max_wind_mps
 from blimp.airframe import SEA_LEVEL_DENSITY_KG_M3, Airframe
+from blimp.chips import CHIPS
 from blimp.service.airframes.check import check
 from blimp.service.airframes.figures import compute
 from blimp.service.tune.track import Plant
@@ -43,6 +44,7 @@ from blimp.sim.atmosphere import GRAVITY_MPS2
 from blimp.types import OutcomeState
 
 LOAD = 0.05  # of the displaced mass, either way
+LEAN_RAD = math.radians(2.0)  # a ship whose gondola hangs a little off its middle
 CELL_WIND_MPS = 0.5
 HEIGHT_M = 2.0
 SQUARE_M = 3.0
@@ -67,6 +69,8 @@ class Draw(msgspec.Struct, frozen=True, kw_only=True):
     wind_mps: float = 0.0
     drag_scale: float = 1.0
     thrust_scale: float = 1.0
+    ranger_scale: float = 1.0
+    lean_rad: float = 0.0  # how far off level it hangs
     mode: str = ""
     failures: tuple[str, ...] = ()
     watch_s: float = 30.0  # after the landing
@@ -112,11 +116,13 @@ def plant_of(ship: Airframe, draw: Draw) -> Airframe:
     drawn = Plant(
         heaviness_n=heavy_n, drag_scale=draw.drag_scale, thrust_scale=draw.thrust_scale
     ).of(ship)
+    x, y, z = drawn.mass.center_of_gravity_m
+    aside_m = z * math.tan(draw.lean_rad)
     # A budget would no longer add up to what the ship weighs.
     return msgspec.structs.replace(
         drawn,
         hull=msgspec.structs.replace(drawn.hull, helium_purity=None),
-        mass=msgspec.structs.replace(drawn.mass, item=()),
+        mass=msgspec.structs.replace(drawn.mass, center_of_gravity_m=(x, y + aside_m, z), item=()),
     )
 
 
@@ -152,6 +158,8 @@ def draw_healthy(number: int, *, seed: int, ships: Sequence[str], watch_s: float
         chance.choice(ships),
         drag_scale=2.0 ** chance.uniform(-1.0, 1.0),
         thrust_scale=chance.uniform(0.8, 1.2),
+        ranger_scale=chance.uniform(0.98, 1.02),  # TF-Luna datasheet, table 1
+        lean_rad=chance.uniform(-LEAN_RAD, LEAN_RAD),
         watch_s=watch_s,
     )
 
@@ -253,6 +261,9 @@ def fly_healthy(draw: Draw, look: Look = lambda _: None) -> Flown:
     with Lockstep(ship, seed=draw.seed, wind_mps=draw.wind_mps, plant=plant, held=True) as lockstep:
         flight = _Watched(lockstep, look)
         began_s = lockstep.now_s
+        for device in ship.device:
+            if CHIPS[device.chip].role in ("ranger", "sonar"):
+                lockstep.fault(device.name, "scale", factor=draw.ranger_scale)
         bad, outcome = _mission(flight, ship, draw)
         if flight.accused:
             bad = ("accused", *bad)

@@ -27,6 +27,9 @@ from blimp.types import QuantityHealth, Vote
 _REST_SIGMA_M = 0.03  # of height and climb of a ship that lies still
 # No average takes it out: a ranger's offset, within 2 cm (datasheets of TF-Luna and VL53L1X).
 _LEVEL_M = 0.012
+# Nor its scale: within 2 % (TF-Luna datasheet, table 1; sound, by 10 K), evenly: one sigma of that.
+# Air that is 4 K warmer than its sensor says does the same to a barometer.
+_SCALE = 0.02 / 3.0**0.5
 _PERSISTENT_S = 3.0  # a source refused for so long has moved, not erred
 _STALE_S = 2.0  # without a source the height is not known
 _NEAR_GROUND_S = 10.0  # longer near the ground, where a ranger is blind
@@ -117,7 +120,7 @@ class HeightFilter:
 
     @property
     def sigma_m(self) -> float:
-        return hypot(self._p[0] ** 0.5, _LEVEL_M)
+        return hypot(self._p[0] ** 0.5, _LEVEL_M, _SCALE * self.height_m)
 
     @property
     def outvoted(self) -> frozenset[str]:
