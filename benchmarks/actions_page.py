@@ -7,7 +7,8 @@ from collections.abc import Iterator
 from math import isfinite
 from pathlib import Path
 
-from blimp.actions import ACTIONS, Absent, Action, Progress
+from blimp.ability import SENSORS
+from blimp.actions import ACTIONS, MODE_NEEDS, Absent, Action, Progress
 from blimp.forms import Argument, arguments_of
 
 PAGE = Path(__file__).parents[1] / "docs" / "actions.md"
@@ -36,10 +37,26 @@ def _lines() -> Iterator[str]:
     yield "| action | what it does | it needs | asks a person | per cent | its end is waited for |"
     yield "|---|---|---|---|---|---|"
     for action in ACTIONS.values():
-        needs = "; ".join(action.needs) or "-"
         waits = f"{action.wait_s:g} s" + " and its seconds" * (action.progress is Progress.TIME)
-        words = (f"`{action.name}`", action.about, needs, _asks(action), action.progress, waits)
+        words = (
+            f"`{action.name}`",
+            action.about,
+            "; ".join(action.needs) or "-",
+            _asks(action),
+            action.progress,
+            waits,
+        )
         yield f"| {' | '.join(words)} |"
+    yield ""
+    yield "| mode | number | it needs, beside what `arm` does |"
+    yield "|---|---|---|"
+    for mode, needs in MODE_NEEDS.items():
+        yield f"| {mode.name} | {mode.value} | {'; '.join(needs) or '-'} |"
+    yield ""
+    yield "| it needs | one of these chips' roles measures it |"
+    yield "|---|---|"
+    for need, roles in SENSORS.items():
+        yield f"| {need} | {', '.join(roles.values())} |"
     yield ""
     yield "| action | `ground` | HTTP | Python | MAVLink | leg of a mission |"
     yield "|---|---|---|---|---|---|"

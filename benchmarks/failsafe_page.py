@@ -55,12 +55,21 @@ def _lines(cells: list[dict[str, Any]]) -> Iterator[str]:
 
 
 def _table_of_rules() -> Iterator[str]:
-    yield "<h2>The table, worst first</h2><table><tr><th>row<th>after<th>action<th>it says"
+    yield "<h2>The table, worst first</h2><table><tr><th>row<th>needs<th>after<th>action<th>it says"
     yield "<th>a light ship<th>a heavy ship</tr>"
     for rule in rules(airframes.load("twin"), Times()):
         after = f"{rule.after_s:g} s" if rule.after_s else ""
         latched = ", until an arm" if rule.latched else ""
-        columns = (rule.name, after, rule.action.name + latched, rule.text, rule.light, rule.heavy)
+        needs = "; ".join(rule.needs)
+        columns = (
+            rule.name,
+            needs,
+            after,
+            rule.action.name + latched,
+            rule.text,
+            rule.light,
+            rule.heavy,
+        )
         yield "<tr>" + "".join(f"<td>{escape(column)}" for column in columns) + "</tr>"
     yield "</table>"
 

@@ -10,7 +10,9 @@ from math import degrees, inf, sqrt
 
 import msgspec
 
+from blimp.actions import Need
 from blimp.airframe import SEA_LEVEL_DENSITY_KG_M3, Airframe, Battery, Thruster
+from blimp.chips import role_of
 from blimp.reading import ready
 
 GUST_SHARE = 0.4  # two sigma of Dryden's side gust at 10 m height, over the mean wind
@@ -27,6 +29,13 @@ _CHARGE: tuple[tuple[float, float], ...] = (
     (3.95, 0.72), (4.05, 0.84), (4.2, 1.0),
 )  # fmt: skip
 _FULL_CELL_V = 4.2
+# What measures what an action, a mode or a failsafe needs: the roles of chips, in words.
+SENSORS: dict[Need, dict[str, str]] = {
+    Need.ATTITUDE: {"imu": "IMU"},
+    Need.HEIGHT: {"baro": "barometer", "ranger": "ranger", "sonar": "sonar"},
+    Need.POSITION: {"tag": "tag", "gps": "GPS"},
+    Need.BATTERY: {"power": "power monitor"},
+}
 
 
 class PayloadServo(msgspec.Struct, frozen=True, kw_only=True):
@@ -42,7 +51,10 @@ class PayloadServo(msgspec.Struct, frozen=True, kw_only=True):
 
 @ready
 class Ability(msgspec.Struct, frozen=True, kw_only=True):
-    """usable_ah: until the battery is low; None if it is not known. pad_deg: where its pad is."""
+    """usable_ah: until the battery is low; None if it is not known. pad_deg: where its pad is.
+
+    lacks: the needs that no sensor of its airframe measures.
+    """
 
     name: str
     speed_mps: float
@@ -56,6 +68,19 @@ class Ability(msgspec.Struct, frozen=True, kw_only=True):
     usable_ah: float | None = None
     payload: tuple[PayloadServo, ...] = ()
     pad_deg: tuple[float, float] | None = None
+    lacks: tuple[Need, ...] = ()
+
+
+def lacking(airframe: Airframe) -> tuple[Need, ...]:
+    """Return the needs that no sensor of this airframe measures."""
+    roles = {role_of(device.chip) for device in airframe.device}
+    return tuple(need for need, measured_by in SENSORS.items() if not roles & measured_by.keys())
+
+
+def without(need: Need) -> str:
+    """Return which sensors a ship that lacks this has not: "no tag or GPS"."""
+    *most, last = SENSORS[need].values()
+    return f"no {', '.join(most)} or {last}" if most else f"no {last}"
 
 
 def ability(
@@ -76,6 +101,7 @@ def ability(
         usable_ah=None if battery_v is None else usable_ah(airframe, battery_v),
         payload=payload_servos(airframe),
         pad_deg=pad_deg,
+        lacks=lacking(airframe),
     )
 
 

@@ -38,10 +38,28 @@ class Need(StrEnum):
 
     ARMED = "armed, no failsafe in force"
     UP = "off the ground"
+    ATTITUDE = "an attitude"
+    HEIGHT = "a height"
     POSITION = "a position"
+    BATTERY = "the battery's voltage"
     MANUAL = "MANUAL, or disarmed on the bench"
     DISARMED = "disarmed"
     GROUND = "on the ground"
+
+
+# What a mode needs beside what arming does. One that only ends a flight needs nothing: it does what
+# is left to do.
+MODE_NEEDS: dict[Mode, tuple[Need, ...]] = {
+    Mode.LAND: (),
+    Mode.MANUAL: (),
+    Mode.VELOCITY: (Need.POSITION,),
+    Mode.LOITER: (Need.POSITION,),
+    Mode.RTL: (Need.POSITION,),
+    Mode.AUTO: (Need.POSITION,),
+    Mode.HOLD: (),
+    Mode.STABILIZE: (Need.ATTITUDE,),
+    Mode.ALTHOLD: (Need.ATTITUDE, Need.HEIGHT),
+}
 
 
 class Progress(StrEnum):

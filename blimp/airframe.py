@@ -217,7 +217,11 @@ class Surface(_Part, frozen=True, kw_only=True):
 
 class Battery(_Part, frozen=True, kw_only=True):
     """Thevenin's model with one time constant: under load the voltage drops by `resistance_ohm` at
-    once, and by `polarisation_ohm` as the chemistry follows with `polarisation_s`."""
+    once, and by `polarisation_ohm` as the chemistry follows with `polarisation_s`.
+
+    flight_time_s: how long a full one flies the ship, as a clock has measured it: in place of a
+    power monitor, or beside one. 0: not said.
+    """
 
     cells: Annotated[int, Meta(ge=1, le=12)]
     capacity_ah: Positive
@@ -227,6 +231,7 @@ class Battery(_Part, frozen=True, kw_only=True):
     idle_current_a: NotNegative = 0.3
     warn_v: Positive
     empty_v: Positive
+    flight_time_s: NotNegative = 0.0
 
     @property
     def settled_ohm(self) -> float:

@@ -44,6 +44,11 @@ def load(path: str, package: str) -> Any:
     return getattr(import_module(module, package), name)
 
 
+def role_of(chip: str) -> str:
+    """Return which sample of `SensorReadings` a chip makes; "" if none."""
+    return CHIPS[chip].role if chip in CHIPS else ""
+
+
 CHIPS: dict[str, Chip] = {
     "bmp280": Chip(
         driver=".bmp280:Bmp280", twin=".bmp280:Bmp280", role="baro", supply="3V3", addresses=_BME,

@@ -1,13 +1,14 @@
 """The table of actions, and what is made from it or must agree with it."""
 
 import re
+from itertools import chain
 from typing import Any
 
 import msgspec
 import pytest
 
 from benchmarks.actions_page import PAGE, page
-from blimp.actions import ACTIONS, Action, Progress
+from blimp.actions import ACTIONS, MODE_NEEDS, Action, Progress
 from blimp.control.commander import _CHECKS, HANDLERS
 from blimp.forms import arguments_of
 from tests.control.parts import twin
@@ -17,7 +18,8 @@ ROWS = pytest.mark.parametrize("action", ACTIONS.values(), ids=lambda row: row.n
 
 def test_every_action_has_a_handler_on_board_and_every_need_its_check() -> None:
     assert set(HANDLERS) == set(ACTIONS)
-    assert {need for action in ACTIONS.values() for need in action.needs} == set(_CHECKS)
+    needs = {*chain(*(action.needs for action in ACTIONS.values()), *MODE_NEEDS.values())}
+    assert needs == set(_CHECKS)
 
 
 @ROWS

@@ -9,8 +9,10 @@ from math import hypot
 
 import msgspec
 
+from blimp.ability import lacking, without
+from blimp.actions import Need
 from blimp.airframe import Airframe, Device
-from blimp.control.failsafe import Flags
+from blimp.control.failsafe import FLIGHT_TIME_LOW, Flags
 from blimp.control.samples import role
 from blimp.rotation import euler
 from blimp.types import SensorStatus, VehicleState
@@ -78,6 +80,22 @@ def _is_sick(ready: Readiness, device: Device) -> bool:
     return device.name in ready.flags.unhealthy or (status is not None and not status.healthy)
 
 
+def _equipped(ready: Readiness) -> list[str]:
+    """What every armed ship needs to come down by itself."""
+    lacks, airframe = lacking(ready.airframe), ready.airframe
+    found = [
+        f"{need.split()[-1]}: {airframe.name} has {without(need)}; fit one"
+        for need in (Need.ATTITUDE, Need.HEIGHT)
+        if need in lacks
+    ]
+    if Need.BATTERY in lacks and not airframe.battery.flight_time_s:
+        found.append(
+            f"battery: {airframe.name} has {without(Need.BATTERY)}; fit one, or measure how long "
+            "the battery lasts and give battery.flight_time_s"
+        )
+    return found
+
+
 def _attitude(ready: Readiness) -> list[str]:
     state = ready.state
     if state.attitude_valid and not (state.coasting and state.on_ground):
@@ -93,6 +111,8 @@ def _height(ready: Readiness) -> list[str]:
 
 def _position(ready: Readiness) -> list[str]:
     if ready.state.position_valid or not ready.state.on_ground:
+        return []
+    if Need.POSITION in lacking(ready.airframe):
         return []
     if not ready.state.heading_valid:
         return [
@@ -113,6 +133,13 @@ def _gyro(ready: Readiness) -> list[str]:
 
 def _battery(ready: Readiness) -> list[str]:
     volts, warn = ready.flags.battery_v, ready.airframe.battery.warn_v
+    if ready.flags.flown >= FLIGHT_TIME_LOW:
+        return [
+            f"battery: {100.0 * ready.flags.flown:.0f} % of its flight time is used up, limit "
+            f"{100.0 * FLIGHT_TIME_LOW:.0f} %; change it, and start the flight process again"
+        ]
+    if Need.BATTERY in lacking(ready.airframe):
+        return []
     if volts is None:
         return ["battery: no reading; check the power monitor"]
     if volts <= warn:
@@ -163,6 +190,7 @@ def _loop(ready: Readiness) -> list[str]:
 
 CHECKS: tuple[Check, ...] = (
     _devices,
+    _equipped,
     _attitude,
     _height,
     _position,

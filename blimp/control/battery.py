@@ -12,10 +12,11 @@ _BACK_S = 0.5  # the clock may step back by less without notice
 class BatteryFilter:
     """First-order smoothing of what the monitor says; None when it has gone quiet.
 
-    measured: whether this ship has a monitor.
+    measured: whether this ship has a monitor. flight_time_s: of a full battery, 0 if not said.
     """
 
-    def __init__(self, *, measured: bool = True) -> None:
+    def __init__(self, *, measured: bool = True, flight_time_s: float = 0.0) -> None:
+        self._flight_time_s = flight_time_s
         self._measured = measured
         self._known_s: float | None = None
         self.volts: float | None = None  # when it was last asked
@@ -24,6 +25,7 @@ class BatteryFilter:
         self._volts: float | None = None
         self._amps: float | None = None
         self._sample_s = 0.0
+        self._flown_s = self._counted_s = 0.0
 
     def update(self, sample: PowerSample | None, now_s: float) -> float | None:
         """Return the smoothed voltage at `now_s`."""
@@ -46,6 +48,16 @@ class BatteryFilter:
         self.amps = self._amps if is_known else None
         self.current_a = sample.current_a if is_known and sample is not None else None
         return self.volts
+
+    def flown(self, now_s: float, *, armed: bool) -> float:
+        """Return the share of its flight time that the ship has been armed for; once a cycle.
+
+        Since the process started: a Pi that shares the battery starts again with the next one.
+        """
+        if armed:
+            self._flown_s += max(0.0, now_s - self._counted_s)
+        self._counted_s = now_s
+        return self._flown_s / self._flight_time_s if self._flight_time_s else 0.0
 
     def age_s(self, now_s: float, *, armed: bool) -> float:
         """Return how long an armed ship has not known its voltage; 0 where nothing measures it."""

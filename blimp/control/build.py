@@ -3,7 +3,8 @@
 from collections.abc import Callable
 from math import hypot, inf
 
-from blimp.ability import lasts_s, max_wind_mps
+from blimp.ability import lacking, lasts_s, max_wind_mps
+from blimp.actions import Need
 from blimp.airframe import Airframe
 from blimp.control.actuation import Actuation
 from blimp.control.battery import BatteryFilter
@@ -18,7 +19,6 @@ from blimp.control.modes.mode import Ship
 from blimp.control.pilot import Pilot
 from blimp.control.power_check import PowerCheck
 from blimp.control.recovery import Recovery, adrift, died_in_air, may_recover
-from blimp.control.samples import role
 from blimp.control.snapshot import RecordWriter, SnapshotBuilder
 from blimp.control.supervisor import Supervisor
 from blimp.control.timing import Timing
@@ -72,7 +72,10 @@ def build_flight_loop(
             recovery = Recovery(left, airframe=airframe, may_land=may_land)
     witnesses = Witnesses(airframe=airframe)
     effect = EffectCheck(airframe=airframe)
-    battery = BatteryFilter(measured=any(role(device) == "power" for device in airframe.device))
+    battery = BatteryFilter(
+        measured=Need.BATTERY not in lacking(airframe),
+        flight_time_s=airframe.battery.flight_time_s,
+    )
 
     def battery_s() -> float | None:
         if battery.volts is None or battery.amps is None or battery.amps <= 0.0:

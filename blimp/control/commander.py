@@ -5,15 +5,15 @@ stale one, one with an older fence or authority or one meant for another boot is
 emergency stop passes all of that.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from math import degrees, dist, hypot, isfinite, radians
 from typing import Any, cast
 
 import msgspec
 
 from blimp import actions as forms
-from blimp.ability import ability
-from blimp.actions import ACTIONS, Need
+from blimp.ability import ability, lacking, without
+from blimp.actions import ACTIONS, MODE_NEEDS, Need
 from blimp.airframe import Airframe
 from blimp.control.admission import Refusal, admit
 from blimp.control.arguments import geofence_of, parse, payload_name, payload_rad, servo_of
@@ -40,6 +40,8 @@ from blimp.types import Command, Mode, Outcome, OutcomeState, SensorStatus, Vehi
 
 _PROGRESS_S = 0.2  # between two reports of one command
 _SERVO_S = 10.0  # an angle without a time is kept this long
+# The most of help first. MANUAL needs nothing.
+FLOWN_BY_HAND = (Mode.ALTHOLD, Mode.STABILIZE, Mode.MANUAL)
 _REFERENCE_M = 1.0  # a leg starts where the last one ended if the ship is this near
 
 
@@ -71,6 +73,7 @@ class Commander:
         nobody can.
         """
         self._airframe = airframe
+        self._lacks = lacking(airframe)
         self._pilot = pilot
         self._supervisor = supervisor
         self._sensors = sensors
@@ -148,8 +151,7 @@ class Commander:
             self._must_fly(at)
             if decision := self._supervisor.decision.text:  # it would rest again at once
                 raise Refusal(f"failsafe in force: {decision}")
-            if mode.needs_position:
-                self._must_know_position(at, number.name)
+            self._must_have(MODE_NEEDS[number], at, number.name)
         except Refusal as refusal:
             return str(refusal)
         self._pilot.enter(mode, reason="the transmitter's stick")
@@ -206,8 +208,7 @@ class Commander:
         if command.name == "estop":  # whatever its arguments say
             return handler(self, command, forms.Nothing(), situation)
         parsed = parse(command.name, command.arguments, self._airframe)
-        for need in ACTIONS[command.name].needs:
-            _CHECKS[need](self, situation, command.name)
+        self._must_have(ACTIONS[command.name].needs, situation, command.name)
         return handler(self, command, parsed, situation)
 
     def ping(self, command: Command, _: forms.Nothing, at: Situation) -> Outcome:
@@ -278,11 +279,10 @@ class Commander:
             return self._entered(command, at, {"mode": number.name})
         factory = MODES.get(number)
         mode = None if factory is None else factory(at.state, self._pilot.ship)
-        if mode is not None and mode.needs_position:
-            self._must_know_position(at, number.name)
+        self._must_have(MODE_NEEDS[number], at, number.name)
         if number is Mode.HOLD:
             return self.hold(command, forms.Nothing(), at)
-        if self._resting(at):
+        if self._resting(at) and not (mode is not None and mode.steered):
             if number is Mode.LAND:
                 self._pilot.rest(at.state, reason=_superseded(command))
                 return self._done(command, at, {"mode": number.name, "on_ground": True})
@@ -401,6 +401,18 @@ class Commander:
 
     # --- what handlers share -------------------------------------------------------------
 
+    def _must_have(self, needs: Sequence[Need], at: Situation, what: str) -> None:
+        """Refuse what this airframe can never do, and then what cannot be done now."""
+        for need in needs:
+            if need in self._lacks:
+                by_hand = [m for m in FLOWN_BY_HAND if not {*MODE_NEEDS[m]} & {*self._lacks}]
+                raise Refusal(
+                    f"{what} needs {need}: {self._airframe.name} has {without(need)}; "
+                    f"fly {by_hand[0].name}"
+                )
+        for need in needs:
+            _CHECKS[need](self, at, what)
+
     def _must_fly(self, at: Situation, _: str = "") -> None:
         decision = self._supervisor.review(at.state, at.flags, now_s=at.now_s, armed=False)
         refusal = self._supervisor.refusal(decision)
@@ -417,6 +429,14 @@ class Commander:
             if not at.state.heading_valid:
                 lost = "heading not known"
             raise Refusal(f"{what}: {lost}: hold and land work without one")
+
+    def _must_know_attitude(self, at: Situation, what: str) -> None:
+        if not at.state.attitude_valid:
+            raise Refusal(f"{what}: attitude not known: land works without one")
+
+    def _must_know_height(self, at: Situation, what: str) -> None:
+        if not at.state.height_valid:
+            raise Refusal(f"{what}: height not known: land works without one")
 
     def _must_be_by_hand(self, _: Situation, what: str) -> None:
         supervisor, pilot = self._supervisor, self._pilot
@@ -596,6 +616,8 @@ HANDLERS: dict[str, Callable[..., Outcome]] = {
 _CHECKS: dict[Need, Callable[[Commander, Situation, str], None]] = {
     Need.ARMED: Commander._must_fly,
     Need.UP: Commander._must_be_up,
+    Need.ATTITUDE: Commander._must_know_attitude,
+    Need.HEIGHT: Commander._must_know_height,
     Need.POSITION: Commander._must_know_position,
     Need.MANUAL: Commander._must_be_by_hand,
     Need.DISARMED: Commander._must_be_disarmed,

@@ -12,10 +12,14 @@ from math import hypot
 
 import msgspec
 
+from blimp.ability import lacking
+from blimp.actions import Need
 from blimp.airframe import Airframe
 from blimp.control.contact import UNKNOWN_WEIGHT, Weight
 from blimp.geofence import Geofence
 from blimp.types import LINK_HOLD_S, LINK_LAND_S, LINK_RETURN_S, VehicleState
+
+FLIGHT_TIME_LOW = 0.8  # of the flight time: the reserve that a battery has between low and empty
 
 
 class Action(IntEnum):
@@ -40,6 +44,7 @@ class Flags(msgspec.Struct, frozen=True, kw_only=True):
     deaf: str = ""  # why an emergency stop of the ground would not come, "" if it would
     battery_v: float | None = None  # smoothed; None without a good sample
     power_age_s: float = 0.0  # since the battery was last known; 0 where nothing measures it
+    flown: float = 0.0  # share of the battery's flight time that is used up; 0 without one
     unhealthy: tuple[str, ...] = ()  # devices
     broken: tuple[str, ...] = ()  # actuators that do not do what is commanded
     spared: float = 0.0  # share of surge, heave and yaw that is left without dead motors
@@ -87,6 +92,7 @@ class Rule(msgspec.Struct, frozen=True, kw_only=True):
 
     light, heavy: why the action is safe for a ship of that kind. latched: it outlasts its
     condition, until the pilot commands another mode, or arms again if the motors idle.
+    needs: what a ship must be able to measure to have this row.
     """
 
     name: str
@@ -97,6 +103,7 @@ class Rule(msgspec.Struct, frozen=True, kw_only=True):
     heavy: str
     after_s: float = 0.0
     latched: bool = False
+    needs: tuple[Need, ...] = ()
 
 
 _PUSHED = "pushed down, then held there under power, and says so"
@@ -107,7 +114,17 @@ _POWERED = "stays under power and control"
 def rules(
     airframe: Airframe, times: Times, fence: Callable[[], Geofence] = Geofence
 ) -> tuple[Rule, ...]:
-    """Return the table, worst first. fence: of the flight; it comes on top of the airframe's."""
+    """Return the table of this ship, worst first.
+
+    fence: of the flight; it comes on top of the airframe's.
+    """
+    lacks = {*lacking(airframe)}
+    return tuple(
+        rule for rule in _every(airframe, times, fence) if not lacks.intersection(rule.needs)
+    )
+
+
+def _every(airframe: Airframe, times: Times, fence: Callable[[], Geofence]) -> tuple[Rule, ...]:
     battery, limits = airframe.battery, airframe.limits
 
     def below(flags: Flags, volts: float) -> bool:
@@ -164,10 +181,19 @@ def rules(
         ),
         Rule(
             name="battery empty",
+            needs=(Need.BATTERY,),
             when=lambda _, flags: below(flags, battery.empty_v),
             after_s=times.battery_empty_s,
             action=Action.LAND,
             text="battery empty: landing",
+            light="down while there is power to push it; held, a person is called at once",
+            heavy=_LANDS,
+        ),
+        Rule(
+            name="flight time over",
+            when=lambda _, flags: flags.flown >= 1.0,
+            action=Action.LAND,
+            text="flight time over: landing",
             light="down while there is power to push it; held, a person is called at once",
             heavy=_LANDS,
         ),
@@ -195,6 +221,7 @@ def rules(
         ),
         Rule(
             name="battery low, no position",
+            needs=(Need.BATTERY,),
             when=lambda state, flags: below(flags, battery.warn_v) and not state.position_valid,
             after_s=times.battery_warn_s,
             action=Action.LAND,
@@ -204,6 +231,7 @@ def rules(
         ),
         Rule(
             name="battery unknown, last stage",
+            needs=(Need.BATTERY,),
             when=lambda state, flags: (
                 flags.power_age_s
                 >= (times.power_land_s if state.position_valid else times.power_return_s)
@@ -240,6 +268,7 @@ def rules(
         ),
         Rule(
             name="position, last stage",
+            needs=(Need.POSITION,),
             when=lambda state, _: not state.position_valid,
             after_s=times.position_land_s,
             action=Action.LAND,
@@ -249,6 +278,7 @@ def rules(
         ),
         Rule(
             name="fence",
+            needs=(Need.POSITION,),
             when=lambda state, _: outside(state),
             after_s=times.fence_s,
             action=Action.RETURN,
@@ -258,6 +288,7 @@ def rules(
         ),
         Rule(
             name="battery low",
+            needs=(Need.BATTERY, Need.POSITION),
             when=lambda state, flags: below(flags, battery.warn_v) and state.position_valid,
             after_s=times.battery_warn_s,
             action=Action.RETURN,
@@ -266,7 +297,17 @@ def rules(
             heavy=_POWERED,
         ),
         Rule(
+            name="flight time",
+            needs=(Need.POSITION,),
+            when=lambda state, flags: flags.flown >= FLIGHT_TIME_LOW and state.position_valid,
+            action=Action.RETURN,
+            text="flight time nearly over: returning",
+            light=_POWERED,
+            heavy=_POWERED,
+        ),
+        Rule(
             name="battery unknown",
+            needs=(Need.BATTERY, Need.POSITION),
             when=lambda state, flags: (
                 flags.power_age_s >= times.power_return_s and state.position_valid
             ),
@@ -277,6 +318,7 @@ def rules(
         ),
         Rule(
             name="link, second stage",
+            needs=(Need.POSITION,),
             when=lambda state, flags: (
                 flags.link_age_s >= times.link_return_s and state.position_valid
             ),
@@ -287,6 +329,7 @@ def rules(
         ),
         Rule(
             name="transmitter, second stage",
+            needs=(Need.POSITION,),
             when=lambda state, flags: (
                 lost(flags, times.transmitter_return_s) and state.position_valid
             ),
@@ -297,6 +340,7 @@ def rules(
         ),
         Rule(
             name="position",
+            needs=(Need.POSITION,),
             when=lambda state, _: not state.position_valid,
             action=Action.HOLD,
             text="position lost: holding height and heading",

@@ -13,7 +13,7 @@ from blimp.control.actuation import Actuation
 from blimp.control.battery import BatteryFilter
 from blimp.control.commander import Commander
 from blimp.control.estimator import Estimator
-from blimp.control.failsafe import Flags
+from blimp.control.failsafe import FLIGHT_TIME_LOW, Flags
 from blimp.control.pilot import Pilot
 from blimp.control.pilot_link import PilotLink
 from blimp.control.recovery import Recovery
@@ -318,6 +318,7 @@ class FlightLoop:
             astray=actuation.astray,
             spared=actuation.spared,
             power_age_s=battery.age_s(now_s, armed=self.armed),
+            flown=self._flown(now_s),
             rising_s=actuation.rising_s,
             unmoved_s=actuation.unmoved_s,
             driven_up=actuation.driven_up,
@@ -328,6 +329,12 @@ class FlightLoop:
             gyro_settled=self._estimator.gyro_settled,
             since_stall_s=now_s - self._stalled_s,
         )
+
+    def _flown(self, now_s: float) -> float:
+        flown = self._battery.flown(now_s, armed=self.armed)
+        if self._flags_seen is not None and self._flags_seen.flown < FLIGHT_TIME_LOW <= flown:
+            self._supervisor.say("flight time nearly over: land, and change the battery")
+        return flown
 
     def _pilot_age_s(self, now_s: float) -> float | None:
         return self._pilot_link.age_s(now_s, armed=self.armed)

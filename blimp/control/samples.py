@@ -4,7 +4,7 @@ from math import isfinite
 from typing import Protocol
 
 from blimp.airframe import Airframe, Device
-from blimp.chips import CHIPS
+from blimp.chips import role_of
 
 _AHEAD_S = 0.1  # a sample of a later time has no time
 _OLD_S = 1.0  # an older sample is of no use to any filter
@@ -18,8 +18,7 @@ class Timed(Protocol):
 
 def role(device: Device) -> str:
     """Return which sample of `SensorReadings` this device makes; "" if none."""
-    chip = CHIPS.get(device.chip)
-    return "" if chip is None else chip.role
+    return role_of(device.chip)
 
 
 class Samples:

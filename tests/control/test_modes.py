@@ -898,6 +898,3 @@ def test_a_mode_says_which_actions_of_the_failsafe_it_satisfies(
     }
     assert {mode for mode in every if mode.remedy >= action} == modes
     assert {mode for mode in every if mode.lifts} == {Loiter, ReturnToPad}
-    assert {mode for mode in every if mode.needs_position} == {
-        Auto, Loiter, ReturnToPad, Velocity,
-    }  # fmt: skip

@@ -25,7 +25,6 @@ class Descend(FlightMode):
     """
 
     number = Mode.LAND
-    needs_position = False
     remedy = Action.DESCEND
 
     def __init__(self, state: VehicleState | None = None, *, ship: Ship) -> None:

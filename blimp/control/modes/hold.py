@@ -21,7 +21,6 @@ class Hold(FlightMode):
     """Needs no position: without one it drifts with the wind, height and heading kept."""
 
     number = Mode.HOLD
-    needs_position = False
     remedy = Action.HOLD
     done = True
     fraction = 1.0

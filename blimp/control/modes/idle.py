@@ -38,7 +38,6 @@ class Idle(FlightMode):
     """
 
     number = Mode.LAND
-    needs_position = False
     remedy = Action.IDLE
 
     def __init__(self, *, ship: Ship) -> None:

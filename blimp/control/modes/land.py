@@ -60,7 +60,6 @@ class Land(FlightMode):
     """
 
     number = Mode.LAND
-    needs_position = False
     remedy = Action.LAND
 
     def __init__(

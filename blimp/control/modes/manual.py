@@ -20,7 +20,6 @@ class Manual(FlightMode):
     """Throttles in [-1, 1], angles in radians. An order that has run out is neutral."""
 
     number = Mode.MANUAL
-    needs_position = False
     done = True
     fraction = 1.0
 

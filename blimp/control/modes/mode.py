@@ -73,7 +73,6 @@ class FlightMode:
     default is what is safe for a mode that says nothing.
 
     number: its number in telemetry.
-    needs_position: it steers by position, so it cannot be entered while there is none.
     remedy: the failsafe's action that it carries out, or does as much as.
     lifts: it takes a ship off the ground. landed: the ship is down and stays there by itself.
     down, held, stands, may_stand: see `Land`. idles: its motors stopped, as their last stage.
@@ -81,7 +80,6 @@ class FlightMode:
     """
 
     number: Mode
-    needs_position = True
     remedy = Action.NONE
     lifts = False
     may_stand = False

@@ -15,7 +15,6 @@ _LEAD_RAD = 0.5  # the heading asked for is at most so far ahead of the nose
 class Sticks(FlightMode):
     """number: STABILIZE, or ALTHOLD, in which `up` is a climb and the height stays after it."""
 
-    needs_position = False
     done = steered = True
     fraction = 1.0
 

@@ -9,8 +9,9 @@ from math import atan2, degrees, inf, isfinite, pi, radians, sqrt
 import msgspec
 
 from blimp import airframe as airframes
+from blimp.ability import lacking, without
+from blimp.actions import MODE_NEEDS, Need
 from blimp.airframe import SEA_LEVEL_DENSITY_KG_M3, Airframe
-from blimp.control.samples import role
 from blimp.errors import AirframeError, BoardError
 from blimp.hardware import board
 from blimp.service.airframes.figures import AXES, Figures, compute
@@ -291,15 +292,18 @@ def _devices(airframe: Airframe) -> Found:
         board.check(airframe)
     except BoardError as problem:
         yield error(str(problem))
-    roles = {role(device) for device in airframe.device}
-    for needed, what, why in (
-        ({"imu"}, "an imu", "its attitude would never be known"),
-        ({"baro", "ranger", "sonar"}, "a barometer or a ranger", "its height would never be known"),
-        ({"tag", "gps", "mocap"}, "a tag or a GPS", "its position would never be known"),
-        ({"power"}, "a power monitor", "its battery would never be known"),
-    ):
-        if not roles & needed:
-            yield error(f"devices: {what} is missing: {why}, and it would not arm")
+    lacks = lacking(airframe)
+    for need in (Need.ATTITUDE, Need.HEIGHT):
+        if need in lacks:
+            yield error(f"devices: {without(need)}: {need} would never be known: it would not arm")
+    if Need.POSITION in lacks:
+        by_hand = ", ".join(m.name for m, needs in MODE_NEEDS.items() if Need.POSITION not in needs)
+        yield warning(f"devices: {without(Need.POSITION)}: it has the modes {by_hand}")
+    if Need.BATTERY in lacks and not airframe.battery.flight_time_s:
+        yield error(
+            f"devices: {without(Need.BATTERY)}, and battery.flight_time_s is not given: nothing "
+            "would say when it must land, and it would not arm"
+        )
 
 
 # --- of what follows from it ------------------------------------------------------------------

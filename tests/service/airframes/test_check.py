@@ -95,11 +95,7 @@ BROKEN = {
         but("resistance_ohm", "0.1\npolarisation_ohm = 6.0"), "a full battery is below empty_v",
     ),
     "added mass in grams": (but("added_mass_kg", "[234.7, 1546.9, 1546.9]"), "three times the air"),
-    "no power monitor": (without("power"), "a power monitor is missing"),
-    "no position": (re.sub(r'name = "gps"', 'name = "x"', without("tag")).replace(
-        'chip = "gps-nmea"\nbus = "serial"\nport = "/dev/ttyAMA1"\nbaud = 9600',
-        'chip = "pmw3901"\nbus = "spi0.0"',
-    ), "a tag or a GPS is missing"),
+    "no power monitor": (without("power"), "no power monitor, and battery.flight_time_s is not"),
 }  # fmt: skip
 
 
