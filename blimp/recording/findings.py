@@ -12,17 +12,21 @@ from typing import NamedTuple
 from blimp.distribution import needing
 from blimp.recording.deviations import height_estimate_error, place_estimate_error
 from blimp.recording.flight_data import QUANTITIES, FlightData, Table, Values
+from blimp.recording.policies import POLICIES, check
 from blimp.recording.summary import Figures
+from blimp.recording.trace import Trace
 
 with needing("plot", "reports need"):
     import numpy as np
 
 OUTVOTED_S = 0.5  # chosen: a vote that is lost for less is noise
 ESTIMATE_M = 1.0  # chosen: twice what a ship may be off the place that it keeps (chaos.NEAR_M)
+ASKED = tuple(one for one in POLICIES if one.name != "a log is whole")  # it has its own words
 _VOTE_S = 0.25  # a vote holds until the next status
-# What is worse stands first: what leaves a ship without power, then what it did about it by itself,
-# then what its estimate is worth, then the loop; what was refused or lost is said last.
-_UNSAFE, _DIED, _FAILSAFE, _SENSOR, _ESTIMATE, _LOOP, _PROCESS, _CUT, _REFUSED = range(9)
+# What is worse stands first: what leaves a ship without power, then what must never be, then what
+# it did about something by itself, then what its estimate is worth, then the loop; what was refused
+# or lost is said last.
+_UNSAFE, _DIED, _POLICY, _FAILSAFE, _SENSOR, _ESTIMATE, _LOOP, _PROCESS, _CUT, _REFUSED = range(10)
 
 
 class Finding(NamedTuple):
@@ -37,6 +41,7 @@ class Finding(NamedTuple):
 def findings(flight: FlightData, figures: Figures) -> list[Finding]:
     """Return what is worth a look, the worst first; nothing of a flight in which all went well."""
     found = [*_happened(flight), *_outvoted(flight), *_measured(flight, figures)]
+    found += [Finding(_POLICY, 0.0, one.words, "events") for one in check(Trace(flight), ASKED)]
     if not flight.complete:
         found.append(Finding(_CUT, 0.0, "a log was cut: what came after is missing", "events"))
     return sorted(found, key=lambda one: (one.rank, -one.size))

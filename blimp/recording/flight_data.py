@@ -8,17 +8,27 @@ from __future__ import annotations
 
 from array import array
 from collections import defaultdict
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from pathlib import Path
+from typing import Any, NamedTuple, Protocol
+
+import msgspec
 
 from blimp.distribution import needing
 from blimp.errors import LogError
-from blimp.recording.recording import Entry, Recording
-from blimp.recording.tape import Session
+from blimp.link.timeline import newer
+from blimp.reading import ready
+from blimp.recording.recording import Entry, Happened
+from blimp.recording.tape import Injected, Session
+from blimp.types import VOTE_FRESH_S, Command, Outcome
 
 with needing("plot", "pictures need"):
     import numpy as np
     from numpy.typing import NDArray
+
+ready(Command)
+ready(Outcome)
 
 Values = NDArray[np.float64]
 AXES = ("north", "east", "down")
@@ -27,7 +37,7 @@ QUANTITIES = {
     "height": "m", "climb": "m/s", "position": "m", "velocity": "m/s", "attitude": "rad",
     "heading": "rad",
 }  # fmt: skip
-TOPICS = ("/snapshot", "/status", "/truth", "/command", "/outcome")
+TOPICS = ("/snapshot", "/status", "/truth", "/command", "/outcome", "/injected")
 _NAN = float("nan")
 
 
@@ -87,7 +97,9 @@ class FlightData(NamedTuple):
 
     facts: the log's metadata. votes: innovation and agreement (1 or 0) by "quantity sensor".
     overruns: since the log's first /status; None if it has none. latency_s: of each command, from
-    its sender to the flight loop, where it is known.
+    its sender to the flight loop, where it is known. mail: commands and outcomes in their order.
+    boots: each flight process's first status. said: messages, each once. sick: the devices that are
+    not healthy, whenever they change. injected: what a simulation did to the ship.
     """
 
     path: str
@@ -104,6 +116,11 @@ class FlightData(NamedTuple):
     overruns: int | None
     latency_s: Values
     end_s: float
+    mail: tuple[tuple[float, Command | Outcome], ...] = ()
+    boots: tuple[tuple[float, str], ...] = ()
+    said: tuple[tuple[float, str], ...] = ()
+    sick: tuple[tuple[float, frozenset[str]], ...] = ()
+    injected: tuple[tuple[float, Injected], ...] = ()
 
     @property
     def has_position(self) -> bool:
@@ -120,7 +137,24 @@ class FlightData(NamedTuple):
         return flown
 
 
-def read_flight(log: Recording) -> FlightData:
+class Readable(Protocol):
+    """What a flight is read from: a `Recording`, or a `Memory`."""
+
+    @property
+    def path(self) -> Path: ...
+    @property
+    def session(self) -> Session: ...
+    @property
+    def metadata(self) -> dict[str, str]: ...
+    @property
+    def complete(self) -> bool: ...
+    @property
+    def duration_s(self) -> float: ...
+    def entries(self, topics: Collection[str]) -> Iterable[Entry]: ...
+    def timeline(self) -> list[Happened]: ...
+
+
+def read_flight(log: Readable) -> FlightData:
     """Read a log once. Raises LogError if no cycle is in it, or a chunk of it is damaged."""
     reader = _Reader(log.session)
     for entry in log.entries(TOPICS):
@@ -146,6 +180,11 @@ def read_flight(log: Recording) -> FlightData:
         overruns=reader.overruns,
         latency_s=np.array(reader.latency_s, dtype=np.float64),
         end_s=end_s,
+        mail=tuple(reader.mail),
+        boots=tuple(reader.boots),
+        said=tuple(reader.said),
+        sick=tuple(reader.sick),
+        injected=tuple(reader.injected),
     )
 
 
@@ -182,7 +221,10 @@ class _Reader:
         )  # fmt: skip
         self.status = _Rows(
             "battery_v", "current_a", "wind_north", "wind_east", "heaviness_kg", "link_age_s",
-            *(f"sigma_{name}" for name in QUANTITIES),
+            *(f"sigma_{name}" for name in QUANTITIES), *(f"agree_{name}" for name in QUANTITIES),
+            *(f"outvoted_{name}" for name in QUANTITIES), *(f"doubt_{name}" for name in QUANTITIES),
+            "armed", "killed", "deaf", "altitude_m", "down", "overruns", "cycles",
+            *(f"shown_{name}" for name in session.actuators),
         )  # fmt: skip
         self.truth = _Rows(*AXES, *(f"v_{axis}" for axis in AXES), *ANGLES)
         self.votes: defaultdict[str, _Rows] = defaultdict(
@@ -194,11 +236,17 @@ class _Reader:
         self._overruns_before: int | None = None
         self.latency_s: list[float] = []
         self._first_cycle = 0
-        self._commands: dict[str, dict[str, Any]] = {}
+        self.mail: list[tuple[float, Command | Outcome]] = []
+        self.boots: list[tuple[float, str]] = []
+        self.said: list[tuple[float, str]] = []
+        self.sick: list[tuple[float, frozenset[str]]] = []
+        self.injected: list[tuple[float, Injected]] = []
+        self._messages: tuple[str, ...] = ()
+        self._sent: dict[str, Command] = {}
         self._accepted: set[str] = set()
         self._take = {
             "/snapshot": self._cycle, "/status": self._status, "/truth": self._truth,
-            "/command": self._command, "/outcome": self._outcome,
+            "/command": self._command, "/outcome": self._outcome, "/injected": self._injected,
         }  # fmt: skip
 
     def take(self, entry: Entry) -> None:
@@ -222,11 +270,32 @@ class _Reader:
     def _status(self, t_s: float, data: dict[str, Any]) -> None:
         health = data.get("health", {})
         wind = data.get("wind_ned_mps") or (_NAN, _NAN)
-        sigmas = [health.get(name, {}).get("sigma", _NAN) for name in QUANTITIES]
+        parts = [health.get(name, {}) for name in QUANTITIES]
+        fresh = [
+            [vote["agrees"] for vote in part.get("votes", ()) if vote["age_s"] <= VOTE_FRESH_S]
+            for part in parts
+        ]
         self.status.add(
             t_s, data.get("battery_v", _NAN), data.get("current_a", _NAN), wind[0], wind[1],
-            data.get("heaviness_kg", _NAN), data.get("link_age_s", _NAN), *sigmas,
+            data.get("heaviness_kg", _NAN), data.get("link_age_s", _NAN),
+            *(part.get("sigma", _NAN) for part in parts), *(sum(votes) for votes in fresh),
+            *(len(votes) - sum(votes) for votes in fresh),
+            *(bool(part.get("doubt")) for part in parts),
+            data["armed"], data["killed"], bool(data.get("deaf")), data["altitude_m"],
+            data["position_ned_m"][2], data["loop"]["overruns"], data["loop"]["cycles"],
+            *(data["actuators"].get(name, _NAN) for name in self._session.actuators),
         )  # fmt: skip
+        if not self.boots or self.boots[-1][1] != data["boot_id"]:
+            self.boots.append((t_s, data["boot_id"]))
+            self._messages = ()
+        messages = tuple(data.get("messages", ()))
+        self.said += ((t_s, text) for text in newer(messages, self._messages))
+        self._messages = messages
+        sick = frozenset(
+            name for name, device in data["sensors"].items() if not device.get("healthy", True)
+        )
+        if sick != (self.sick[-1][1] if self.sick else None):
+            self.sick.append((t_s, sick))
         for quantity in QUANTITIES:
             for vote in health.get(quantity, {}).get("votes", ()):
                 rows = self.votes[f"{quantity} {vote['sensor']}"]
@@ -248,20 +317,26 @@ class _Reader:
             *(angles[name] for name in ANGLES),
         )  # fmt: skip
 
-    def _command(self, t_s: float, data: dict[str, Any]) -> None:  # noqa: ARG002
-        self._commands[data["id"]] = data
+    def _command(self, t_s: float, data: dict[str, Any]) -> None:
+        command = msgspec.convert(data, Command)
+        self.mail.append((t_s, command))
+        self._sent[command.id] = command
 
-    def _outcome(self, t_s: float, data: dict[str, Any]) -> None:  # noqa: ARG002
-        id, accepted_s = data["id"], data.get("accepted_s")
-        command = self._commands.get(id)
-        if command is None or accepted_s is None or id in self._accepted:
+    def _outcome(self, t_s: float, data: dict[str, Any]) -> None:
+        outcome = msgspec.convert(data, Outcome)
+        self.mail.append((t_s, outcome))
+        command, accepted_s = self._sent.get(outcome.id), outcome.accepted_s
+        if command is None or accepted_s is None or outcome.id in self._accepted:
             return
-        if (sent_s := command.get("sent_s")) is not None:
-            self._accepted.add(id)
-            self.latency_s.append(command["age_s"] + max(0.0, accepted_s - sent_s))
+        if command.sent_s is not None:
+            self._accepted.add(outcome.id)
+            self.latency_s.append(command.age_s + max(0.0, accepted_s - command.sent_s))
+
+    def _injected(self, t_s: float, data: dict[str, Any]) -> None:
+        self.injected.append((t_s, msgspec.convert(data, Injected)))
 
 
-def _listed(log: Recording) -> list[Listed]:
+def _listed(log: Readable) -> list[Listed]:
     kinds = {one: kind for kind, ones in KINDS.items() for one in ones}
     return [
         Listed(

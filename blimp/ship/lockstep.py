@@ -7,7 +7,7 @@ fly in real time; only the pace differs. The same seed gives the same flight to 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
 import msgspec
 
@@ -17,7 +17,7 @@ from blimp.clock import Clock, ManualClock, SystemClock
 from blimp.closing import Closing
 from blimp.errors import Refused
 from blimp.link.timeline import Timeline
-from blimp.recording.tape import TRUTH_HZ, Injected, Tape
+from blimp.recording.tape import TRUTH_HZ, Injected, Session, Tape
 from blimp.ship.assembly import Ship, assemble, session_of
 from blimp.ship.meter import Meter
 from blimp.sim.seam import linux_devices
@@ -32,10 +32,15 @@ from blimp.types import (
     VehicleState,
 )
 
-if TYPE_CHECKING:
-    from blimp.recording.log_file import SessionLog
-
 SETTLE_S = 10.0  # at most, for the ship on its pad to pass its arming checks
+
+
+class Records(Protocol):
+    """What keeps the records of a flight's tape."""
+
+    def take(self, kind: int, payload: bytes) -> bool: ...
+
+    def close(self) -> None: ...
 
 
 class LocalInbox:
@@ -103,7 +108,8 @@ class Lockstep(Closing):
     airframe: a known name, the path of a .toml file, or one that was read. seed: of wind, noise
     and biases. wind_mps: mean wind; gusts belong to it. bench: allow motor and servo disarmed.
     plant: the ship that the world has, if it is not the one that the flight control knows.
-    meter: measures each cycle. log: the MCAP file to write, from which it can be flown again.
+    meter: measures each cycle. log: the MCAP file to write, from which it can be flown again; or
+    what makes of a session something else that takes its records.
     held: by a person, from the start until `hold(False)`.
 
     The ship stands on its pad, switched on and past its arming checks, when this returns.
@@ -120,7 +126,7 @@ class Lockstep(Closing):
         rate_hz: float = 100.0,
         plant: Airframe | None = None,
         meter: Meter | None = None,
-        log: Path | None = None,
+        log: Path | Callable[[Session], Records] | None = None,
         held: bool = False,
     ) -> None:
         self.airframe = airframes.load(airframe) if isinstance(airframe, str) else airframe
@@ -142,7 +148,7 @@ class Lockstep(Closing):
         self._seed, self._bench = seed, bench
         self._left: FlightRecord | None = None
         self._ship = self._boot()
-        self._log: SessionLog | None = None
+        self._log: Records | None = None
         self._tape: Tape | None = None
         if log is not None:
             self._record(log, wind_mps=wind_mps, plant=plant)
@@ -169,7 +175,9 @@ class Lockstep(Closing):
                 left_age_s=0.0 if left is None else self._clock.now_s() - left.t_s,
             )
 
-    def _record(self, path: Path, *, wind_mps: float, plant: Airframe | None) -> None:
+    def _record(
+        self, log: Path | Callable[[Session], Records], *, wind_mps: float, plant: Airframe | None
+    ) -> None:
         from blimp.recording.log_file import SessionLog  # mcap takes a while to import
 
         session = msgspec.structs.replace(
@@ -184,7 +192,7 @@ class Lockstep(Closing):
             wind_mps=wind_mps,
             plant=None if plant is None else msgspec.to_builtins(plant),
         )  # fmt: skip
-        self._log = SessionLog(path, session)
+        self._log = SessionLog(log, session) if isinstance(log, Path) else log(session)
         self._tape = Tape(session, write=self._log.take)
         self._inbox.tap = self._tape.message
 

@@ -26,7 +26,11 @@ def flight(flown: Path) -> FlightData:
 def calm(flight: FlightData) -> FlightData:
     """The same flight, had all gone well."""
     nowhere = Table(np.empty(0), dict.fromkeys(flight.truth.columns, np.empty(0)))
-    return flight._replace(failsafes=[], happenings=[], votes={}, truth=nowhere, complete=True)
+    heard = flight.status.columns | {"link_age_s": np.zeros(len(flight.status.t_s))}
+    return flight._replace(
+        failsafes=[], happenings=[], votes={}, truth=nowhere, complete=True,
+        status=Table(flight.status.t_s, heard),
+    )  # fmt: skip
 
 
 def words(flight: FlightData) -> list[tuple[str, str]]:

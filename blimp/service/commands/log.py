@@ -191,6 +191,38 @@ def info(file: File, *, json_output: Json = False) -> None:
 
 
 @app.command()
+def check(file: File, *, json_output: Json = False) -> None:
+    """Say which policies a flight breached: what must never be, and when it first was.
+
+    docs/policies.md has all of them. Exit status: 1 if one is breached.
+
+    Example: blimp log check flight.mcap
+    """
+    from blimp.queue.log import printable
+    from blimp.recording.flight_data import read_flight
+    from blimp.recording.policies import POLICIES, check
+    from blimp.recording.recording import open_recording
+    from blimp.recording.trace import Trace
+
+    with (
+        progress("reading", silent=json_output) as draw,
+        open_recording(file, progress=draw) as log,
+    ):
+        breaches = check(Trace(read_flight(log)))
+    if json_output:
+        found = [
+            {"policy": one.policy.name, "at_s": round(one.at_s, 3), "text": one.policy.text}
+            for one in breaches
+        ]
+        print_json({"policies": len(POLICIES), "breaches": found})
+    else:
+        lines = [printable(one.words) for one in breaches]
+        print("\n".join(lines or [f"{len(POLICIES)} policies kept"]))
+    if breaches:
+        raise typer.Exit(1)
+
+
+@app.command()
 def recover(
     file: File,
     out: Annotated[Path, typer.Argument(metavar="OUT", help="The log to write.")],
