@@ -100,7 +100,7 @@ class Actuation:
             saturated=self._mixer.saturated,
             sways=self._mixer.sways,
             straight=self._mixer.straight,
-            weighs=self._knows_thrust,
+            weighs=self._knows_thrust and not self._pilot.ship.touches,
             height_first=height_first,
         )
         return self._mixer.allocate(
@@ -130,7 +130,12 @@ class Actuation:
         if not supervisor.armed:
             effect.reset()
             known = ()  # forgotten for a new flight, not taken back
-        elif thrusts_n is None or state.coasting or supervisor.may_stand(state):
+        elif (
+            thrusts_n is None
+            or state.coasting
+            or supervisor.may_stand(state)
+            or self._pilot.ship.touches
+        ):
             effect.pause()  # what lies on the ground does not follow a push; a model always does
         else:
             tilts_rad = self._mixer.tilts_rad
@@ -159,7 +164,8 @@ class Actuation:
         pushed = down_n > _PUSHED * self._mixer.limit_n(2)
         # A broken output may leave no push to command: what is asked counts, if slower.
         asked = not setpoint.idle and setpoint.velocity_ned_mps[2] > 0.0
-        commanded = powered and state.height_valid and (pushed or asked)
+        free = not self._pilot.ship.touches  # else no push moves it
+        commanded = powered and state.height_valid and free and (pushed or asked)
         rises = -state.velocity_ned_mps[2] > _RISING_MPS and not state.on_ground
         share = 1.0 if pushed else _ASKED
         self.rising_s = self.rising_s + share * dt_s if commanded and rises else 0.0
@@ -167,6 +173,7 @@ class Actuation:
         unheeded = (
             powered
             and state.height_valid
+            and free
             and not state.on_ground
             and down_mps > _ASKED_MPS
             and state.velocity_ned_mps[2] < _UNHEEDED * down_mps

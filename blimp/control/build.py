@@ -103,6 +103,7 @@ def build_flight_loop(
         pushes_n=lambda: None if mixer.doubted else mixer.achieved.force_body_n[2],
         lasts_s=battery_s,
         doubt=witnesses.doubt,
+        touch=lambda: witnesses.touch,
         astray=lambda: not effect.only_dead,
         steers=mixer.limit_n(1) < _WEAK * mixer.limit_n(0),
     )

@@ -236,7 +236,8 @@ class Controller:
         achieved, saturated: what the mixer made of the last one. sways: whether there is side
         force; without, the ship gets to its place by turning the nose, whatever yaw is asked.
         straight: whether surge comes without side force.
-        weighs: whether thrusts are what is commanded, so that they tell the ship's weight.
+        weighs: whether thrusts are what is commanded, and nothing else carries the ship, so that
+        they tell its weight.
         height_first: the ship does not sink as asked: no thrust goes into place and heading, but
         for what turns it slowly.
 
@@ -404,7 +405,7 @@ class Controller:
         now_kg = self._feel(sink_mps, state.t_s, dt_s)
         if not state.on_ground:
             self._air_s += dt_s
-            if state.altitude_m > _CLEAR_M:
+            if self._weighs and state.altitude_m > _CLEAR_M:
                 self._clear_kg = self.felt_kg
             off_kg = now_kg - self._air_kg
             if self._air_s > _LIFTED_S:

@@ -145,13 +145,15 @@ class Estimator:
         now_s: float,
         powered: bool,
         stands: bool = False,
+        touches: bool = False,
         thrust: Wrench | None = _STILL,
     ) -> VehicleState:
         """Use the new values in `readings` and return the state at `now_s`.
 
         powered: something drives the ship; while nothing does and it lies on the ground it
         may be at rest, and then gyro bias and heights are set. stands: it has come down, and is
-        pressed onto the ground or lies there. thrust: what the thrusters give;
+        pressed onto the ground or lies there. touches: the ground carries it, by raw heights.
+        thrust: what the thrusters give;
         None: not known, since an output is broken. Then it is compared with nothing.
         """
         self._note_time(now_s)
@@ -179,7 +181,7 @@ class Estimator:
             height.stand(now_s)
         elif not height.valid(now_s):
             height.coast(dt_s)
-        self._ground.update(height.height_m, height.climb_mps, now_s)
+        self._ground.update(height.height_m, height.climb_mps, now_s, touches=touches)
         if now_s - self._health_s >= _HEALTH_S:
             self._health_s = now_s
             self._health = self._gather_health(now_s)

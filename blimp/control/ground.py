@@ -1,4 +1,4 @@
-"""Whether the ship is on the ground, by height and climb."""
+"""Whether the ship is on the ground, by height and climb, and by what raw heights say."""
 
 AIRBORNE_M = 0.35  # higher than feet give way
 _GROUND_M = 0.15  # lower than this it stands on its feet
@@ -8,7 +8,11 @@ _AIRBORNE_S = 0.1  # longer than a spike
 
 
 class GroundDetector:
-    """Down after half a second low and slow; up as soon as it is clearly higher."""
+    """Down after half a second low and slow; up as soon as it is clearly higher.
+
+    Not while two families of sensors say that the ground carries it: an accelerometer alone, or a
+    barometer, lifts no ship off its pad.
+    """
 
     def __init__(self) -> None:
         self.down = True
@@ -18,9 +22,11 @@ class GroundDetector:
         self.down = True
         self._since_s = None
 
-    def update(self, height_m: float, climb_mps: float, now_s: float) -> None:
+    def update(
+        self, height_m: float, climb_mps: float, now_s: float, *, touches: bool = False
+    ) -> None:
         if self.down:
-            changing = height_m > AIRBORNE_M
+            changing = height_m > AIRBORNE_M and not touches
             needed_s = _AIRBORNE_S
         else:
             changing = height_m < _GROUND_M and abs(climb_mps) < _GROUND_CLIMB_MPS

@@ -27,7 +27,7 @@ class LandingEvidence(NamedTuple):
     """The evidence of one cycle; in a row None means that either will do."""
 
     proven: bool | None = None  # the phase has lasted as long as its proof takes
-    still: bool | None = None  # it neither sinks nor climbs, or its height is below the ground
+    still: bool | None = None  # it neither sinks nor climbs, or its height cannot be
     lower: bool | None = None  # than where it stopped, by more than a height's noise
     light: bool | None = None  # it has weighed itself in this flight, and lifts
     lifts: bool | None = None  # it is higher than where it lay, by more than a height's noise

@@ -194,6 +194,7 @@ class FlightLoop:
             now_s=now_s,
             powered=flown,
             stands=self._supervisor.stands,
+            touches=self._pilot.ship.touches,
             thrust=self._actuation.thrust,
         )
         if lands:

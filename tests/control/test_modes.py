@@ -5,6 +5,7 @@ import msgspec
 import pytest
 
 from blimp.ability import brakes
+from blimp.control.contact import Contact, Touch
 from blimp.control.failsafe import Action
 from blimp.control.modes.auto import Auto
 from blimp.control.modes.descend import Descend
@@ -649,6 +650,34 @@ def test_a_barometer_that_is_wrong_by_a_metre_still_lets_it_land() -> None:
     lies(land, state)
     assert land.landed
     assert state.altitude_m == pytest.approx(1.0)
+
+
+@pytest.mark.parametrize("others", [Contact.TOUCHING, Contact.UNKNOWN])
+def test_a_barometer_that_rises_on_the_ground_lands_it_where_others_say_down(
+    others: Contact,
+) -> None:
+    """A heavy ship pushed itself onto the ground with all its thrust, said to be light."""
+    ship = msgspec.structs.replace(a_ship(), touch=lambda: Touch(contact=others))
+    land = Land(at(1.0, 1.0, 0.1), ship=ship)
+    rising = [
+        at(1.0, 1.0, 0.17 * DT_S * step, velocity_ned_mps=(0.0, 0.0, -0.17))
+        for step in range(round(20.0 / DT_S))
+    ]
+    idle = [land.update(state, dt_s=DT_S).idle for state in rising]
+    assert land.landed is (others is Contact.TOUCHING)
+    assert all(idle[round(4.1 / DT_S) :]) is land.landed
+
+
+def test_an_idle_ship_does_not_rise_where_two_families_say_that_the_ground_carries_it() -> None:
+    for contact, light in ((Contact.TOUCHING, False), (Contact.UNKNOWN, True)):
+        ship = msgspec.structs.replace(a_ship(), touch=lambda one=contact: Touch(contact=one))
+        mode = Idle(ship=ship)
+        setpoint = Setpoint(idle=True)
+        for step in range(round(40.0 / DT_S)):
+            climbs = at(altitude_m=0.17 * DT_S * step, velocity_ned_mps=(0.0, 0.0, -0.17))
+            setpoint = mode.update(climbs, dt_s=DT_S)
+        assert setpoint.idle is not light
+        assert mode.landed is not light
 
 
 def test_a_ship_that_hangs_low_and_sinks_on_trial_is_not_down() -> None:

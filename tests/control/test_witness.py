@@ -5,6 +5,7 @@ from math import nan
 import msgspec
 import pytest
 
+from blimp.control.contact import Contact
 from blimp.control.witness import Witnesses
 from blimp.types import BaroSample, PositionSample, RangeSample, SensorReadings
 from tests.control.parts import at, twin
@@ -62,7 +63,9 @@ def standing(rest_m: float = 0.0) -> Witnesses:
             {"ranger_m": 0.22, "sonar_m": 0.22, "baro_m": 35.0, "tag_m": 35.0},
             "baro says 35.0 m, tag says 35.0 m",
         ),
-        ({"ranger_m": 0.5, "baro_m": 7.6}, "baro says 7.6 m"),  # one against one is no touchdown
+        # One against one is no touchdown.
+        ({"ranger_m": 0.1, "baro_m": 7.6}, "baro says 7.6 m"),
+        ({"baro_m": -3.0}, "baro says -3.0 m"),  # it lies: it says nothing of the ground
         # The barometer drifts: what looks down and the tag outnumber it.
         ({"ranger_m": 0.22, "baro_m": 9.0, "tag_m": 0.1}, ""),
         ({"ranger_m": 0.22, "baro_m": 9.0, "tag_m": float("nan")}, "baro says 9.0 m"),
@@ -82,6 +85,30 @@ def test_those_against_must_be_outnumbered(said: dict[str, float], doubt: str) -
     witnesses = standing()
     witnesses.update(readings(20.0, **said), at(), 20.0, at_rest=False)  # type: ignore[arg-type]
     assert witnesses.doubt() == doubt
+
+
+@pytest.mark.parametrize(
+    ("said", "contact"),
+    [
+        ({"baro_m": 0.1}, Contact.UNKNOWN),  # no family decides alone
+        ({"tag_m": 0.0}, Contact.UNKNOWN),
+        ({"baro_m": 0.1, "tag_m": 0.1}, Contact.TOUCHING),
+        ({"ranger_m": 0.05, "baro_m": 9.0, "tag_m": 0.1}, Contact.TOUCHING),
+        ({"ranger_m": 0.05, "baro_m": 9.0}, Contact.UNKNOWN),
+        # A frozen ranger and a light ship that rises off its pad.
+        ({"ranger_m": 0.05, "baro_m": 0.8}, Contact.UNKNOWN),
+        ({"ranger_m": 0.5, "baro_m": 0.5, "tag_m": 0.5}, Contact.UNKNOWN),
+        ({"ranger_m": 1.0, "baro_m": 1.0, "tag_m": 1.0}, Contact.AIRBORNE),
+        ({"ranger_m": 0.05, "baro_m": 9.0, "tag_m": 9.0}, Contact.AIRBORNE),
+        ({}, Contact.UNKNOWN),
+    ],
+)
+def test_the_ground_carries_a_ship_if_two_families_say_so(
+    said: dict[str, float], contact: Contact
+) -> None:
+    witnesses = standing()
+    witnesses.update(readings(20.0, **said), at(), 20.0, at_rest=False)  # type: ignore[arg-type]
+    assert witnesses.touch.contact is contact
 
 
 def test_a_clock_that_goes_back_keeps_no_old_range() -> None:
@@ -108,6 +135,7 @@ def test_a_ranger_that_is_blind_near_the_ground_counts_for_half_a_minute() -> No
     blind = readings(49.0, ranger_m=nan, baro_m=3.0, tag_m=0.1)
     witnesses.update(blind, at(), 49.0, at_rest=False)
     assert witnesses.doubt() == ""
+    assert witnesses.touch.contact is Contact.TOUCHING, "nearer than it sees"
     witnesses.update(blind, at(), 50.1, at_rest=False)
     assert witnesses.heights_m == {}
 

@@ -71,19 +71,19 @@ class Idle(FlightMode):
         return "motors idle: the outputs did not do what was commanded"
 
     def update(self, state: VehicleState, *, dt_s: float) -> Setpoint:
-        down = (
-            state.height_valid
-            and state.altitude_m < _DOWN_M
-            and abs(state.velocity_ned_mps[2]) < _STILL_MPS
-            and not self._ship.doubt()
-        )
+        touches = self._ship.touches
+        low = state.height_valid and state.altitude_m < _DOWN_M
+        still = abs(state.velocity_ned_mps[2]) < _STILL_MPS and not self._ship.doubt()
+        down = touches or (low and still)
         self._down_s = self._down_s + dt_s if down else 0.0
         self._landed = self._down_s >= _DOWN_S and not self._light
-        rising = state.height_valid and -state.velocity_ned_mps[2] > _RISING_MPS
+        seen = state.height_valid and not touches  # on the ground it neither rises nor sinks
+        rising = seen and -state.velocity_ned_mps[2] > _RISING_MPS
         self._rising_s = max(0.0, self._rising_s + (dt_s if rising else -dt_s))
-        self._note_climb(state, dt_s)
+        if seen:
+            self._note_climb(state, dt_s)
         self._light = self._light or self._rising_s > _RISING_S or self._beyond_m > _BEYOND_M
-        if state.height_valid:
+        if seen:
             self._note_direction(-state.velocity_ned_mps[2], dt_s)
         else:
             self._backwards = False
@@ -139,8 +139,6 @@ class Idle(FlightMode):
 
     def _note_climb(self, state: VehicleState, dt_s: float) -> None:
         """Note by how much more it has risen than it can have, if it began as fast as it seemed."""
-        if not state.height_valid:
-            return
         rises_mps = -state.velocity_ned_mps[2]
         lift_n = most_lift_n(self._ship.airframe, GRAVITY_MPS2 * self._ship.heaviness_kg())
         if self._could_mps is None:

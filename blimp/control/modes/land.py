@@ -195,17 +195,18 @@ class Land(FlightMode):
 
     def _look(self, state: VehicleState, dt_s: float) -> LandingEvidence:
         """Return what this cycle shows, and count what must last."""
-        known, phase = state.height_valid, self.phase
+        known, phase, touches = state.height_valid, self.phase, self._ship.touches
         climb_mps = -state.velocity_ned_mps[2]
         risen_m = max(0.0, state.altitude_m) - self._lay_m
         if phase in (LandingPhase.PRESSED, LandingPhase.LOOSE, LandingPhase.DOUBT):
             wandered_m = within(risen_m, _WANDER_MPS * dt_s)
             self._lay_m, risen_m = self._lay_m + wandered_m, risen_m - wandered_m
-        rising = known and climb_mps > _RISING_MPS
+        rising = known and climb_mps > _RISING_MPS and not touches
         self._rising_s = self._rising_s + dt_s if rising and risen_m > _LIFTED_M else 0.0
         coasts = phase is LandingPhase.TRIAL and self._phase_s < _COAST_S
         climbs = self._rising_s > _LIFTS_S and phase is not LandingPhase.DOUBT and not coasts
         still = abs(climb_mps) < _STILL_MPS or (known and state.altitude_m < _UNDER_M)
+        still = still or (touches and climb_mps > 0.0)  # a height that rises there lies
         # Not begun again by each gust: in 0.8 m/s of wind a ship on the ground waited 16 s.
         counts_back = phase is LandingPhase.LOOSE and known and not still
         self._phase_s = max(0.0, self._phase_s + (-dt_s if counts_back else dt_s))
@@ -215,7 +216,7 @@ class Land(FlightMode):
             still=still,
             lower=known and -risen_m > lower_m,
             light=self._is_light,
-            lifts=known and (risen_m > _clear_m(state) or climbs),
+            lifts=known and not touches and (risen_m > _clear_m(state) or climbs),
             strays=has_drifted(self._lay_ne_m, state),
             doubted=phase is LandingPhase.TRIAL and bool(self._why_doubted()),
         )
@@ -246,7 +247,7 @@ class Land(FlightMode):
             needed_s = _DOUBT_S
         # A light ship may take that long to sink by 0.1 m, with all its thrust.
         least_m = state.altitude_m - 3.0 * state.health.height.sigma
-        if state.height_valid and least_m > _TOUCH_HEIGHT_M:
+        if state.height_valid and least_m > _TOUCH_HEIGHT_M and not self._ship.touches:
             needed_s = _CLEAR_S
         return self._phase_s >= needed_s and (low or state.altitude_m < _BLIND_HEIGHT_M)
 
@@ -284,7 +285,7 @@ class Land(FlightMode):
         """Note what it weighs by feel, how fast it sinks, and that no ground holds it."""
         self._sunk_m += dt_s * state.velocity_ned_mps[2]
         self.may_stand = self.may_stand and self._sunk_m < _CLEAR_M
-        clear = state.altitude_m > _CLEAR_M and not self._stood
+        clear = state.altitude_m > _CLEAR_M and not (self._stood or self._ship.touches)
         if clear and self._ship.felt_kg is not None:
             self._felt_kg = self._ship.felt_kg()  # pushing the ground is no weighing
         if state.altitude_m > 0.05:

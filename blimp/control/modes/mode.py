@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 
 from blimp.airframe import Airframe
-from blimp.control.contact import Weight
+from blimp.control.contact import Contact, Touch, Weight
 from blimp.control.failsafe import Action
 from blimp.control.path import Reference
 from blimp.control.trajectory import TrajectoryPoint
@@ -33,6 +33,7 @@ class Ship(msgspec.Struct, frozen=True, kw_only=True):
     steers: bool  # it goes where its nose points: sideways it is weak
     felt_kg: Callable[[], float] | None = None  # heaviness by the last seconds, less sure
     doubt: Callable[[], str] = lambda: ""  # why raw sensors say that it is not down, or ""
+    touch: Callable[[], Touch] = Touch  # whether the ground carries it, by raw heights
     least_kg: Callable[[], float] | None = None  # heaviness at the least, by both
     push_n: Callable[[], float] = lambda: 1.0  # what thrust can push down with
     grips_n: Callable[[], float] = lambda: inf  # the same, without driving over the ground
@@ -40,6 +41,11 @@ class Ship(msgspec.Struct, frozen=True, kw_only=True):
     lasts_s: Callable[[], float | None] = lambda: None  # the battery, at what it now gives
     astray: Callable[[], bool] = lambda: False  # an output pushes by itself, or stays where it is
     area: Area = msgspec.field(default_factory=Area)
+
+    @property
+    def touches(self) -> bool:
+        """Whether the ground carries it, by two families of sensors: then no height moves it."""
+        return self.touch().contact is Contact.TOUCHING
 
     @property
     def highest_m(self) -> float:
