@@ -1,8 +1,8 @@
 """The tables of flight and the flown matrix as a page: `python -m benchmarks.failsafe_page`.
 
-Writes docs/failsafe.html from blimp/control/failsafe.py, landing.py, blimp/ship/failures.py and
-benchmarks/results/matrix.json, lines of `blimp sim matrix --json`. With --check it only says
-whether the page is current.
+Writes docs/failsafe.html from blimp/control/failsafe.py, response.py and landing.py,
+blimp/ship/failures.py and benchmarks/results/matrix.json, lines of `blimp sim matrix --json`. With
+--check it only says whether the page is current.
 """
 
 import argparse
@@ -14,8 +14,9 @@ from pathlib import Path
 from typing import Any
 
 from blimp import airframe as airframes
-from blimp.control.failsafe import Times, rules
+from blimp.control.failsafe import Action, Times, rules
 from blimp.control.landing import LANDING, LandingEvidence
+from blimp.control.response import RESPONSE_TO, Stance
 from blimp.ship.failures import FAILURES
 from blimp.ship.matrix import MODES, conditions
 
@@ -49,6 +50,7 @@ def _lines(cells: list[dict[str, Any]]) -> Iterator[str]:
         "let go above 0.3 m, and no motor left running on the ground under a heavy ship.</p>"
     )
     yield from _table_of_rules()
+    yield from _table_of_responses()
     yield from _table_of_landing()
     for seed in sorted({cell["seed"] for cell in cells}):
         yield from _matrix([cell for cell in cells if cell["seed"] == seed], seed)
@@ -71,6 +73,19 @@ def _table_of_rules() -> Iterator[str]:
             rule.heavy,
         )
         yield "<tr>" + "".join(f"<td>{escape(column)}" for column in columns) + "</tr>"
+    yield "</table>"
+
+
+def _table_of_responses() -> Iterator[str]:
+    yield "<h2>What is done: contact by action</h2><table><tr><th>contact<th>the ship"
+    yield "".join(f"<th>{action.name}" for action in Action) + "</tr>"
+    for stance in Stance:
+        yield f"<tr><td>{stance.contact}<td>{stance.name}<br><small>{escape(stance.text)}</small>"
+        for action in Action:
+            row = RESPONSE_TO[stance, action]
+            why = f"<b>{row.name}</b>: {row.why}"
+            yield f"<td>{escape(row.does.value)}<br><small>{why}</small>"
+        yield "</tr>"
     yield "</table>"
 
 

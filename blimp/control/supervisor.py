@@ -15,6 +15,7 @@ from blimp.control.modes.mode import FlightMode
 from blimp.control.modes.rtl import ReturnToPad
 from blimp.control.pilot import IDLE, Pilot
 from blimp.control.recovery import adrift
+from blimp.control.response import RESPONSE_TO, Deed, Response, Stance
 from blimp.control.sides import Sides
 from blimp.geofence import Geofence
 from blimp.types import ActuatorCommand, Setpoint, VehicleState
@@ -64,6 +65,7 @@ class Supervisor:
         self.decision = Decision()
         self.adrift = ""  # that it is in the air without power, "" if it is not
         self._lies_s = 0.0
+        self.response: Response | None = None  # of the last cycle under power
         self.messages: deque[str] = deque(maxlen=_MESSAGES)
 
     @property
@@ -216,41 +218,44 @@ class Supervisor:
         self.decision = decision
 
     def _act(self, decision: Decision, state: VehicleState) -> None:
-        pilot, action = self._pilot, decision.action
-        if pilot.resting and (state.on_ground or not state.height_valid):
-            if action >= Action.LAND and self._grounded != decision.text:
-                self._grounded, self._grounded_m = decision.text, place_of(state)
-                self.let_go(state, reason=f"on the ground, {decision.text}")
-            elif action >= Action.LAND and has_drifted(self._grounded_m, state):
+        pilot, action, reason = self._pilot, decision.action, decision.text
+        self.response = RESPONSE_TO[self._stance(decision, state), action]
+        match self.response.does:
+            case Deed.GROUND if self._grounded != reason:
+                self._grounded, self._grounded_m = reason, place_of(state)
+                self.let_go(state, reason=f"on the ground, {reason}")
+            case Deed.LAND_AGAIN:
                 land = Land(state, ship=pilot.ship, down=True)
                 pilot.enter(land, reason="it does not stay where it was let go")
-            return
-        # No failsafe lifts a ship. A takeoff waits a little for the end of HOLD: a pilot's first
-        # heartbeat comes after the first command.
-        waits = action == Action.HOLD and self._takes_off(state)
-        if Action.NONE < action < Action.IDLE and pilot.can_rest(state):
-            if not waits:
-                pilot.rest(state, reason=decision.text)
-                return
-            if self._waited_s > _WAIT_S:
-                pilot.rest(state, reason=f"{decision.text}: for {_WAIT_S:g} s: {_AGAIN}")
-                return
-        if pilot.flying.remedy is Action.DESCEND and action < Action.DESCEND:
-            # After a short dropout, land under control instead of finishing the descent blind.
-            land = Land(state, ship=pilot.ship, pushed=True)
-            pilot.enter(land, reason="attitude and height are known again")
-            self.say("attitude and height are known again: landing, until a mode is commanded")
-            return
-        if action == Action.NONE:
-            pilot.resume(state)
-        elif action == Action.HOLD:
-            lost = pilot.mode.remedy is Action.RETURN and not state.position_valid
-            held = pilot.flying.remedy >= action and not lost
-            if not held and not pilot.paused:
-                hold = Hold(state, ship=pilot.ship, yaw_rad=pilot.heading_rad(state))
-                pilot.pause(hold)
-        elif pilot.flying.remedy < action and not (self.is_down(state) and action < Action.IDLE):
-            pilot.enter(self._remedy(action, state), reason=decision.text)
+            case Deed.RESUME:
+                pilot.resume(state)
+            case Deed.WAIT if self._waited_s > _WAIT_S:
+                pilot.rest(state, reason=f"{reason}: for {_WAIT_S:g} s: {_AGAIN}")
+            case Deed.HOLD | Deed.WAIT:
+                lost = pilot.mode.remedy is Action.RETURN and not state.position_valid
+                held = pilot.flying.remedy >= action and not lost
+                if not held and not pilot.paused:
+                    pilot.pause(Hold(state, ship=pilot.ship, yaw_rad=pilot.heading_rad(state)))
+            case Deed.REST:
+                pilot.rest(state, reason=reason)
+            case Deed.LAND:
+                land = Land(state, ship=pilot.ship, pushed=True)
+                pilot.enter(land, reason="attitude and height are known again")
+                self.say(f"{pilot.reason}: landing, until a mode is commanded")
+            case Deed.ENTER if pilot.flying.remedy < action:
+                pilot.enter(self._remedy(action, state), reason=reason)
+
+    def _stance(self, decision: Decision, state: VehicleState) -> Stance:
+        """Return the one that holds: what rests has no landing, and no landing may rest."""
+        pilot = self._pilot
+        if pilot.resting and (state.on_ground or not state.height_valid):
+            same = self._grounded == decision.text
+            return Stance.STRAYED if same and has_drifted(self._grounded_m, state) else Stance.RESTS
+        if pilot.can_rest(state):
+            return Stance.STARTS if self._takes_off(state) else Stance.STANDS
+        if self.is_down(state):
+            return Stance.DOWN
+        return Stance.BLIND if pilot.flying.remedy is Action.DESCEND else Stance.FLIES
 
     def _takes_off(self, state: VehicleState) -> bool:
         target = self._pilot.mode.target_ned_m
