@@ -144,6 +144,7 @@ class Actuation:
                 thrusts_n,
                 tilts_rad,
                 weight_n=GRAVITY_MPS2 * self._controller.believed_kg,
+                fins=self._mixer.fins_made,
                 wind_ned_mps=(*self._controller.wind.north_east_mps, 0.0),
                 dt_s=dt_s,
             )

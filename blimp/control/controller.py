@@ -510,10 +510,12 @@ class Controller:
         return within(torque_nm, _CIRCLE * self._yaw_limit_nm)
 
     def forward_mps(self, state: VehicleState) -> float:
-        """Return the speed along the body's x axis; 0 if it is not known."""
+        """Return the speed through the air along the body's x axis; 0 if it is not known."""
         if not (state.position_valid and state.attitude_valid):
             return 0.0
-        return rotate_back(state.attitude, state.velocity_ned_mps)[0]
+        north, east, down = state.velocity_ned_mps
+        air = (north - self.wind.north_mps, east - self.wind.east_mps, down)
+        return rotate_back(state.attitude, air)[0]
 
     def _drag(self, axis: int, speed: float) -> float:
         return speed * (self._linear[axis] + self._quadratic[axis] * abs(speed))

@@ -233,10 +233,14 @@ class EffectCheck:
         tilts_rad: dict[str, float],
         *,
         weight_n: float,
+        fins: Sequence[float] = (0.0,) * 6,
         wind_ned_mps: Vec3 = ZERO3,
         dt_s: float,
     ) -> None:
-        """Take one cycle. motors_n: commanded thrusts. weight_n, wind: as known."""
+        """Take one cycle. motors_n: commanded thrusts. weight_n, wind: as known.
+
+        fins: the wrench of control surfaces.
+        """
         known = state.attitude_valid and state.height_valid and state.position_valid
         usable = known and not state.health.in_doubt  # a motion in doubt names no actuator
         # Below the height of a ship that flies it may lie on the ground, where no push moves it; so
@@ -258,9 +262,10 @@ class EffectCheck:
             self._begin(now)
         x, y, z = self._mass_kg
         forces = self._forces  # a ship that turns while it moves feels that along its axes
-        forces[0] += dt_s * (z * q * w - y * r * v)
-        forces[1] += dt_s * (x * r * u - z * p * w)
-        forces[2] += dt_s * (y * p * v - x * q * u - weight_n)
+        forces[0] += dt_s * (z * q * w - y * r * v - fins[0])
+        forces[1] += dt_s * (x * r * u - z * p * w - fins[1])
+        forces[2] += dt_s * (y * p * v - x * q * u - weight_n - fins[2])
+        forces[3] -= dt_s * fins[5]
         for i, thrust in enumerate(motors_n):
             self._step_ns[i] += dt_s * self._spun_up(i, thrust, dt_s)
         self._step_s += dt_s

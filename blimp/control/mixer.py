@@ -9,7 +9,7 @@ beside it, and all take what leaves least of the wish. Source: Johansen & Fossen
 allocation: a survey" (2013), sections 2.2 and 2.4.
 """
 
-from collections.abc import Container, Mapping
+from collections.abc import Container, Mapping, Sequence
 from math import atan2, cos, exp, isfinite, pi, sin
 from typing import NamedTuple
 
@@ -45,12 +45,13 @@ _SWAYS = 0.5  # of a wish for side force, or surge, alone must come, for a ship 
 _ASIDE = 0.1  # of the surge may push aside: less than a hull's drag from there makes good
 _CRAWL = 0.05  # of full speed: with thrust by its square, 0.25 % of thrust
 _ALONE = 0.05  # of an axis: thrusters that make less of it do not fly it
+_SIDEWAYS = 0.7  # of a fin's axis: less is an elevator
 _SURFACE_LIMIT = 0.6  # of its travel
 _SURFACE_MIN_Q = 0.09  # (m/s)^2: below 0.3 m/s a rudder is a flag
 
 
 class Mixer:
-    """Allocates a wrench to one airframe's thrusters, tilt servos and surfaces.
+    """Allocates a wrench to one airframe's thrusters, tilt servos and fins.
 
     After each `allocate`, `achieved` is the wrench the thrusters now give (as modelled)
     and `saturated` the sign, per wrench axis, in which no more can be had.
@@ -85,7 +86,8 @@ class Mixer:
         self._most = [self._both_ways(axis) for axis in _FLOWN]
         self.left_over = 1.0  # share of the whole ship's surge, heave or yaw, of the weakest
         self._sways, self._straight = self._ways()
-        self._rudders = _rudders(airframe)
+        self._fins = _fins(airframe)
+        self._fins_gain = sum(fin.column[_MZ] ** 2 for fin in self._fins)
         # Every motor still, every servo at its safe state.
         self.neutral = ActuatorCommand(
             motors=(0.0,) * len(self._thrusters),
@@ -93,6 +95,7 @@ class Mixer:
             asleep=airframe.thruster_names,
         )
         self.achieved = Wrench()
+        self.fins_made: Column = _NOTHING  # of `achieved`, by the fins
         self.thrusts_n: tuple[float, ...] | None = (
             None  # commanded to each thruster; None: not by us
         )
@@ -276,7 +279,8 @@ class Mixer:
     ) -> ActuatorCommand:
         """Return the command whose wrench comes nearest to `wrench`, within all limits.
 
-        forward_mps: speed along the body's x axis, for the rudder. unhealthy: devices; while
+        forward_mps: speed through the air along the body's x axis, for fins, which take what yaw
+        they can before thrusters. unhealthy: devices; while
         the one that drives a tilt servo is among them the servo is taken to stay where it is.
         stuck_rad: where servos have been found to stay, by name. If none can move, height goes
         before all else. height_first: whatever way that costs. A wrench that is not finite gives
@@ -293,16 +297,17 @@ class Mixer:
         inverse = setting.inverse
         if self._tilts and not moves:
             inverse = self._stuck_inverse(at, _LEAST if height_first else _LEVER)
-        thrusts = self._share(self._beside(setting, demand), inverse)
+        angles, made = self._steer(demand[_MZ], forward_mps)
+        thrusts = self._share(self._beside(setting, _less(demand, made)), inverse)
         for k, thrust in self._fixed.items():
             thrusts[k] = thrust
         self.thrusts_n = tuple(thrusts)
-        self._note(demand, thrusts, setting.columns)
+        self._note(demand, thrusts, setting.columns, made)
         servos = list(self.neutral.servos)
         for tilt in self._tilts:
             servos[tilt.index] = tilt.target_rad
-        for rudder in self._rudders:
-            servos[rudder.index] = rudder.angle_rad(demand[_MZ], forward_mps)
+        for fin, angle in zip(self._fins, angles, strict=True):
+            servos[fin.servo] += angle
         return ActuatorCommand(
             motors=tuple(
                 0.0 if k in self._fixed else throttle(thruster, thrust)
@@ -465,8 +470,27 @@ class Mixer:
             for thrust, least, most in zip(thrusts, low, high, strict=True)
         ]
 
-    def _note(self, demand: Column, thrusts: list[float], columns: tuple[Column, ...]) -> None:
-        fx = fy = fz = mx = my = mz = 0.0
+    def _steer(self, torque_nm: float, forward_mps: float) -> tuple[list[float], Column]:
+        """Return the fins' angles off neutral for a turn, as far as they reach, and what they make.
+
+        None at a speed at which a fin is a flag.
+        """
+        made, pressure = _NOTHING, forward_mps * forward_mps
+        if not self._fins or forward_mps <= 0.0 or pressure < _SURFACE_MIN_Q:
+            return [0.0] * len(self._fins), made
+        angles = []
+        for fin in self._fins:
+            wanted = torque_nm * fin.column[_MZ] / (self._fins_gain * pressure)
+            angle = max(fin.low_rad, min(fin.high_rad, wanted))
+            angles.append(angle)
+            made = _less(made, [-angle * pressure * part for part in fin.column])
+        return angles, made
+
+    def _note(
+        self, demand: Column, thrusts: list[float], columns: tuple[Column, ...], made: Column
+    ) -> None:
+        self.fins_made = made
+        fx, fy, fz, mx, my, mz = made
         for (ax, ay, az, bx, by, bz), thrust in zip(columns, thrusts, strict=True):
             fx += ax * thrust
             fy += ay * thrust
@@ -487,6 +511,7 @@ class Mixer:
 
     def _note_neutral(self) -> None:
         self.thrusts_n = None
+        self.fins_made = _NOTHING
         self.achieved = Wrench()
         self.saturated = (0, 0, 0, 0, 0, 0)
 
@@ -526,13 +551,10 @@ class Mixer:
         """Return what is to be made beside what broken thrusters make at these tilts."""
         if setting.given is None:
             return demand
-        (fx, fy, fz, mx, my, mz), made = demand, setting.given
+        made = setting.given
         if self._height_first:  # what they turn the ship by is borne
-            return (0.0, 0.0, fz - made[_FZ], 0.0, 0.0, 0.0)
-        return (
-            fx - made[_FX], fy - made[_FY], fz - made[_FZ],
-            mx - made[_MX], my - made[_MY], mz - made[_MZ],
-        )  # fmt: skip
+            return (0.0, 0.0, demand[_FZ] - made[_FZ], 0.0, 0.0, 0.0)
+        return _less(demand, made)
 
 
 class _Setting(NamedTuple):
@@ -613,26 +635,13 @@ def _tilts(airframe: Airframe) -> tuple[_Tilt, ...]:
     )
 
 
-class _Rudder:
-    """A surface that turns the ship: proportional help at speed, neutral without."""
+class _Fin(NamedTuple):
+    """A surface that turns the ship. column: what it makes of a radian at 1 m/s."""
 
-    def __init__(
-        self, *, index: int, gain_m: float, range_rad: tuple[float, float], neutral_rad: float
-    ) -> None:
-        self.index = index
-        self._gain_m = gain_m  # N m per rad and (m/s)^2
-        self._range_rad = range_rad
-        self._neutral_rad = neutral_rad
-
-    def angle_rad(self, torque_nm: float, forward_mps: float) -> float:
-        pressure = forward_mps * abs(forward_mps)
-        if forward_mps <= 0.0 or pressure < _SURFACE_MIN_Q:
-            return self._neutral_rad
-        low, high = self._range_rad
-        wanted = 0.5 * torque_nm / (self._gain_m * pressure)
-        return self._neutral_rad + _SURFACE_LIMIT * max(
-            low - self._neutral_rad, min(high - self._neutral_rad, wanted)
-        )
+    servo: int  # its index
+    column: Column
+    low_rad: float
+    high_rad: float
 
 
 def throttle(thruster: Thruster, thrust_n: float) -> float:
@@ -677,24 +686,25 @@ def _sum(columns: tuple[Column, ...], thrusts: Mapping[int, float]) -> Column:
     return (total[0], total[1], total[2], total[3], total[4], total[5])
 
 
-def _rudders(airframe: Airframe) -> tuple[_Rudder, ...]:
+def _fins(airframe: Airframe) -> tuple[_Fin, ...]:
     """Surfaces that push sideways well off the centre turn the ship; the rest stay neutral."""
     found = []
     for surface in airframe.surface:
-        rx, ry, _ = minus(surface.position_m, airframe.mass.center_of_gravity_m)
-        gain_m = (rx * surface.axis[1] - ry * surface.axis[0]) * surface.force_per_rad
-        if abs(surface.axis[1]) > 0.7 and abs(gain_m) > 1e-6:
+        arm = minus(surface.position_m, airframe.mass.center_of_gravity_m)
+        x, y, z = (surface.force_per_rad * part for part in surface.axis)
+        column: Column = (x, y, z, *cross(arm, (x, y, z)))
+        if abs(surface.axis[1]) > _SIDEWAYS and abs(column[_MZ]) > 1e-6:
             index = airframe.servo_names.index(surface.servo)
             servo = airframe.servo[index]
+            low, high = servo.min_rad - servo.neutral_rad, servo.max_rad - servo.neutral_rad
             found.append(
-                _Rudder(
-                    index=index,
-                    gain_m=gain_m,
-                    range_rad=(servo.min_rad, servo.max_rad),
-                    neutral_rad=servo.neutral_rad,
-                )
+                _Fin(index, column, low_rad=_SURFACE_LIMIT * low, high_rad=_SURFACE_LIMIT * high)
             )
     return tuple(found)
+
+
+def _less(a: Column, b: Sequence[float]) -> Column:
+    return (a[0] - b[0], a[1] - b[1], a[2] - b[2], a[3] - b[3], a[4] - b[4], a[5] - b[5])
 
 
 def _short(wanted: float, got: float, limit: float) -> int:

@@ -178,6 +178,22 @@ def test_the_rudder_helps_at_speed_and_is_neutral_without() -> None:
     assert 0.1 < angle <= 0.6  # a positive angle turns the nose right
 
 
+def test_fins_take_what_turn_they_can_and_thrusters_the_rest() -> None:
+    """Both counted the whole wish: at speed a ship turned half as hard again as it was asked to."""
+    wrench = Wrench(torque_body_nm=(0.0, 0.0, 0.1))
+    tails = []
+    for speed in (0.0, 0.5, 0.8):
+        mixer = Mixer(airframe=twin())
+        for _ in range(200):
+            command = mixer.allocate(wrench, dt_s=0.01, forward_mps=speed)
+        assert mixer.achieved.torque_body_nm[2] == pytest.approx(0.1, abs=0.01)
+        assert mixer.fins_made[5] == pytest.approx(
+            0.218 * 1.35 * speed**2 * command.servos[2], abs=1e-3
+        )
+        tails.append(max(abs(motor) for motor in command.motors))
+    assert tails[0] > tails[1] > tails[2]
+
+
 # --- priority and limits -------------------------------------------------------------------------
 
 

@@ -63,6 +63,14 @@ def _new(
         str | None,
         typer.Option("--name", metavar="NAME", help="Ship name; by default the name of the file."),
     ] = None,
+    layout: Annotated[
+        str | None,
+        typer.Option(
+            "--layout",
+            metavar="LAYOUT",
+            help="twin, quad, bicopter, bicopter-1, vectored or finned; it asks what each is.",
+        ),
+    ] = None,
     shape: Annotated[
         str | None, typer.Option("--shape", metavar="foil|spheroid", help="Shape of the balloon.")
     ] = None,
@@ -105,11 +113,10 @@ def _new(
 ) -> None:
     """Describe a ship by its builder's measurements, and write its file.
 
-    It asks for missing values. The ship has two forward motors and one that lifts. Lift, ballast,
-    inertia, added mass and drag are computed; the file says how, and is written only if the ship
-    can fly.
+    It asks for missing values, the layout of motors, servos and fins first. Lift, ballast, inertia,
+    added mass and drag are computed; the file says how, and is written only if the ship can fly.
 
-    Example: blimp airframe new mine.toml --shape foil --length 0.9 --gondola-g 70 --yes
+    Example: blimp airframe new mine.toml --layout bicopter --length 0.9 --gondola-g 70 --yes
     """
     from blimp.errors import BlimpError
     from blimp.service.airframes import new
@@ -118,6 +125,7 @@ def _new(
     if not yes and not sys.stdin.isatty():
         raise BlimpError("airframe new: needs a person at a terminal, or --yes")
     given = {
+        "layout": layout,
         "shape": shape, "length_m": length, "diameter_m": diameter, "purity": purity,
         "envelope_g": envelope, "gondola_g": gondola, "forward_gf": forward, "lift_gf": lift,
         "motor_a": motor, "arm_m": arm, "imu": imu, "baro": baro, "position": position,

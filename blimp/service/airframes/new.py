@@ -1,8 +1,8 @@
 """`blimp airframe new`: describes a ship from what its builder can measure.
 
-A balloon, what hangs below it and three motors: a pair that pushes forward and turns, one that
-lifts. Everything else follows: ballast, balance and inertia from the mass budget, added mass by
-Lamb, drag scaled from the published ships. The file says where each number comes from.
+A balloon, what hangs below it, and motors, servos and fins in a layout. Everything else follows:
+ballast, balance and inertia from the mass budget, added mass by Lamb, drag scaled from the
+published ships. The file says where each number comes from.
 """
 
 import re
@@ -20,6 +20,7 @@ from blimp.airframe import Name
 from blimp.chips import CHIPS
 from blimp.errors import AirframeError, BlimpError
 from blimp.service.airframes.check import Report, check
+from blimp.service.airframes.layouts import LAYOUTS, drivers, outputs
 from blimp.service.airframes.template import TEMPLATE
 from blimp.service.computer.initialise import Ask, Question
 from blimp.service.files import write_whole
@@ -58,6 +59,7 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
     """
 
     name: Name
+    layout: Annotated[str, _one_of(tuple(LAYOUTS))] = "twin"
     shape: Literal["foil", "spheroid"] = "foil"
     length_m: Annotated[float, Meta(ge=0.3, le=20.0)] = 0.9
     diameter_m: Annotated[float, Meta(ge=0.2, le=10.0)] = 0.5
@@ -75,6 +77,9 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
 
 UNITS = {"m": "m", "g": "g", "gf": "gf", "a": "A"}  # by the ending of a field
 QUESTIONS: dict[str, str] = {
+    "layout": "Layout, one of\n"
+    + "".join(f"  {name:10} {row.text}\n" for name, row in LAYOUTS.items())
+    + "Layout",
     "shape": "Balloon: foil (round) or spheroid",
     "length_m": "Length in m; of a foil balloon its diameter when flat",
     "diameter_m": "Diameter in m (not used for foil)",
@@ -100,6 +105,8 @@ def asked(name: str, given: dict[str, Any], *, ask: Ask | None) -> Plan:
     for key, text in QUESTIONS.items():
         if ask is None or key in answers:
             continue
+        if key == "lift_gf" and not any(m.lifts for m in LAYOUTS[answers["layout"]].motors):
+            continue
         default = next(f.default for f in msgspec.structs.fields(Plan) if f.name == key)
         answers[key] = ask(
             Question(text, str(default), lambda answer, key=key: _plan(name, {key: answer}))  # type: ignore[misc]
@@ -122,8 +129,9 @@ def _in_words(message: str, answers: dict[str, Any]) -> str:
     field = match[1]
     option = "--" + field.removesuffix("_m").replace("_", "-")
     choices = get_args(get_type_hints(Plan, include_extras=True)[field])
-    if field in CHOICES or field == "shape":
-        limits = " or ".join(CHOICES.get(field, choices))
+    named = CHOICES | {"layout": [*LAYOUTS], "shape": [*choices]}
+    if field in named:
+        limits = " or ".join(named[field])
     else:
         unit = UNITS.get(field.rpartition("_")[2], "")
         limits = f"{choices[1].ge:g} to {choices[1].le:g} {unit}".rstrip()
@@ -194,7 +202,10 @@ def describe(plan: Plan) -> str:
     side_m2, top_m2 = pi / 4.0 * length_m * high_m, pi / 4.0 * length_m * wide_m
     side_c = FRONT_COEFFICIENT if foil else SIDE_COEFFICIENT
     rotation = ROTATION_LINEAR * length_m**4
-    lift_n, forward_n = plan.lift_gf * GRAM_OF_FORCE_N, plan.forward_gf * GRAM_OF_FORCE_N
+    layout = LAYOUTS[plan.layout]
+    forward_n = plan.forward_gf * GRAM_OF_FORCE_N
+    lift_n = sum(plan.lift_gf * GRAM_OF_FORCE_N for motor in layout.motors if motor.lifts)
+    lift_n += sum(forward_n for motor in layout.motors if motor.tilted_by)
     top = 0.5 * AIR * SIDE_COEFFICIENT * top_m2
     front = 0.5 * AIR * FRONT_COEFFICIENT * front_m2
     return TEMPLATE.format(
@@ -209,8 +220,12 @@ def describe(plan: Plan) -> str:
         ),
         quadratic=(front, 0.5 * AIR * side_c * side_m2, top),
         feet=below_m + 0.06, foot=0.2 * wide_m, hold=HOLD_SHARE * lift_n,
-        forward_n=forward_n, forward_back_n=REVERSE_SHARE * forward_n,
-        lift_n=lift_n, lift_back_n=REVERSE_SHARE * lift_n,
+        layout=layout, drivers=drivers(layout),
+        outputs=outputs(
+            layout, arm_m=plan.arm_m, length_m=length_m, side_m2=side_m2, below_m=below_m,
+            forward_n=forward_n, lift_n=plan.lift_gf * GRAM_OF_FORCE_N, reverse=REVERSE_SHARE,
+            motor_a=plan.motor_a,
+        ),
         speed=min(0.7, 0.4 * (2.0 * forward_n / front) ** 0.5),
         climb=min(0.4, 0.4 * (REVERSE_SHARE * lift_n / top) ** 0.5),
         acceleration=0.5 * 2.0 * forward_n / (mass_kg + axial),

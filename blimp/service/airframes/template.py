@@ -6,7 +6,7 @@ TEMPLATE = """\
 # Body frame: x forward, y right, z down, origin at the balloon's centre.
 
 name = "{plan.name}"
-description = "{shape} balloon, two forward motors and one that lifts"
+description = "{shape} balloon, {layout.text}"
 source = "Measured by its builder; Lamb for added mass, GT-MAB and Blimp2b scaled for drag"
 
 [hull]
@@ -69,33 +69,7 @@ hold_n = {hold:.5f}
 
 # Thrust measured, in newtons: 1 g on the scale is 0.0098 N. Reverse, exponent and lag assumed:
 # `blimp bench` measures the dead band.
-[[thruster]]
-name = "left"
-position_m = [0.0, -{plan.arm_m:g}, {below:.4f}]
-axis = [1.0, 0.0, 0.0]
-max_thrust_n = {forward_n:.5f}
-reverse_thrust_n = {forward_back_n:.5f}
-lag_s = 0.08
-max_current_a = {plan.motor_a:g}
-
-[[thruster]]
-name = "right"
-position_m = [0.0, {plan.arm_m:g}, {below:.4f}]
-axis = [1.0, 0.0, 0.0]
-max_thrust_n = {forward_n:.5f}
-reverse_thrust_n = {forward_back_n:.5f}
-lag_s = 0.08
-max_current_a = {plan.motor_a:g}
-
-[[thruster]]
-name = "lift"
-position_m = [0.0, 0.0, {below:.4f}]
-axis = [0.0, 0.0, -1.0]
-max_thrust_n = {lift_n:.5f}
-reverse_thrust_n = {lift_back_n:.5f}
-lag_s = 0.08
-max_current_a = {plan.motor_a:g}
-
+{outputs}
 # Assumed: one cell of 600 mAh.
 [battery]
 cells = 1
@@ -133,20 +107,7 @@ bus = "i2c-1"
 address = 0x10
 rate_hz = 50.0
 
-[[device]]
-name = "motors"
-chip = "drv8833"
-bus = "gpio"
-pins = {{ ain1 = 6, ain2 = 13, bin1 = 19, bin2 = 26, nsleep = 12 }}
-outputs = {{ a = "left", b = "right" }}
-
-[[device]]
-name = "motor_z"
-chip = "drv8833"
-bus = "gpio"
-pins = {{ ain1 = 17, ain2 = 27, nsleep = 22 }}
-outputs = {{ a = "lift" }}
-
+{drivers}
 [[device]]
 name = "{position.role}"
 chip = "{plan.position}"

@@ -9,6 +9,7 @@ import pytest
 from blimp import airframe
 from blimp.errors import AirframeError, BlimpError
 from blimp.service.airframes.check import check
+from blimp.service.airframes.layouts import LAYOUTS
 from blimp.service.airframes.new import CHOICES, Plan, asked, describe, write
 from blimp.service.computer.initialise import Question
 from blimp.ship.lockstep import Lockstep
@@ -57,6 +58,29 @@ def test_every_chip_that_it_offers_can_be_wired(key: str, chip: str) -> None:
         asked("mine", {key: "toaster"}, ask=None)
 
 
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_every_layout_passes_the_check_and_says_what_it_is(layout: str) -> None:
+    ship = airframe.parse(describe(Plan(name="mine", layout=layout)), where="mine.toml")
+    assert check(ship).errors == ()
+    assert LAYOUTS[layout].text in ship.description
+    servos = {t.tilted_by for t in ship.thruster if t.tilted_by} | {s.servo for s in ship.surface}
+    assert servos == {*ship.servo_names}
+
+
+def test_a_layout_without_a_lift_motor_is_not_asked_for_its_thrust() -> None:
+    def answers(layout: str) -> list[str]:
+        texts = []
+
+        def ask(question: Question) -> str:
+            texts.append(question.text)
+            return layout if "Layout" in question.text else question.default
+
+        assert asked("mine", {}, ask=ask).layout == layout
+        return [text for text in texts if "lift motor" in text]
+
+    assert (answers("bicopter"), len(answers("quad"))) == ([], 1)
+
+
 def test_hobby_is_what_the_defaults_describe() -> None:
     described, shipped = (
         msgspec.structs.replace(one, name="", description="", source="")
@@ -73,6 +97,7 @@ def test_a_plan_that_cannot_be_is_refused_and_nothing_is_written(tmp_path: Path)
         ({"arm_m": "nan"}, "--arm must be 0.01 to 5 m, not nan"),
         ({"purity": "air"}, "--purity must be 0.8 to 1, not air"),
         ({"motor_a": 1e9}, r"--motor-a must be 0\.01 to 100 A, not 1000000000\.0"),
+        ({"layout": "ufo"}, "--layout must be twin or quad or .* or finned, not ufo"),
         ({"shape": "cube"}, "--shape must be foil or spheroid, not cube"),
         ({"shape": "spheroid", "length_m": 0.3}, "is below diameter_m"),
     ):
@@ -96,4 +121,4 @@ def test_it_asks_for_what_is_not_given() -> None:
     plan = asked("mine", {"length_m": 1.0, "gondola_g": None}, ask=ask)
     assert (plan.length_m, plan.purity, plan.gondola_g) == (1.0, 0.98, 70.0)
     assert not any("Length" in text for text in texts)
-    assert len(texts) == 12
+    assert len(texts) == 13
