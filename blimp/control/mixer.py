@@ -264,8 +264,10 @@ class Mixer:
 
     def _best(self, demand: Column) -> tuple[int, ...]:
         """Return the steps of the servos that serve a wish of one axis, wherever they are now."""
-        aimed = self._aimed(demand)
-        return tuple([t.step(t.within(a)) for t, a in zip(self._tilts, aimed, strict=True)])
+        pairs = list(zip(self._tilts, self._aimed(demand), strict=True))
+        ahead = tuple([tilt.step(tilt.ahead(angle)) for tilt, angle in pairs])
+        near = tuple([tilt.step(tilt.nearest(angle)) for tilt, angle in pairs])
+        return min(ahead, near, key=lambda at: self._cost(at, demand))
 
     def allocate(
         self,
@@ -396,7 +398,7 @@ class Mixer:
         ahead, near = list(now), list(now)
         aimed = self._aimed(smooth)
         for k in moving:
-            ahead[k] = tilts[k].step(tilts[k].within(aimed[k]))
+            ahead[k] = tilts[k].step(tilts[k].ahead(aimed[k]))
             near[k] = tilts[k].step(tilts[k].nearest(aimed[k]))
         self._turn += 1
         turn = moving[self._turn % len(moving)]
@@ -596,13 +598,13 @@ class _Tilt:
         index = int((tilt_rad - self.steps[0]) / _TILT_STEP_RAD + 0.5)
         return max(0, min(len(self.steps) - 1, index))
 
-    def within(self, aim_rad: float) -> float:
-        """Return an angle in its travel that points there, turns apart; else its nearest end."""
+    def ahead(self, aim_rad: float) -> float:
+        """Return an angle in its travel that points there; if none does, as `nearest`."""
         low, high = self._range_rad
-        angle = aim_rad
-        if angle > high and angle - 2.0 * pi >= low:
-            angle -= 2.0 * pi
-        return max(low, min(high, angle))
+        for angle in (aim_rad, aim_rad - 2.0 * pi):
+            if low <= angle <= high:
+                return angle
+        return self.nearest(aim_rad)
 
     def nearest(self, aim_rad: float) -> float:
         """Return the angle near its target that points there, forwards or backwards."""

@@ -137,6 +137,8 @@ def _new(
 
 def as_data(report: "Report") -> dict[str, Any]:
     """Return the report for a program; what cannot be computed is None."""
+    from blimp.service.airframes.figures import cannot, holds_m
+
     figures = report.figures
     data: dict[str, Any] = {
         "ok": report.ok,
@@ -148,6 +150,8 @@ def as_data(report: "Report") -> dict[str, Any]:
         "terminal_speeds_mps", "added_mass_kg", "thrust_margin", "max_wind_mps",
     ):  # fmt: skip
         data[key] = None if figures is None else _finite(getattr(figures, key))
+    data["holds_m"] = None if figures is None else holds_m(figures)
+    data["cannot"] = None if figures is None else cannot(figures)
     return data
 
 
@@ -165,6 +169,8 @@ def _figure(value: float) -> str:
 
 def as_text(report: "Report") -> str:
     """Return the report for a person."""
+    from blimp.service.airframes.figures import cannot, holds_m
+
     lines = [f"{report.name}: {'can fly' if report.ok else 'cannot fly'}"]
     lines += [f"  error    {text}" for text in report.errors]
     lines += [f"  warning  {text}" for text in report.warnings]
@@ -172,6 +178,7 @@ def as_text(report: "Report") -> str:
     if f is None:
         return "\n".join(lines)
     a = f.authority
+    still_m, windy_m = holds_m(f)
     ballast = f"add {f.ballast_g:.1f} g" if f.ballast_g > 0.0 else f"take out {-f.ballast_g:.1f} g"
     times = "  ".join(f"{axis} {_figure(value)} s" for axis, value in f.time_constants_s.items())
     speeds = "  ".join(f"{way} {_figure(value)}" for way, value in f.terminal_speeds_mps.items())
@@ -186,5 +193,8 @@ def as_text(report: "Report") -> str:
         "  added      " + "  ".join(f"{value:.4f}" for value in f.added_mass_kg) + " kg, kg m2",
         f"  margin     {f.thrust_margin:.1f} times the vertical thrust that its limits take",
         f"  wind       holds {f.max_wind_mps:.1f} m/s with its gusts, nose into it",
+        f"  place      held within {still_m:g} m in still air, {windy_m:g} m in 0.3 m/s of wind "
+        "(simulated, with a tag)",
+        *(f"  cannot     {text}" for text in cannot(f)),
     ]
     return "\n".join(lines)

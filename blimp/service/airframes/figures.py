@@ -1,6 +1,7 @@
 """What a ship can do, computed from its airframe: balance, swing, speeds, authority, wind."""
 
 from cmath import sqrt as complex_sqrt
+from collections.abc import Sequence
 from math import atan2, hypot, inf, pi
 
 import msgspec
@@ -13,6 +14,11 @@ from blimp.sim.rigid_body import RigidBody
 from blimp.types import Wrench
 
 AXES = ("surge", "sway", "heave", "roll", "pitch", "yaw")
+_TOGETHER = 0.25  # of the lift and of the yaw: both in one flight
+_BOTH = 0.5  # of them must come
+# How far ships of each kind were off their place at the most in half a minute of HOLD, in still
+# air and in 0.3 m/s of wind, times 1.5: simulated, `tests/sim/test_layouts.py`.
+HOLDS_M = {"sways": (0.6, 1.2), "steers": (0.9, 2.3), "steers or lifts": (1.5, 2.5)}
 SETTLING_STEPS, SETTLING_STEP_S = 150, 0.02  # until a tilt servo is where a wrench wants it
 
 
@@ -29,6 +35,8 @@ class Authority(msgspec.Struct, frozen=True, kw_only=True):
     aside_share: float  # of forward thrust that pushes sideways, as it is mixed
     lift_roll_rad: float  # by which half the lift rolls the ship
     surge_pitch_rad: float  # by which half the forward thrust pitches it
+    sways: bool  # it can push sideways and neither turn nor surge by it
+    turns_lifting: float  # of lift and turn asked for together, what comes, and not ahead
 
 
 class Figures(msgspec.Struct, frozen=True, kw_only=True):
@@ -47,6 +55,32 @@ class Figures(msgspec.Struct, frozen=True, kw_only=True):
     max_wind_mps: float
     static_tilt_rad: float
     authority: Authority
+
+
+def cannot(figures: Figures) -> tuple[str, ...]:
+    """Return what this ship cannot do, in words that a pilot understands."""
+    authority = figures.authority
+    found = []
+    if not authority.sways:
+        found.append("push sideways without turning: it goes where its nose points")
+    if authority.turns_lifting < _BOTH:
+        found.append("turn while it lifts: what turns it must first swing level, so it wanders")
+    if authority.back_n <= 0.0:
+        found.append("brake or go back: it coasts")
+    if authority.down_n <= 0.0:
+        found.append("push itself down: it sinks by its weight alone")
+    return tuple(found)
+
+
+def holds_m(figures: Figures) -> tuple[float, float]:
+    """Return how far off its place it is at the most, in still air and in 0.3 m/s of wind.
+
+    With a tag, and wind below what it holds.
+    """
+    authority = figures.authority
+    if authority.turns_lifting < _BOTH:
+        return HOLDS_M["steers or lifts"]
+    return HOLDS_M["sways" if authority.sways else "steers"]
 
 
 def compute(airframe: Airframe) -> Figures:
@@ -149,20 +183,39 @@ def _authority(airframe: Airframe) -> Authority:
         aside_share=abs(surge[1]) / got_n,
         lift_roll_rad=atan2(abs(lift[3]), righting_nm),
         surge_pitch_rad=atan2(abs(surge[4]), righting_nm),
+        sways=mixer.sways,
+        turns_lifting=_turns_lifting(mixer, up_n),
     )
+
+
+def _turns_lifting(mixer: Mixer, up_n: float) -> float:
+    """Return what share comes of a quarter of lift and yaw together, less what pushes ahead."""
+    lift_n = _TOGETHER * up_n
+    yaw_nm = _TOGETHER * min(mixer.reach_n(5, 1.0), mixer.reach_n(5, -1.0))
+    if lift_n <= 0.0 or yaw_nm <= 0.0:
+        return 0.0
+    _settle(mixer, (0.0, 0.0, -lift_n, 0.0, 0.0, yaw_nm))
+    ahead_n, _, down_n = mixer.achieved.force_body_n
+    share = min(-down_n / lift_n, mixer.achieved.torque_body_nm[2] / yaw_nm)
+    return share - abs(ahead_n) / lift_n
 
 
 def _mixed(mixer: Mixer, axis: int, wanted: float) -> tuple[float, ...]:
     """Return the wrench that the mixer gives if asked for one axis alone."""
     demand = [0.0] * 6
     demand[axis] = wanted
+    _settle(mixer, demand)
+    return mixer.achieved.force_body_n + mixer.achieved.torque_body_nm
+
+
+def _settle(mixer: Mixer, demand: Sequence[float]) -> None:
+    """Ask for a wrench until the tilt servos are where it wants them."""
     wrench = Wrench(
         force_body_n=(demand[0], demand[1], demand[2]),
         torque_body_nm=(demand[3], demand[4], demand[5]),
     )
     for _ in range(SETTLING_STEPS):
         mixer.allocate(wrench, dt_s=SETTLING_STEP_S)
-    return mixer.achieved.force_body_n + mixer.achieved.torque_body_nm
 
 
 def _drag(airframe: Airframe, axis: int, speed: float) -> float:

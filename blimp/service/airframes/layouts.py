@@ -19,7 +19,7 @@ BRIDGES = (  # pins of one drv8833 each
 )
 
 
-class Motor(NamedTuple):
+class MotorRow(NamedTuple):
     """One propeller: its place ahead in lengths, aside in arms, and which thrust it has."""
 
     name: str
@@ -34,28 +34,28 @@ class Layout(NamedTuple):
     """fins: servo, place ahead in lengths, direction of the force at a positive angle."""
 
     text: str
-    motors: tuple[Motor, ...]
+    motors: tuple[MotorRow, ...]
     tilts: tuple[str, ...] = ()
     fins: tuple[tuple[str, float, Finite3], ...] = ()
 
 
-def _pair(*, ahead: float = 0.0, servos: tuple[str, str] = ("", "")) -> tuple[Motor, Motor]:
+def _pair(*, ahead: float = 0.0, servos: tuple[str, str] = ("", "")) -> tuple[MotorRow, MotorRow]:
     left, right = servos
     return (
-        Motor("left", ahead, -1.0, AHEAD, tilted_by=left),
-        Motor("right", ahead, 1.0, AHEAD, tilted_by=right),
+        MotorRow("left", ahead, -1.0, AHEAD, tilted_by=left),
+        MotorRow("right", ahead, 1.0, AHEAD, tilted_by=right),
     )
 
 
-_LIFT = Motor("lift", 0.0, 0.0, UP, lifts=True)
+_LIFT = MotorRow("lift", 0.0, 0.0, UP, lifts=True)
 LAYOUTS = {
     "twin": Layout("two forward motors and one that lifts", (*_pair(), _LIFT)),
     "quad": Layout(
         "two forward motors and two that lift",
         (
             *_pair(),
-            Motor("lift-front", 0.15, 0.0, UP, lifts=True),
-            Motor("lift-rear", -0.15, 0.0, UP, lifts=True),
+            MotorRow("lift-front", 0.15, 0.0, UP, lifts=True),
+            MotorRow("lift-rear", -0.15, 0.0, UP, lifts=True),
         ),
     ),
     "bicopter": Layout(
@@ -68,7 +68,7 @@ LAYOUTS = {
     ),
     "vectored": Layout(
         "two motors on one servo and a tail that pushes aside",
-        (*_pair(servos=("tilt", "tilt")), Motor("tail", STERN, 0.0, ASIDE)),
+        (*_pair(servos=("tilt", "tilt")), MotorRow("tail", STERN, 0.0, ASIDE)),
         tilts=("tilt",),
     ),
     "finned": Layout(

@@ -32,6 +32,7 @@ NO_BUDGET = re.sub(r"\[\[mass\.item\]\]\n(?:.+\n)+", "", TWIN).replace(
 KEYS = (
     "ok", "errors", "warnings", "static_lift_n", "ballast_g", "swing_hz", "swing_damping",
     "time_constants_s", "terminal_speeds_mps", "added_mass_kg", "thrust_margin", "max_wind_mps",
+    "holds_m", "cannot",
 )  # fmt: skip
 
 
