@@ -21,6 +21,7 @@ from blimp.service.commands.ship import app as ship_app
 from blimp.service.commands.sim import app as sim_app
 from blimp.service.commands.terminal import say
 from blimp.service.commands.tune import app as tune_app
+from blimp.service.commands.tune import identify_app
 from blimp.service.computer.acl import app as broker_app
 from blimp.service.computer.keys import app as keys_app
 from blimp.usage import Version, plain
@@ -68,11 +69,11 @@ app.add_typer(
     name="log",
     help="List, export, report and replay recorded flights.\n\nExample: blimp log list",
 )
+app.add_typer(identify_app)
 app.add_typer(
     tune_app,
     name="tune",
-    help="Identify a ship, or tune its gains, from flights.\n\nExample: blimp tune identify "
-    "flight.mcap",
+    help="Tune a ship's gains from a flight.\n\nExample: blimp tune auto",
 )
 
 

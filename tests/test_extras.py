@@ -24,7 +24,7 @@ CASES = [
     ("pymavlink", "mavlink", BLIMP, 1, ("mavlink", "--listen", "udp:127.0.0.1:0", *NO_BROKER)),
     ("matplotlib", "plot", BLIMP, 1, ("log", "plot", "x.mcap")),
     ("matplotlib", "plot", BLIMP, 1, ("sim", "swing", "--out", "x.png")),
-    ("numpy", "analysis", BLIMP, 1, ("tune", "identify", "x.mcap")),
+    ("numpy", "analysis", BLIMP, 1, ("identify", "x.mcap")),
     ("numpy", "analysis", BLIMP, 1, ("sim", "speed")),
     ("numpy", "analysis", BLIMP, 1, ("sim", "replay", "--airframe", "twin", "--log", "x.csv")),
 ]

@@ -7,7 +7,7 @@ down and forward-right-down, angles roll, pitch, yaw.
 """
 
 import csv
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from math import isfinite
 from pathlib import Path
 from typing import Any
@@ -45,9 +45,10 @@ _GTMAB = (
 class FlightLog:
     """One flight; every array has one column a sample.
 
-    accelerations: rates of change of body velocity and body rates. thrusts_n: by thruster, or
-    empty where `wrench`, fx, fy, fz (N) and the torque about z (N m), is all that is known.
-    moving_m: where the part that a servo moves is, from the centre of buoyancy; or None.
+    accelerations: rates of change of body velocity and body rates. What drove it is one of three:
+    thrusts_n, by thruster; `wrench`, the commanded fx, fy, fz (N) and torque about z (N m); or
+    `throttles`, by thruster. moving_m: where the part that a servo moves is, from the centre of
+    buoyancy; angles_rad: what the servos were asked, by name.
     """
 
     path: Path
@@ -60,6 +61,8 @@ class FlightLog:
     thrusts_n: dict[str, Floats]
     wrench: Floats | None
     moving_m: Floats | None
+    throttles: dict[str, Floats] = field(default_factory=dict)
+    angles_rad: dict[str, Floats] = field(default_factory=dict)
 
 
 def read(path: Path) -> FlightLog:

@@ -17,12 +17,16 @@ from blimp.sim.batch import Batch
 from blimp.sim.battery import BatteryPack
 from blimp.sim.flight_log import FlightLog, read
 from blimp.sim.physics import MAX_STEP_S, rotation_rows
+from blimp.sim.servo import ServoArm
+from blimp.sim.thruster import SHORTEST_LAG_S, Propeller
 from blimp.types import Progress, unseen
 
 Floats = NDArray[np.float64]
 LONGEST_GAP_S = 0.25  # between two samples; a window with a longer one is left out
 FARTHEST_M = 1000.0
 SHORTEST_S, LONGEST_S = 0.05, 60.0  # of a window
+# What GT-MAB's logs call full thrust: the published limits of fx, fy and fz, by thruster.
+COMMANDED_N = {"left": 0.0175, "right": 0.0175, "front": 0.0175, "rear": 0.0175, "lift": 0.2}
 
 
 class Errors(msgspec.Struct, frozen=True, kw_only=True):
@@ -73,7 +77,7 @@ def replay(
     flight = read(log)
     thrusts, angles = inputs(flight, airframe)
     thrusts = sagged(flight, airframe, thrusts)
-    starts_s = _starts(flight, window_s)
+    starts_s = starts(flight, window_s)
     began, ended = state(flight, starts_s), state(flight, starts_s + window_s)
     error = slopes(flight, airframe, thrusts, angles) - flight.accelerations
     flown = fly(airframe, flight, thrusts, angles, starts_s, window_s, progress=progress)
@@ -139,6 +143,8 @@ def inputs(flight: FlightLog, airframe: Airframe) -> tuple[Floats, Floats]:
         travel = np.array(part.travel_m_per_rad)
         offset = flight.moving_m - np.array(part.position_m)[:, None]
         angles[airframe.servo_names.index(part.servo)] = travel @ offset / (travel @ travel)
+    if flight.throttles:
+        return _driven(flight, airframe, angles)
     if flight.thrusts_n:
         if set(flight.thrusts_n) != set(names):
             raise ConfigError(
@@ -157,11 +163,40 @@ def inputs(flight: FlightLog, airframe: Airframe) -> tuple[Floats, Floats]:
             f"{where}: it has fx, fy, fz and tauz, and {', '.join(names)} cannot make all of them"
         )
     assert flight.wrench is not None
-    thrusts = np.linalg.pinv(matrix) @ flight.wrench
+    commanded = np.linalg.pinv(matrix) @ flight.wrench
     # The log has what was commanded, which is more at times than there is.
-    lowest = np.array([[-t.reverse_thrust_n] for t in airframe.thruster])
-    highest = np.array([[t.max_thrust_n] for t in airframe.thruster])
-    return np.clip(thrusts, lowest, highest), angles
+    rows = []
+    for thruster, row in zip(airframe.thruster, commanded, strict=True):
+        full_n = COMMANDED_N.get(thruster.name, thruster.max_thrust_n)
+        share = np.clip(row / full_n, -1.0, 1.0)
+        thrust = share * np.where(share >= 0.0, thruster.max_thrust_n, thruster.reverse_thrust_n)
+        rows.append(_lagged(flight.t_s, thrust, thruster.lag_s))
+    return np.array(rows), angles
+
+
+def _lagged(t_s: Floats, values: Floats, lag_s: float) -> Floats:
+    """Return what follows `values` with a first-order lag, from the first of them on."""
+    shares = 1.0 - np.exp(-np.diff(t_s, prepend=t_s[0]) / max(lag_s, SHORTEST_LAG_S))
+    now, found = float(values[0]), []
+    for share, value in zip(shares.tolist(), values.tolist(), strict=True):
+        now += share * (value - now)
+        found.append(now)
+    return np.array(found)
+
+
+def _driven(flight: FlightLog, airframe: Airframe, angles: Floats) -> tuple[Floats, Floats]:
+    """Return what the ship's motors and servos make of a log of throttles and servo targets."""
+    steps = np.diff(flight.t_s, prepend=flight.t_s[0]).clip(1e-6).tolist()
+    thrusts = []
+    for thruster in airframe.thruster:
+        propeller = Propeller(thruster=thruster)
+        asked = flight.throttles[thruster.name].tolist()
+        thrusts.append([propeller.step(dt_s, x, 1.0) for dt_s, x in zip(steps, asked, strict=True)])
+    for row, servo in zip(angles, airframe.servo, strict=True):
+        if servo.name in flight.angles_rad:
+            arm, asked = ServoArm(servo=servo), flight.angles_rad[servo.name].tolist()
+            row[:] = [arm.step(dt_s, x) for dt_s, x in zip(steps, asked, strict=True)]
+    return np.array(thrusts), angles
 
 
 def sagged(flight: FlightLog, airframe: Airframe, thrusts: Floats) -> Floats:
@@ -184,7 +219,7 @@ def sagged(flight: FlightLog, airframe: Airframe, thrusts: Floats) -> Floats:
     for dt_s, motors_a in zip(np.diff(flight.t_s, append=flight.t_s[-1]), current_a, strict=True):
         supply.append(pack.supply)
         pack.step(float(dt_s), float(motors_a))
-    share = np.array(supply) / supply[0]
+    share = np.array(supply) / (1.0 if flight.throttles else supply[0])
     return np.array(
         [
             row * share**thruster.exponent
@@ -266,7 +301,7 @@ def errors(found: State, true: State) -> Errors:
     )
 
 
-def _starts(flight: FlightLog, window_s: float) -> Floats:
+def starts(flight: FlightLog, window_s: float) -> Floats:
     """Return when the windows begin: one after the other, without those that have a gap."""
     count = int((flight.t_s[-1] + 1e-9) / window_s)
     if count == 0:

@@ -74,6 +74,8 @@ def gtmab_log(path: Path, *, edit: Callable[[list[list[str]]], object] = lambda 
     physics.place(position_ned_m=(0.0, 0.0, -1.5), rates_body_radps=(0.0, 0.0, 0.2))
     physics._ground.wrench = lambda *_: None  # type: ignore[method-assign]
     rows = [list(GTMAB_COLUMNS)]
+    now: list[float] = []
+    share = 1.0 - math.exp(-1.0 / hz / ship.thruster[0].lag_s)
     for sample in range(round(8.0 * hz)):
         force = (0.02, 0.01, -0.005, 0.0004) if sample < 160 else (-0.01, 0.0, 0.01, -0.0002)
         state = physics.state
@@ -86,9 +88,10 @@ def gtmab_log(path: Path, *, edit: Callable[[list[list[str]]], object] = lambda 
         rows.append([repr(float(x)) for x in numbers])
         fx, fy, fz, tau = force
         yaw = tau / (4.0 * 0.0142857)
-        thrusts = (0.5 * fx + yaw, 0.5 * fx - yaw, 0.5 * fy + yaw, 0.5 * fy - yaw, -fz)
+        asked = (0.5 * fx + yaw, 0.5 * fx - yaw, 0.5 * fy + yaw, 0.5 * fy - yaw, -fz)
+        now = [a + share * (b - a) for a, b in zip(now or asked, asked, strict=True)]
         for _ in range(steps):
-            physics._fly(1.0 / hz / steps, thrusts, ())
+            physics._fly(1.0 / hz / steps, now, ())
     edit(rows)
     with path.open("w", encoding="utf-8", newline="") as file:
         csv.writer(file).writerows(rows)

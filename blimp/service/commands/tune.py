@@ -1,4 +1,4 @@
-"""`blimp tune`: what a flight says about the ship."""
+"""`blimp identify`, `blimp tune`: what flights say about the ship."""
 
 import os
 from pathlib import Path
@@ -13,45 +13,51 @@ if TYPE_CHECKING:
     from blimp.service.tune.identify import Identified
 
 app = typer.Typer(no_args_is_help=True, rich_markup_mode=None)
+identify_app = typer.Typer(rich_markup_mode=None)
 
 
 @app.callback()
 def tune() -> None:
-    """Hold a ship's description against its flights."""
+    """Tune a ship's gains from a flight."""
 
 
-@app.command()
+@identify_app.command()
 def identify(
-    log: Annotated[Path, typer.Argument(metavar="LOG", help="A log, see `blimp log list`.")],
+    logs: Annotated[
+        list[Path], typer.Argument(metavar="LOG...", help="Logs of one ship, see `blimp log list`.")
+    ],
     *,
     airframe: Annotated[
         str | None,
         typer.Option(
             "--airframe",
             metavar="NAME|FILE",
-            help="The airframe to start from; by default the log's airframe.",
+            help="The airframe to start from; by default the first log's airframe.",
             autocompletion=complete_airframe,
         ),
     ] = None,
     json_output: Json = False,
 ) -> None:
-    """Estimate drag, added mass, inertia, thrust, lift and heaviness from a flight.
+    """Estimate mass, thrust and its lag, drag, added mass and heaviness from flights.
 
-    Each result is a factor on the airframe's value (heaviness in grams), with one standard
-    deviation. Record at least half a minute in still air, in all directions and turning. It changes
-    nothing.
+    Each result is a factor on the airframe's value (heaviness in grams), with an interval that
+    holds the truth nine times in ten, and a line for the airframe's file. What the flights do not
+    show is unknown, and has no line. Record a minute or more in still air, along, across, up, down
+    and turning. It changes nothing.
 
-    Example: blimp tune identify flight.mcap
+    Example: blimp identify flight.mcap
     """
     from blimp.airframe import load
     from blimp.service.tune.identify import identify as run
 
     with progress("identifying", silent=json_output) as draw:
-        found = run(log, airframe=None if airframe is None else load(airframe), progress=draw)
+        found = run(logs, airframe=None if airframe is None else load(airframe), progress=draw)
     if json_output:
         print_json(builtins(found))
         return
     _print(found)
+    print("\nfor the airframe's file, in place of its lines:" if found.lines else "")
+    print("\n".join(found.lines))
 
 
 @app.command()
@@ -106,13 +112,13 @@ def auto(
             log=lambda boot_id: autotune.newest_log(logs, boot_id),
             say=say,
         )
-    gains, lines = autotune.proposals(found, airframe), tuple(autotune.lines(found, airframe))
+    gains = autotune.proposals(found, airframe)
     if json_output:
-        print_json({**builtins(found), "gains": [builtins(one) for one in gains], "lines": lines})
+        print_json({**builtins(found), "gains": [builtins(one) for one in gains]})
         return
     _print(found)
     print("\neither say in the airframe's file what the ship is, and keep its gains:")
-    print("\n".join(lines))
+    print("\n".join(found.lines))
     print("\nor leave the file, and give it these in [gains]:")
     for one in gains:
         print(f"{one.name} = {one.proposed:g} # +- {one.sigma:g}, now {one.file:g}")
@@ -122,6 +128,6 @@ def _print(found: "Identified") -> None:
     simulated = " (simulated)" if found.simulated else ""
     print(f"{found.vehicle}{simulated}: {found.windows} windows of flight, still air assumed")
     for one in found.parameters:
-        note = "" if one.excited else "  not excited by this flight"
-        print(f"{one.name:18} {one.found:9.3f} +- {one.sigma:.3f} {one.unit}{note}")
+        said = f"{one.found:9.3f}  90 %: {one.low:.3f} to {one.high:.3f} {one.unit}"
+        print(f"{one.name:18} {said if one.excited else '  unknown: not excited by this flight'}")
     print(f"weighted error {found.rms_before:.3f} as in the file, {found.rms_after:.3f} like this")

@@ -19,7 +19,7 @@ from blimp.airframe import Airframe
 from blimp.errors import BlimpError, LogError
 from blimp.recording.recording import open_recording
 from blimp.service.bench.ship import BenchShip
-from blimp.service.tune.identify import Identified, Parameter, identify
+from blimp.service.tune.identify import Identified, Parameter, identify, thrusts
 from blimp.types import OutcomeState, Snapshot
 from ground_station.trajectory import ReferenceCurve, chunks
 
@@ -173,23 +173,23 @@ def proposals(found: Identified, airframe: Airframe) -> tuple[Proposal, ...]:
     """Return the gains with which the ship accelerates as its file's gains ask.
 
     They multiply the file's mass, and the ship gives thrust x of what it is asked for: gains go
-    with mass over thrust. None unless the flight has shown the thrust.
+    with mass over thrust. None of an axis whose thrust the flight has not shown.
     """
     known = {one.name: one for one in found.parameters}
-    thrust, gains = known.get("thrust"), airframe.gains
-    if thrust is None or not thrust.excited:
-        return ()
-    ship_kg, added = airframe.mass_kg, airframe.aero.added_mass_kg
+    gains, added = airframe.gains, airframe.aero.added_mass_kg
+    axes = thrusts(airframe)
+    ship_kg = airframe.mass_kg
     rows = (
-        ("velocity_p", gains.velocity_p, "added_mass_surge", ship_kg, added[0]),
-        ("climb_p", gains.climb_p, "added_mass_heave", ship_kg, added[2]),
-        ("yaw_rate_p", gains.yaw_rate_p, "inertia_yaw", 0.0, 1.0),
+        ("velocity_p", gains.velocity_p, "added_mass_surge", ship_kg, added[0], "x"),
+        ("climb_p", gains.climb_p, "added_mass_heave", ship_kg, added[2], "z"),
+        ("yaw_rate_p", gains.yaw_rate_p, "inertia_yaw", 0.0, 1.0, "y"),
     )
-    return tuple(
-        _proposal(name, gain, known[mass], thrust, own, moved)
-        for name, gain, mass, own, moved in rows
-        if mass in known
-    )
+    found_gains = []
+    for name, gain, mass, own, moved, axis in rows:
+        thrust = known[f"thrust_{axis if axis in axes else 'x'}"]
+        if mass in known and thrust.excited:
+            found_gains.append(_proposal(name, gain, known[mass], thrust, own, moved))
+    return tuple(found_gains)
 
 
 def _proposal(
@@ -200,40 +200,6 @@ def _proposal(
     proposed = gain * mass / thrust.found
     sigma = proposed * hypot(of_mass, thrust.sigma / thrust.found)
     return Proposal(name=name, file=gain, proposed=round(proposed, 3), sigma=round(sigma, 3))
-
-
-def lines(found: Identified, airframe: Airframe) -> Iterator[str]:
-    """Yield the lines of the airframe's file as the flight has them, of what it has shown."""
-    known = {one.name: one for one in found.parameters if one.excited}
-
-    def note(*names: str) -> str:
-        used = [known[name] for name in names if name in known]
-        return ", ".join(f"{one.name} {one.found:g} +- {one.sigma:g} {one.unit}" for one in used)
-
-    def scaled(values: tuple[float, ...], names: tuple[str, ...]) -> str:
-        factors = [known[name].found if name in known else 1.0 for name in names]
-        rows = (f"{a * b:.5g}" for a, b in zip(values, factors, strict=True))
-        return f"[{', '.join(rows)}]"
-
-    drags = ("drag_surge", "drag_sway", "drag_heave", "", "", "drag_yaw")
-    masses = ("added_mass_surge", "added_mass_sway", "added_mass_heave")
-    if "heaviness" in known:
-        yield f"[mass] heaviness_kg = {1e-3 * known['heaviness'].found:.5f} # {note('heaviness')}"
-    aero = airframe.aero
-    for key, values in (("linear", aero.linear_drag), ("quadratic", aero.quadratic_drag)):
-        if note(*drags) and any(values):
-            yield f"[aero] {key}_drag = {scaled(values, drags)} # {note(*drags)}"
-    if note(*masses):
-        yield f"[aero] added_mass_kg = {scaled(aero.added_mass_kg, masses)} # {note(*masses)}"
-    if "thrust" in known:
-        for one in airframe.thruster:
-            forth, back = (
-                known["thrust"].found * n for n in (one.max_thrust_n, one.reverse_thrust_n)
-            )
-            yield (
-                f"[[thruster]] {one.name}: max_thrust_n = {forth:.5g}, "
-                f"reverse_thrust_n = {back:.5g} # {note('thrust')}"
-            )
 
 
 def tune(
@@ -258,4 +224,4 @@ def tune(
         )
     excite(ship, airframe, steers=steers)
     say("flown, and holding; now the estimate, which takes a minute or more")
-    return identify(log(start.boot_id), airframe=airframe, since_s=start.t_s)
+    return identify([log(start.boot_id)], airframe=airframe, since_s=start.t_s)

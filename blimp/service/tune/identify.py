@@ -1,56 +1,59 @@
-"""`blimp tune identify`: what a recorded flight says about the ship's parameters.
+"""`blimp identify`: what recorded flights say about the ship's parameters.
 
-Output-error least squares (Jategaonkar, Flight Vehicle System Identification, ch. 4) by multiple
-shooting: the simulator's own physics is started from the recorded state every few seconds and
-driven by the recorded outputs; the parameters are those with which it stays closest to the recorded
-velocity and yaw rate. Each window's mean error is taken out, since it is mostly an error of the
-state that the window began with.
+The simulator's physics flies short windows of the flight with the recorded outputs, and the
+parameters are those with which it stays closest to the recorded positions and turn rates
+(`blimp/sim/fit.py`). The estimate that a window begins with is not believed: its velocity comes
+partly from the very model that is being fitted.
 
-The uncertainty is a jackknife over the windows: no model of the noise is needed, which
-is correlated.
+A flight shows forces over masses only. The scale comes from the ship's mass, which its builder has
+weighed, and from the added mass of its shape; the priors say how well those are known.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Iterator, Sequence
 from math import exp, inf, isfinite
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import msgspec
 
-from blimp.airframe import Airframe
+from blimp.airframe import Airframe, Thruster
 from blimp.distribution import needing
 from blimp.errors import LogError
 from blimp.recording.recording import Recording, open_recording
-from blimp.rotation import from_euler
-from blimp.sim.physics import Physics
-from blimp.types import Progress, Vec3, unseen
+from blimp.rotation import from_euler, rotate_back
+from blimp.types import Progress, unseen
 
 if TYPE_CHECKING:
-    from numpy.typing import NDArray
+    from blimp.sim.fit import Knob
+    from blimp.sim.flight_log import FlightLog
+    from blimp.sim.replay import Floats
 
-WINDOW_S = 2.0
-WARM_S = 0.5  # motors and servos turn up before a window
-MAX_WINDOWS = 30
+WINDOW_S = 5.0
 MIN_WINDOWS = 8
-SAMPLE_S = 0.1
-ROUNDS = 4
-SETTLED = 0.05  # a step of every parameter below this is the last
-STEP = 0.05  # of a parameter, for its derivative
-PRIOR = 1.0  # one standard deviation of a parameter before any flight: a factor of e
+SAMPLE_S = 0.25
 POORLY = 0.5  # a share of the prior: such a parameter was not excited
-SIGMA = (0.03, 0.03, 0.03, 0.01)  # of the recorded velocity, m/s, and yaw rate, rad/s
-_HEAVINESS_KG = 0.01  # of one unit of its parameter
+# One standard deviation of a recorded position, m, yaw, rad, and yaw rate, rad/s: they weigh the
+# errors against each other; the intervals come from the errors themselves.
+POSITION_M, YAW_RAD, YAW_RATE_RADPS = 0.05, 0.05, 0.02
+# Priors: one standard deviation of a logarithm.
+WEIGHED = 0.03  # a kitchen scale, and what was taped on after it
+SHAPE = 0.2  # added mass of a spheroid for a hull with fins, gondola and seams
+GUESSED = 0.7  # a factor of two: drag from tables, thrust from a shop's page
+LAG = 1.0
+HEAVINESS = 0.03  # of the ship's mass
+NORMAL_95 = 1.6448536269514722
 
-Change = Callable[[Airframe, float], Airframe]
+_DRAGS = (("surge", 0), ("sway", 1), ("heave", 2), ("yaw", 5))
 
 
 class Parameter(msgspec.Struct, frozen=True, kw_only=True):
-    """One parameter as the flight has it.
+    """One parameter as the flights have it.
 
-    file: its value in the airframe's file; a scale is 1. found, sigma: with one standard deviation.
-    excited: the flight says something about it.
+    file: its value in the airframe's file; a scale is 1. found, sigma: with one standard deviation;
+    low, high: 90 % interval. excited: the flights say something about it; if not, it is unknown,
+    and what is found is little more than what was believed before.
     """
 
     name: str
@@ -58,115 +61,99 @@ class Parameter(msgspec.Struct, frozen=True, kw_only=True):
     file: float
     found: float
     sigma: float
+    low: float
+    high: float
     excited: bool
 
 
 class Identified(msgspec.Struct, frozen=True, kw_only=True):
-    """rms_before, rms_after: of the weighted errors, with the file's parameters and with these."""
+    """rms_before, rms_after: of the weighted errors, with the file's parameters and with these.
 
-    path: str
+    lines: for the airframe's file, of what the flights have shown.
+    """
+
+    paths: tuple[str, ...]
     vehicle: str
     simulated: bool
     windows: int
     rms_before: float
     rms_after: float
     parameters: tuple[Parameter, ...]
+    lines: tuple[str, ...]
 
 
-class _Cycle(NamedTuple):
-    number: int
-    position: Vec3
-    attitude: tuple[float, float, float, float]
-    velocity: Vec3
-    rates: Vec3
-    throttles: tuple[float, ...]
-    angles: tuple[float, ...]
+class Flown(NamedTuple):
+    """A stretch of a log without a gap, and where its windows begin."""
 
-
-Window = Sequence[_Cycle]  # the first ones warm up
+    flight: FlightLog
+    starts_s: Floats
 
 
 def identify(
-    path: Path,
+    paths: Sequence[Path],
     *,
     airframe: Airframe | None = None,
     since_s: float = -inf,
     progress: Progress = unseen,
 ) -> Identified:
-    """Return the parameters that fit the flight in a log. Still air is assumed.
+    """Return the parameters that fit the flights in these logs. Still air is assumed.
 
-    airframe: where to start; None for that of the log. since_s: only what was flown from then on,
+    airframe: where to start; None for that of the logs. since_s: only what was flown from then on,
     by the flight process's clock. progress: is called with the share that is done, 0 to 1. Raises
-    LogError if the log has too little flight, ConfigError without numpy.
+    LogError if the logs are of several ships, of another one or have too little flight, ConfigError
+    without numpy.
     """
     with needing("analysis", "identify needs"):
         import numpy as np
-    with open_recording(path) as log:
-        ship = airframe or _airframe(log)
-        rate_hz = log.session.rate_hz
-        windows = _windows(log, ship, since_s)
-        vehicle, simulated = log.session.vehicle, log.session.simulated
-    names = [name for name, change in CHANGES.items() if change(ship, 0.1) != ship]
-    count = len(names)
-    guess = np.zeros(count)
 
-    def errors(values: NDArray[Any]) -> NDArray[Any]:
-        return _errors(_changed(ship, names, values.tolist()), windows, rate_hz)
-
-    first = base = errors(guess)
-    for number in range(ROUNDS):
-        columns = []
-        for i in range(count):
-            progress((number + i / count) / ROUNDS)
-            columns.append((errors(guess + STEP * np.eye(count)[i]) - base) / STEP)
-        slopes = np.stack(columns, axis=-1)
-        step = _solve(slopes, base, guess)
-        guess = guess + np.clip(step, -0.5, 0.5)
-        base = errors(guess)
-        if np.abs(step).max() < SETTLED:
-            break
-    spread = _jackknife(slopes, base, guess)
+        from blimp.sim.fit import Windows, fit
+    ship, flown = airframe, list[Flown]()
+    vehicle, simulated = "", False
+    for path in paths:
+        with open_recording(path) as log:
+            session = log.session
+            if vehicle not in ("", session.vehicle):
+                raise LogError(
+                    f"log {path}: is of {session.vehicle!r}, {paths[0]} of {vehicle!r}: identify "
+                    "one ship at a time"
+                )
+            vehicle, simulated = session.vehicle, simulated or session.simulated
+            ship = ship or _airframe(log)
+            flown += _flown(log, ship, since_s)
+    count = sum(one.starts_s.size for one in flown)
+    if ship is None or count < MIN_WINDOWS:
+        raise LogError(
+            f"log {', '.join(map(str, paths))}: {count} windows of {WINDOW_S:g} s in flight, must "
+            f"be at least {MIN_WINDOWS}"
+        )
+    sigma = [inf] * 12
+    sigma[0:3], sigma[8], sigma[11] = [POSITION_M] * 3, YAW_RAD, YAW_RATE_RADPS
+    windows = Windows(flown, window_s=WINDOW_S, sample_s=SAMPLE_S, sigma=sigma, free=True)
+    turns = knobs(ship)
+    _, found = fit(ship, windows, turns, find_noise=True, progress=progress)
+    wide = _student(count - 1) / NORMAL_95
+    parameters = tuple(
+        _parameter(ship, knob, value, wide * sigma)
+        for knob, value, sigma in zip(
+            turns, found.values, np.sqrt(np.diag(found.covariance)).tolist(), strict=True
+        )
+    )
+    known = [
+        (knob, value, one)
+        for knob, value, one in zip(turns, found.values, parameters, strict=True)
+        if one.excited
+    ]
+    source = f"{', '.join(path.name for path in paths)}: {count} windows"
     return Identified(
-        path=str(path),
+        paths=tuple(map(str, paths)),
         vehicle=vehicle,
         simulated=simulated,
-        windows=len(windows),
-        rms_before=round(float(np.sqrt(np.mean(first**2))), 3),
-        rms_after=round(float(np.sqrt(np.mean(base**2))), 3),
-        parameters=tuple(
-            _parameter(ship, name, float(value), float(sigma))
-            for name, value, sigma in zip(names, guess, spread, strict=True)
-        ),
+        windows=count,
+        rms_before=round(found.rms_before, 3),
+        rms_after=round(found.rms_after, 3),
+        parameters=parameters,
+        lines=tuple(_lines(ship, known, source)),
     )
-
-
-def _solve(slopes: NDArray[Any], errors: NDArray[Any], guess: NDArray[Any]) -> NDArray[Any]:
-    """Return the Gauss-Newton step; slopes: window, error, parameter. The prior is one more row."""
-    import numpy as np
-
-    count = len(guess)
-    rows = slopes.reshape(-1, count)
-    normal = rows.T @ rows + np.eye(count) / PRIOR**2
-    gradient = rows.T @ errors.reshape(-1) + guess / PRIOR**2
-    return np.asarray(-np.linalg.solve(normal, gradient))
-
-
-def _jackknife(slopes: NDArray[Any], errors: NDArray[Any], guess: NDArray[Any]) -> NDArray[Any]:
-    """Return one standard deviation of each parameter: the spread with each window left out."""
-    import numpy as np
-
-    number = len(slopes)
-    without = np.array(
-        [
-            _solve(np.delete(slopes, i, axis=0), np.delete(errors, i, axis=0), guess)
-            for i in range(number)
-        ]
-    )
-    spread = np.sqrt((number - 1) / number * ((without - without.mean(axis=0)) ** 2).sum(axis=0))
-    count = len(guess)
-    rows = slopes.reshape(-1, count)
-    known = np.linalg.inv(rows.T @ rows + np.eye(count) / PRIOR**2)
-    return np.asarray(np.maximum(spread, np.sqrt(np.diag(known))))
 
 
 def _airframe(log: Recording) -> Airframe:
@@ -179,174 +166,201 @@ def _airframe(log: Recording) -> Airframe:
 # --- the flight -----------------------------------------------------------------------------
 
 
-def _windows(log: Recording, ship: Airframe, since_s: float) -> list[Window]:
-    rate_hz = log.session.rate_hz
-    length = round((WARM_S + WINDOW_S) * rate_hz)
-    found: list[Window] = []
-    run: list[_Cycle] = []
+def _flown(log: Recording, ship: Airframe, since_s: float) -> list[Flown]:
+    """Return the log's stretches without a gap, from the first cycle that is armed."""
+    names = (*ship.thruster_names, *ship.servo_names)
+    missing = [name for name in names if name not in log.session.actuators]
+    if missing:
+        raise LogError(
+            f"log {log.path}: it has no output {', '.join(missing)} of airframe {ship.name}, but "
+            f"{', '.join(log.session.actuators)}: is it of another ship?"
+        )
+    found: list[Flown] = []
+    run: list[dict[str, Any]] = []
     for entry in log.entries(("/snapshot",)):
         one = entry.data
-        flies = one["armed"] and not one["on_ground"] and not one["idle"] and _is_whole(one, ship)
-        flies = flies and one["t_s"] >= since_s
-        if not flies or (run and one["cycle"] != run[-1].number + 1):
+        is_whole = _is_whole(one, names)
+        if run and (not is_whole or one["cycle"] != run[-1]["cycle"] + 1):
+            found += _stretch(log.path, ship, run, log.session.rate_hz, since_s)
             run = []
-        if flies:
-            run.append(_cycle(one, ship))
-        if len(run) == length:
-            found.append(run)
-            run = run[-round(WARM_S * rate_hz) :]
-    if len(found) < MIN_WINDOWS:
-        raise LogError(
-            f"log {log.path}: {len(found)} windows of {WINDOW_S:g} s in flight, must be at least "
-            f"{MIN_WINDOWS}"
-        )
-    count = min(MAX_WINDOWS, len(found))
-    return [found[k * len(found) // count] for k in range(count)]
+        if is_whole and (run or one["armed"]):
+            run.append(one)
+    return found + _stretch(log.path, ship, run, log.session.rate_hz, since_s)
 
 
-def _is_whole(one: dict[str, Any], ship: Airframe) -> bool:
+def _is_whole(one: dict[str, Any], names: Sequence[str]) -> bool:
     """Whether every value that is used is a number: JSON has null for what is none."""
-    outputs = [one["actuators"].get(name) for name in (*ship.thruster_names, *ship.servo_names)]
+    outputs = [one["actuators"].get(name) for name in names]
     state = [*one["position_ned_m"], *one["velocity_ned_mps"], *one["rates_body_radps"]]
     values = [*state, *one["attitude_rad"].values(), *outputs]
     return all(value is not None and isfinite(value) for value in values)
 
 
-def _cycle(one: dict[str, Any], ship: Airframe) -> _Cycle:
-    angles, outputs = one["attitude_rad"], one["actuators"]
-    return _Cycle(
-        number=one["cycle"],
-        position=tuple(one["position_ned_m"]),
-        attitude=from_euler(angles["roll"], angles["pitch"], angles["yaw"]),
-        velocity=tuple(one["velocity_ned_mps"]),
-        rates=tuple(one["rates_body_radps"]),
-        throttles=tuple(outputs[name] for name in ship.thruster_names),
-        angles=tuple(outputs[name] for name in ship.servo_names),
-    )
-
-
-def _errors(ship: Airframe, windows: Sequence[Window], rate_hz: float) -> NDArray[Any]:
-    """Return the weighted errors of each window, its mean taken out: window, error."""
+def _stretch(
+    path: Path, ship: Airframe, run: list[dict[str, Any]], rate_hz: float, since_s: float
+) -> list[Flown]:
     import numpy as np
 
-    warm = round(WARM_S * rate_hz)
-    every = max(1, round(SAMPLE_S * rate_hz))
-    substeps = max(1, -(-round(1e6 / rate_hz) // 10_000))  # of 10 ms at most
-    dt_s = 1.0 / rate_hz / substeps
-    found = []
-    for window in windows:
-        physics = Physics(airframe=ship, seed=1)
-        for cycle in window[:warm]:
-            physics.step(dt_s, cycle.throttles, cycle.angles)
-        start = window[warm]
-        physics.place(
-            position_ned_m=start.position,
-            attitude=start.attitude,
-            velocity_ned_mps=start.velocity,
-            rates_body_radps=start.rates,
-        )
-        rows = []
-        for number, (cycle, after) in enumerate(
-            zip(window[warm:], window[warm + 1 :], strict=False), start=1
-        ):
-            for _ in range(substeps):
-                physics.step(dt_s, cycle.throttles, cycle.angles)
-            if number % every == 0:
-                state = physics.state
-                modelled = (*state.velocity_ned_mps, state.rates_body_radps[2])
-                flown = (*after.velocity, after.rates[2])
-                rows.append([(a - b) / s for a, b, s in zip(modelled, flown, SIGMA, strict=True)])
-        errors = np.array(rows)
-        found.append((errors - errors.mean(axis=0)).reshape(-1))
-    return np.array(found)
+    from blimp.sim.flight_log import FlightLog
+
+    length = round(WINDOW_S * rate_hz)
+    starts, free = [], 0
+    for number, one in enumerate(run):
+        flies = one["armed"] and not one["on_ground"] and not one["idle"] and one["t_s"] >= since_s
+        free = free + 1 if flies else 0
+        if free > length:
+            starts.append(number - length)
+            free = 1
+    if not starts:
+        return []
+
+    def rows(values: list[Any]) -> Floats:
+        return np.array(values, dtype=float).T
+
+    euler = [[one["attitude_rad"][name] for name in ("roll", "pitch", "yaw")] for one in run]
+    velocity = [
+        rotate_back(from_euler(*angles), tuple(one["velocity_ned_mps"]))
+        for angles, one in zip(euler, run, strict=True)
+    ]
+    t_s = np.arange(len(run)) / rate_hz
+    flight = FlightLog(
+        path=path,
+        t_s=t_s,
+        position_ned_m=rows([one["position_ned_m"] for one in run]),
+        euler_rad=rows(euler),
+        velocity_body_mps=rows(velocity),
+        rates_body_radps=rows([one["rates_body_radps"] for one in run]),
+        accelerations=np.zeros((6, len(run))),
+        thrusts_n={},
+        wrench=None,
+        moving_m=None,
+        throttles={n: rows([one["actuators"][n] for one in run]) for n in ship.thruster_names},
+        angles_rad={n: rows([one["actuators"][n] for one in run]) for n in ship.servo_names},
+    )
+    return [Flown(flight, t_s[starts])]
 
 
 # --- the parameters -------------------------------------------------------------------------
 
 
-def _aero(name: str, axes: Sequence[int]) -> Change:
-    def change(ship: Airframe, value: float) -> Airframe:
-        factor = exp(value)
-        old = getattr(ship.aero, name)
-        new = tuple(x * factor if i in axes else x for i, x in enumerate(old))
-        return _with_aero(ship, **{name: new})
+def knobs(ship: Airframe) -> list[Knob]:
+    """Return what is identified of this ship: of what its file has."""
+    from blimp.sim.fit import Knob
 
-    return change
-
-
-def _drag(axis: int) -> Change:
-    linear, quadratic = _aero("linear_drag", (axis,)), _aero("quadratic_drag", (axis,))
-    return lambda ship, value: quadratic(linear(ship, value), value)
-
-
-def _fin(ship: Airframe, value: float) -> Airframe:
-    return _with_aero(ship, fin_lift_per_rad=ship.aero.fin_lift_per_rad * exp(value))
-
-
-def _yaw_inertia(ship: Airframe, value: float) -> Airframe:
-    x, y, z = ship.mass.inertia_kg_m2
-    inertia = (x, y, z * exp(value))
-    mass = msgspec.structs.replace(ship.mass, inertia_kg_m2=inertia)
-    scaled = _aero("added_inertia_kg_m2", (2,))(ship, value)
-    return msgspec.structs.replace(scaled, mass=mass)
-
-
-def _thrust(ship: Airframe, value: float) -> Airframe:
-    factor = exp(value)
-    thrusters = tuple(
-        msgspec.structs.replace(
-            one,
-            max_thrust_n=one.max_thrust_n * factor,
-            reverse_thrust_n=one.reverse_thrust_n * factor,
-        )
-        for one in ship.thruster
-    )
-    return msgspec.structs.replace(ship, thruster=thrusters)
+    found = [Knob("mass", ("hull.volume_m3",), WEIGHED)]
+    for axis, rows in thrusts(ship).items():
+        forces = [f"thruster.{i}.{key}" for i in rows for key in _FORCES]
+        found.append(Knob(f"thrust_{axis}", tuple(forces), GUESSED))
+    if any(one.lag_s for one in ship.thruster):
+        found.append(Knob("thrust_lag", ("thruster.*.lag_s",), LAG))
+    aero = ship.aero
+    for name, i in _DRAGS:
+        if aero.linear_drag[i] or aero.quadratic_drag[i]:
+            found.append(
+                Knob(f"drag_{name}", (f"aero.linear_drag.{i}", f"aero.quadratic_drag.{i}"), GUESSED)
+            )
+    for name, i in _DRAGS[:3]:
+        if aero.added_mass_kg[i]:
+            found.append(Knob(f"added_mass_{name}", (f"aero.added_mass_kg.{i}",), SHAPE))
+    turn = ("mass.inertia_kg_m2.2", "aero.added_inertia_kg_m2.2")
+    found.append(Knob("inertia_yaw", turn, SHAPE))
+    if aero.fin_lift_per_rad:
+        found.append(Knob("fin_lift", ("aero.fin_lift_per_rad",), GUESSED))
+    heavy_kg = HEAVINESS * ship.mass_kg
+    found.append(Knob("heaviness", ("mass.heaviness_kg",), heavy_kg, shift=True, unit="g"))
+    return found
 
 
-def _heaviness(ship: Airframe, value: float) -> Airframe:
-    heavier_kg = ship.mass.heaviness_kg + _HEAVINESS_KG * value
-    mass = msgspec.structs.replace(ship.mass, heaviness_kg=heavier_kg)
-    return msgspec.structs.replace(ship, mass=mass)
+_FORCES = ("max_thrust_n", "reverse_thrust_n")
 
 
-def _with_aero(ship: Airframe, **fields: Any) -> Airframe:
-    return msgspec.structs.replace(ship, aero=msgspec.structs.replace(ship.aero, **fields))
+def thrusts(ship: Airframe) -> dict[str, list[int]]:
+    """Return the numbers of the thrusters by the axis that each pushes along most, x, y or z.
+
+    One on a tilting servo is of x, along which it pushes at angle 0.
+    """
+
+    def axis(one: Thruster) -> str:
+        sizes = [abs(part) for part in one.axis]
+        return "xyz"[sizes.index(max(sizes))]
+
+    found: dict[str, list[int]] = {}
+    for i, one in enumerate(ship.thruster):
+        found.setdefault(axis(one), []).append(i)
+    return found
 
 
-# Each a logarithm of the factor on the file's value, but for the weight.
-CHANGES: dict[str, Change] = {
-    "thrust": _thrust,
-    "drag_surge": _drag(0),
-    "drag_sway": _drag(1),
-    "drag_heave": _drag(2),
-    "drag_yaw": _drag(5),
-    "added_mass_surge": _aero("added_mass_kg", (0,)),
-    "added_mass_sway": _aero("added_mass_kg", (1,)),
-    "added_mass_heave": _aero("added_mass_kg", (2,)),
-    "inertia_yaw": _yaw_inertia,
-    "fin_lift": _fin,
-    "heaviness": _heaviness,
-}
-
-
-def _changed(ship: Airframe, names: Sequence[str], values: Sequence[float]) -> Airframe:
-    for name, value in zip(names, values, strict=True):
-        ship = CHANGES[name](ship, float(value))
-    return ship
-
-
-def _parameter(ship: Airframe, name: str, value: float, sigma: float) -> Parameter:
-    excited = sigma < POORLY * PRIOR
-    if name == "heaviness":
-        file = 1e3 * ship.mass.heaviness_kg
-        unit_g = 1e3 * _HEAVINESS_KG
+def _parameter(ship: Airframe, knob: Knob, value: float, sigma: float) -> Parameter:
+    excited = sigma < POORLY
+    if knob.shift:
+        file, size = 1e3 * ship.mass.heaviness_kg, 1e3 * knob.prior
         return Parameter(
-            name=name, unit="g", file=round(file, 2), found=round(file + unit_g * value, 2),
-            sigma=round(unit_g * sigma, 2), excited=excited,
+            name=knob.name, unit=knob.unit, file=round(file, 3), sigma=round(size * sigma, 3),
+            found=round(file + size * value, 3), excited=excited,
+            low=round(file + size * (value - NORMAL_95 * sigma), 3),
+            high=round(file + size * (value + NORMAL_95 * sigma), 3),
         )  # fmt: skip
-    factor = exp(value)
+    low, found, high = (
+        round(exp(knob.prior * (value + way * NORMAL_95 * sigma)), 3) for way in (-1.0, 0.0, 1.0)
+    )
     return Parameter(
-        name=name, unit="x file", file=1.0, found=round(factor, 3),
-        sigma=round(factor * min(sigma, 10.0), 3), excited=excited,
+        name=knob.name, unit="x file", file=1.0, found=found, low=low, high=high,
+        sigma=round(found * knob.prior * sigma, 3), excited=excited,
     )  # fmt: skip
+
+
+def _student(freedom: int) -> float:
+    """Return the 95 % quantile of Student's t (Abramowitz and Stegun, 26.7.5)."""
+    z = NORMAL_95
+    first = (z**3 + z) / (4.0 * freedom)
+    return z + first + (5.0 * z**5 + 16.0 * z**3 + 3.0 * z) / (96.0 * freedom**2)
+
+
+def _lines(
+    ship: Airframe, known: Sequence[tuple[Knob, float, Parameter]], source: str
+) -> Iterator[str]:
+    """Yield what the flights have shown, as the airframe's file has it."""
+    from blimp.sim.fit import turned
+
+    after = turned(ship, [knob for knob, _, _ in known], [value for _, value, _ in known])
+
+    def why(key: str) -> str:
+        notes = [
+            f"{one.name} {one.low:g} to {one.high:g} {one.unit}"
+            for knob, _, one in known
+            if any(path.partition(".")[2].split(".")[-1 if key in _MOTOR else 0] == key
+                   for path in knob.paths)
+        ]  # fmt: skip
+        return f"  # identified, 90 %: {', '.join(notes)}; {source}"
+
+    for part, keys in _KEYS.items():
+        rows = []
+        for key in keys:
+            old, new = getattr(getattr(ship, part), key), getattr(getattr(after, part), key)
+            if old != new:
+                rows.append(f"{key} = {_shown(new)}{why(key)}")
+        if rows:
+            yield from (f"[{part}]", *rows)
+    for old, new in zip(ship.thruster, after.thruster, strict=True):
+        if old != new:
+            yield f"[[thruster]]  # {new.name}"
+            for key in _MOTOR:
+                if getattr(old, key) != getattr(new, key):
+                    yield f"{key} = {_shown(getattr(new, key))}{why(key)}"
+
+
+_KEYS = {
+    "hull": ("volume_m3",),
+    "mass": ("heaviness_kg", "inertia_kg_m2"),
+    "aero": (
+        *("added_mass_kg", "added_inertia_kg_m2", "linear_drag", "quadratic_drag"),
+        "fin_lift_per_rad",
+    ),
+}
+_MOTOR = (*_FORCES, "lag_s")
+
+
+def _shown(value: float | tuple[float, ...]) -> str:
+    if isinstance(value, tuple):
+        return f"[{', '.join(map(_shown, value))}]"
+    return repr(float(f"{value:.4g}"))
