@@ -29,10 +29,11 @@ class LandingEvidence(NamedTuple):
     proven: bool | None = None  # the phase has lasted as long as its proof takes
     still: bool | None = None  # it neither sinks nor climbs, or its height cannot be
     lower: bool | None = None  # than where it stopped, by more than a height's noise
-    light: bool | None = None  # it has weighed itself in this flight, and lifts
+    light: bool | None = None  # it has weighed itself in this flight, and more probably lifts
+    sure: bool | None = None  # that it is light is less probable than one in a thousand
     lifts: bool | None = None  # it is higher than where it lay, by more than a height's noise
     strays: bool | None = None  # it is elsewhere than where it was let go
-    doubted: bool | None = None  # a sensor says "not down", or feet may hide that it is light
+    doubted: bool | None = None  # raw heights say "not down", or it felt itself lose ballast
 
 
 class OnEntry(Enum):
@@ -111,8 +112,14 @@ LANDING: dict[LandingPhase, tuple[Transition, ...]] = {
         ),
         Transition(
             name="stays down", next=LandingPhase.LANDED,
-            when=LandingEvidence(lifts=False, lower=False, proven=True, doubted=False),
+            when=LandingEvidence(lifts=False, lower=False, proven=True, sure=True, doubted=False),
             why="it has stayed by its weight, and no sensor sees it in the air",
+        ),
+        Transition(
+            name="stays down, may be light", next=LandingPhase.DOUBT,
+            when=LandingEvidence(lifts=False, lower=False, proven=True, sure=False, doubted=False),
+            does=(OnEntry.ASK,),
+            why="let go, a light ship is lost as soon as its feet slip; a person's look costs less",
         ),
         Transition(
             name="stays down, in doubt", next=LandingPhase.DOUBT,

@@ -3,12 +3,11 @@
 from math import inf, nan, pi
 from typing import Any
 
-import msgspec
 import pytest
 
 from blimp.control.modes.land import Land
 from blimp.types import Command, Outcome, OutcomeState
-from tests.control.parts import DOWN, Alone, Bench, at, twin
+from tests.control.parts import DOWN, Alone, Bench, a_ship, at, twin
 
 DONE, REFUSED, RUNNING = OutcomeState.DONE, OutcomeState.REFUSED, OutcomeState.IN_PROGRESS
 
@@ -330,8 +329,7 @@ def test_a_person_may_disarm_a_ship_held_down_whatever_its_height_says() -> None
     """Asked to secure it, then disarm, the person was refused: "in the air at 1.0 m"."""
     ship = flying()
     pilot = ship.loop._pilot
-    light = msgspec.structs.replace(pilot.ship, heaviness_kg=lambda: -0.006, weighed=lambda: True)
-    land = Land(ship.loop.state, ship=light, down=True)
+    land = Land(ship.loop.state, ship=a_ship(heaviness_kg=-0.006), down=True)
     pilot.enter(land, reason="test")
     ship.run(0.1)
     assert land.held

@@ -120,6 +120,12 @@ def in_doubt(ship: Flight) -> None:
     ship.is_in(LandingPhase.DOUBT)
 
 
+def a_ship_that_may_be_light(ship: Flight) -> None:
+    ship.lands()
+    ship.is_in(LandingPhase.DOUBT)
+    assert ship.loop.armed
+
+
 def a_ship_whose_feet_give_way(ship: Flight) -> None:
     in_doubt(ship)
     ship.physics.load(-0.05)
@@ -189,6 +195,7 @@ FLIGHTS: tuple[tuple[Callable[[Flight], None], float, tuple[str, ...]], ...] = (
     (a_ship_that_a_person_catches, 0.005, ("moves on", "creeps", "sinks on trial")),
     (a_light_ship, -0.006, ("touches down, light", "comes off", "is still off", "lies again")),
     (a_ship_that_loses_ballast_on_trial, 0.005, ("rises on trial",)),
+    (a_ship_that_may_be_light, 0.0005, ("stays down, may be light",)),
     (a_ship_whose_feet_give_way, 0.005, ("stays down, in doubt", "rises in doubt")),
     (a_ship_that_is_carried_off, 0.005, ("strays in doubt",)),
     (a_ship_that_rests, 0.005, ("rests", "rests, to come down", "strayed")),

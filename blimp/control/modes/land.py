@@ -9,7 +9,7 @@ of its phases is blimp/control/landing.py.
 from math import hypot
 from typing import Any
 
-from blimp.control.bounds import FELT, sure_kg
+from blimp.control.bounds import FELT
 from blimp.control.constants import AIR_DENSITY_KGM3
 from blimp.control.failsafe import Action
 from blimp.control.landing import LANDING, LandingEvidence, LandingPhase, OnEntry, Transition
@@ -191,7 +191,8 @@ class Land(FlightMode):
             case OnEntry.HARDER:
                 press.harder()
             case OnEntry.ASK:
-                self._doubt, self._lay_ne_m = self._why_doubted(), place_of(state)
+                self._doubt = self._why_doubted() or self._why_unsure()
+                self._lay_ne_m = place_of(state)
 
     def _look(self, state: VehicleState, dt_s: float) -> LandingEvidence:
         """Return what this cycle shows, and count what must last."""
@@ -216,6 +217,7 @@ class Land(FlightMode):
             still=still,
             lower=known and -risen_m > lower_m,
             light=self._is_light,
+            sure=self._ship.weight().may_let_go,
             lifts=known and not touches and (risen_m > _clear_m(state) or climbs),
             strays=has_drifted(self._lay_ne_m, state),
             doubted=phase is LandingPhase.TRIAL and bool(self._why_doubted()),
@@ -231,7 +233,9 @@ class Land(FlightMode):
                 return self._has_touched(state)
             case LandingPhase.TRIAL:
                 # A few grams sink slowly.
-                sure = self._is_heavy and self._lay_m < _TOUCH_HEIGHT_M
+                weight, felt_kg = self._ship.weight(), self._press.heaviness_kg
+                sure = weight.may_let_go and felt_kg >= weight.mean_kg
+                sure = sure and self._lay_m < _TOUCH_HEIGHT_M
                 return self._phase_s >= (_SURE_TRIAL_S if sure else _TRIAL_S) and not rising
             case _:
                 return self._phase_s >= _TOUCH_S
@@ -293,22 +297,21 @@ class Land(FlightMode):
 
     @property
     def _is_light(self) -> bool:
-        return self._ship.weighed() and self._ship.heaviness_kg() < 0.0
-
-    @property
-    def _is_heavy(self) -> bool:
-        """Whether it has weighed itself heavy, and felt no loss since."""
-        sure, weighed_kg = sure_kg(self._ship.airframe), self._ship.heaviness_kg()
-        return self._ship.weighed() and sure < weighed_kg <= self._press.heaviness_kg
+        return self._ship.weighed() and self._ship.weight().p_light() > 0.5
 
     def _why_doubted(self) -> str:
         """Return why a trial that it stays down in proves nothing, or ""."""
         found, felt_kg = self._ship.doubt(), self._press.heaviness_kg
-        if found or not self._ship.airframe.ground.hold_n:
-            return found
-        if felt_kg < 0.0:
+        if not found and self._ship.airframe.ground.hold_n and felt_kg < 0.0:
             return f"felt {-1e3 * felt_kg:.0f} g light, and its feet would hold it"
-        return "" if self._ship.weighed() else UNWEIGHED
+        return found
+
+    def _why_unsure(self) -> str:
+        if not self._ship.weighed():
+            return UNWEIGHED
+        weight = self._ship.weight()
+        grams, light = 1e3 * weight.mean_kg, weight.p_light()
+        return f"weighs {grams:.1f} g: light with a probability of {light:.1%}"
 
 
 def place_of(state: VehicleState) -> tuple[float, float] | None:
