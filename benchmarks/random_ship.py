@@ -1,8 +1,9 @@
 """A ship that nobody has tuned for: `random_ship(seed)` draws one that `airframe check` accepts.
 
 Drawn within what builders buy: a foil balloon of 0.7 to 2 m or a spheroid of 0.9 to 6 m, foil of 30
-to 60 g/m2, motors that lift 3 to 15 % of the displaced air and push with 1.5 to 6 % each, five
-layouts of thrusters, and every kind of sensor. The rest follows as in `blimp airframe new`.
+to 60 g/m2, motors that lift 3 to 15 % of the displaced air and push with 1.5 to 6 % each, eight
+layouts of thrusters, tilt servos and fins, and every kind of sensor. The rest follows as in
+`blimp airframe new`.
 """
 
 import math
@@ -20,6 +21,7 @@ from blimp.airframe import (
     Battery,
     Device,
     Servo,
+    Surface,
     Thruster,
 )
 from blimp.errors import AirframeError
@@ -30,6 +32,7 @@ from blimp.sim.atmosphere import gas_density_kg_m3
 from blimp.types import Vec3
 
 TRIES = 200
+OTHERS = 0.4  # of ships: two tilt servos, one for both motors, or a rudder
 BRIDGES = (  # pins of one bridge each; none is another device's
     {"ain1": 6, "ain2": 13, "bin1": 19, "bin2": 26, "nsleep": 12},
     {"ain1": 16, "ain2": 20, "bin1": 7, "bin2": 8, "nsleep": 21},
@@ -79,7 +82,7 @@ def random_ship(seed: int) -> Airframe:
 def _draw(chance: Random, name: str) -> Airframe:
     plan = _plan(chance, name)
     ship = airframes.parse(describe(plan), where=name)
-    thrusters, servos = _layout(chance, ship)
+    thrusters, servos, fins = _layout(chance, ship)
     current_a = sum(t.max_current_a for t in thrusters)
     minutes = chance.uniform(10.0, 30.0)  # at half power
     battery = Battery(
@@ -90,7 +93,7 @@ def _draw(chance: Random, name: str) -> Airframe:
         ship,
         thruster=thrusters,
         servo=servos,
-        surface=(),
+        surface=fins,
         battery=battery,
         device=(*_sensors(chance, current_a), *_drivers(thrusters, servos)),
         gains=msgspec.structs.replace(ship.gains, swing_damping=chance.choice([0.0, 0.15])),
@@ -133,8 +136,10 @@ def _plan(chance: Random, name: str) -> Plan:
     )
 
 
-def _layout(chance: Random, ship: Airframe) -> tuple[tuple[Thruster, ...], tuple[Servo, ...]]:
-    """Draw where the thrusters are: five layouts that ships of this size are built in."""
+def _layout(
+    chance: Random, ship: Airframe
+) -> tuple[tuple[Thruster, ...], tuple[Servo, ...], tuple[Surface, ...]]:
+    """Draw where the thrusters are: eight layouts that ships of this size are built in."""
     left, _, lift = ship.thruster
     low_m, arm_m = lift.position_m[2], -left.position_m[1]
     lag_s = chance.uniform(0.04, 0.3)
@@ -159,14 +164,39 @@ def _layout(chance: Random, ship: Airframe) -> tuple[tuple[Thruster, ...], tuple
     pair = [("left", (0.0, -arm_m, low_m), ahead), ("right", (0.0, arm_m, low_m), ahead)]
     middle = ("lift", (0.0, 0.0, low_m), up)
     servos: tuple[Servo, ...] = ()
+    fins: tuple[Surface, ...] = ()
     layout = chance.choice(["pair", "cross", "nose", "tilt", "two lifts"])
-    if layout == "tilt":  # as the twin
-        servos = (
-            Servo(
-                name="tilt", min_rad=-1.7453, max_rad=1.7453, slew_radps=chance.uniform(2.0, 6.0),
-                min_pulse_s=0.0005, max_pulse_s=0.0025,
+    other = Random(f"layout:{ship.name}")  # so that the other ships stay what they were
+    if other.random() < OTHERS:
+        layout = other.choice(["bicopter", "one-servo bicopter", "rudder"])
+
+    def servo(name: str, reach_rad: float) -> Servo:
+        return Servo(
+            name=name, min_rad=-reach_rad, max_rad=reach_rad, slew_radps=chance.uniform(2.0, 6.0),
+            min_pulse_s=0.0005, max_pulse_s=0.0025,
+        )  # fmt: skip
+
+    if layout == "bicopter":
+        servos = (servo("tilt-left", 1.7453), servo("tilt-right", 1.7453))
+        each_n = max(lift_n, push_n)
+        motors = [motor(name, place, axis, each_n, f"tilt-{name}") for name, place, axis in pair]
+    elif layout == "one-servo bicopter":
+        servos = (servo("tilt", 1.7453),)
+        each_n = max(lift_n, push_n)
+        motors = [motor(name, place, axis, each_n, "tilt") for name, place, axis in pair]
+    elif layout == "rudder":
+        servos = (servo("rudder", 0.6),)
+        side_m2 = math.pi / 4.0 * ship.hull.length_m * ship.hull.diameter_m
+        fins = (
+            Surface(
+                servo="rudder", position_m=(stern_m, 0.0, 0.0), axis=(0.0, -1.0, 0.0),
+                force_per_rad=1.5 * chance.uniform(0.03, 0.1) * side_m2,
             ),
         )  # fmt: skip
+        motors = [motor(name, place, axis, push_n) for name, place, axis in pair]
+        motors += [motor(*middle, lift_n)]
+    elif layout == "tilt":  # as the twin
+        servos = (servo("tilt", 1.7453),)
         each_n = 0.5 * max(lift_n, push_n)
         motors = [motor(name, place, axis, each_n, "tilt") for name, place, axis in pair]
         motors += [
@@ -195,7 +225,7 @@ def _layout(chance: Random, ship: Airframe) -> tuple[tuple[Thruster, ...], tuple
                 motor("lift-front", (reach_m, 0.0, low_m), up, 0.5 * lift_n),
                 motor("lift-rear", (-reach_m, 0.0, low_m), up, 0.5 * lift_n),
             ]
-    return tuple(motors), servos
+    return tuple(motors), servos, fins
 
 
 def _sensors(chance: Random, current_a: float) -> Sequence[Device]:

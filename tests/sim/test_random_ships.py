@@ -30,8 +30,10 @@ def test_ships_of_all_layouts_and_sensors_are_drawn_and_each_can_fly() -> None:
     random_ship.cache_clear()
     assert ships == [random_ship(seed) for seed in range(60)]
     assert all(check(ship).ok for ship in ships)
-    assert len({ship.thruster_names for ship in ships}) == 5
-    assert {ship.servo_names for ship in ships} == {(), ("tilt",)}
+    assert len({ship.thruster_names for ship in ships}) == 6
+    tilts = ("tilt-left", "tilt-right")
+    assert {ship.servo_names for ship in ships} == {(), ("tilt",), tilts, ("rudder",)}
+    assert {bool(ship.surface) for ship in ships if "rudder" in ship.servo_names} == {True}
     assert len({device.chip for ship in ships for device in ship.device}) >= 17
     assert all({"imu", "baro", "power"} <= {*map(role, ship.device)} for ship in ships)
     masses = sorted(ship.mass_kg for ship in ships)
