@@ -2,12 +2,15 @@
 
 healthy: nothing fails. Take-off, a square, a hold, a landing; drawn are airframe, weight (up to
 5 % of the displaced mass either way, as far as the thrust suffices), drag (x 0.5 to 2), thrust
-(x 0.8 to 1.2), wind (to what this plant can hold) and seed. Counted is what was accused, what
-has flown away, what did not come down or stay down, and what was refused.
+(x 0.8 to 1.2), wind (to what this plant can hold) and seed. Counted is what did not come down or
+stay down, and what was refused.
 
 cells: `blimp sim matrix` drawn at random: airframe, mode, one failure or two, wind to 0.5 m/s or
 the ship's limit, weight and seed. Counted is what ended unsafe, and apart from it what nobody could
 have held down either: those cells are listed with the oracle's reason.
+
+Each flight is asked every policy of docs/policies.md, of its log and of the truth; counted is each
+one that it breaches, by its name.
 
 One JSON line a flight, then a table. The draw depends on --seed and the flight's number alone.
 Simulated, in Lockstep. Exit status: 1 if a flight was bad.
@@ -28,11 +31,13 @@ from typing import Any
 
 import msgspec
 
+from benchmarks.policies import ALL, Witness
 from benchmarks.random_ship import random_ship
 from blimp import airframe as airframes
 from blimp.ability import max_wind_mps
 from blimp.airframe import SEA_LEVEL_DENSITY_KG_M3, Airframe
 from blimp.chips import CHIPS
+from blimp.recording.policies import check as ask
 from blimp.service.airframes.check import check
 from blimp.service.airframes.figures import compute
 from blimp.service.tune.track import Plant
@@ -79,8 +84,9 @@ class Draw(msgspec.Struct, frozen=True, kw_only=True):
 class Flown(msgspec.Struct, frozen=True, kw_only=True):
     """How it ended.
 
-    bad: what is counted. accused: what was said to be broken and was not. hopeless: why the oracle
-    could not have held it down, "" if it could.
+    bad: what is counted: what it breached, and what its end lacks. accused: what was said to
+    be broken before anything failed. hopeless: why the oracle could not have held it down, "" if it
+    could.
     """
 
     draw: Draw
@@ -254,6 +260,20 @@ class _Lost(Exception):
     pass
 
 
+def _held(ship: Airframe, draw: Draw, plant: Airframe, witness: Witness) -> Lockstep:
+    """Return the drawn ship in somebody's arms, and its witness looking on."""
+    lockstep = Lockstep(
+        ship, seed=draw.seed, wind_mps=draw.wind_mps, plant=plant, held=True, log=witness.keep
+    )
+    witness.watch(lockstep)
+    return lockstep
+
+
+def breaches(witness: Witness) -> tuple[str, ...]:
+    """Return the policies that a flight did not keep."""
+    return tuple(one.policy.name for one in ask(witness.trace(), ALL))
+
+
 def fly_healthy(draw: Draw, look: Look = lambda _: None) -> Flown:
     """Fly the mission of a ship with which nothing is wrong. look: twice a second, at the ship."""
     ship = load_ship(draw.airframe)
@@ -318,7 +338,7 @@ def _mission(flight: _Watched, ship: Airframe, draw: Draw) -> tuple[tuple[str, .
         if not lands or physics.height_above_ground_m > GROUND_M:
             bad.append("not down" if not lands else "rose again")
     except _Lost:
-        bad.append("flown away")
+        return tuple(bad), "flown away"  # its policy counts it
     return tuple(bad), refused or ", ".join(bad) or "landed"
 
 
@@ -326,7 +346,8 @@ def fly_cell(draw: Draw) -> Flown:
     """Fly a cell of the matrix: healthy up to the failure, and on to its end."""
     ship = load_ship(draw.airframe)
     plant, failure = plant_of(ship, draw), together(draw.failures)
-    with Lockstep(ship, seed=draw.seed, wind_mps=draw.wind_mps, plant=plant, held=True) as lockstep:
+    witness = Witness()
+    with _held(ship, draw, plant, witness) as lockstep:
         began_s = lockstep.now_s
         lockstep.step(12.0)  # its gyro is measured
         lockstep.hold(False)
@@ -340,12 +361,14 @@ def fly_cell(draw: Draw) -> Flown:
         accused = lockstep.accused  # by a ship with which nothing was wrong
         bounds = oracle.bounds(lockstep, failure, wind_mps=draw.wind_mps)
         hopeless = bounds.hopeless(far_m=FLY_AWAY_M, hard_mps=TOUCHDOWN_MPS, seconds=REST_S)
+        witness.failure, witness.hopeless = failure, hopeless
         cell = end_of(
             lockstep, draw.mode, failure, seed=draw.seed, before=begin if failure.at_start else None
         )
+        unsafe = () if cell.safe else ("hopeless" if hopeless else "unsafe",)
         return Flown(
             draw=draw,
-            bad=() if cell.safe else ("hopeless" if hopeless else "unsafe",),
+            bad=(*unsafe, *breaches(witness)),
             outcome=cell.outcome,
             hopeless=hopeless,
             hours=round((lockstep.now_s - began_s) / 3600.0, 5),

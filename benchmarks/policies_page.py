@@ -6,6 +6,7 @@ Writes docs/policies.md from `blimp/recording/policies.py` and `benchmarks/polic
 from collections.abc import Iterator
 from pathlib import Path
 
+from benchmarks.policies import TRUTH_POLICIES
 from blimp.recording.policies import POLICIES, Policy
 
 PAGE = Path(__file__).parents[1] / "docs" / "policies.md"
@@ -23,6 +24,18 @@ end of the log, is not known and breaches nothing. A formula also says by how mu
 semantics, Fainekos and Pappas 2009). Operators: `blimp/recording/temporal.py`.
 """
 
+TRUTH = """The campaigns and the fuzzer ask every simulated flight these as well. The search keeps
+the case that came nearest to a breach of each policy, changes it a little and flies it again, as
+PGFuzz does (Kim et al., NDSS 2021):
+
+    # not tested: takes minutes
+    python -m benchmarks.fuzz --flights 400 --seed 7
+    python -m benchmarks.campaign cells --flights 100 --seed 7
+
+`tests/mutants/policies.toml` has lines of the ship's code which, broken, must breach a policy in
+the flights that the search begins with.
+"""
+
 
 def page() -> str:
     """Return the whole page."""
@@ -33,6 +46,9 @@ def _lines() -> Iterator[str]:
     yield HEAD
     yield f"## By the log alone: {len(POLICIES)}\n"
     yield from _table(POLICIES)
+    yield f"\n## By the truth of a simulation: {len(TRUTH_POLICIES)}\n"
+    yield TRUTH
+    yield from _table(TRUTH_POLICIES)
 
 
 def _table(policies: tuple[Policy, ...]) -> Iterator[str]:

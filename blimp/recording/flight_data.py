@@ -95,6 +95,7 @@ KINDS = {
 class FlightData(NamedTuple):
     """All of a log that is drawn or counted.
 
+    cycles: an output's column is "out_" and its name: a motor may be called "yaw".
     facts: the log's metadata. votes: innovation and agreement (1 or 0) by "quantity sensor".
     overruns: since the log's first /status; None if it has none. latency_s: of each command, from
     its sender to the flight loop, where it is known. mail: commands and outcomes in their order.
@@ -217,7 +218,8 @@ class _Reader:
         self.cycles = _Rows(
             *AXES, *(f"v_{axis}" for axis in AXES), *ANGLES, "yaw_rate",
             *(f"set_{axis}" for axis in AXES), *(f"set_v_{axis}" for axis in AXES), "set_yaw",
-            "step_ms", "number", "armed", "on_ground", "idle", *session.actuators, short=True,
+            "step_ms", "number", "armed", "on_ground", "idle",
+            *(f"out_{name}" for name in session.actuators), short=True,
         )  # fmt: skip
         self.status = _Rows(
             "battery_v", "current_a", "wind_north", "wind_east", "heaviness_kg", "link_age_s",

@@ -170,17 +170,24 @@ def own_boot(trace: Trace) -> Iterator[tuple[float, float]]:
 
 
 def ends_once(trace: Trace) -> Iterator[tuple[float, float]]:
-    """Yield outcomes that differ from the end that was sent of the same command before."""
+    """Yield outcomes that differ from the end that was sent of the same command before.
+
+    What answers a delivery that comes again is none: it may refuse that delivery alone.
+    """
     ended: dict[str, OutcomeState] = {}
-    refusals = {id(outcome) for _, _, _, outcome in trace.answers}
+    seen: set[str] = set()
+    answers_again = set()
+    for _, command, _, outcome in trace.answers:
+        if command.id in seen:
+            answers_again.add(id(outcome))
+        seen.add(command.id)
     for t_s, message in trace.flight.mail:
-        if isinstance(message, Command):
+        if isinstance(message, Command) or id(message) in answers_again:
             continue
-        before = ended.get(message.id)
-        if before is not None and before is not message.state and id(message) not in refusals:
+        if message.state is not ended.setdefault(message.id, message.state):
             yield t_s, -1.0
-        if message.state is not OutcomeState.IN_PROGRESS:
-            ended.setdefault(message.id, message.state)
+        if message.state is OutcomeState.IN_PROGRESS:
+            del ended[message.id]
 
 
 def progress(trace: Trace) -> Iterator[tuple[float, float]]:

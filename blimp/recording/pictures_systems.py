@@ -42,7 +42,7 @@ def actuators(flight: FlightData) -> Figure:
     labels = [f"{name}, {'rad' if name in session.servos else '1'}" for name in session.actuators]
     figure, panels = timed(flight, labels, height_in=0.95)
     for panel, name in zip(panels, session.actuators, strict=True):
-        line(panel, flight.cycles.t_s, flight.cycles[name], "command", SETPOINT, lw=0.8)
+        line(panel, flight.cycles.t_s, flight.cycles[f"out_{name}"], "command", SETPOINT, lw=0.8)
         if name not in session.servos:
             panel.set_ylim(-1.08, 1.08)
             panel.set_yticks([-1.0, 0.0, 1.0])

@@ -35,6 +35,7 @@ from blimp.recording.trace import (
     BOOTED,
     BY_TRANSMITTER,
     DESCEND,
+    DONE,
     DRIVEN,
     HOLD,
     KILLED,
@@ -124,6 +125,7 @@ ARM_COMMANDED = once(accepted("arm"), ANSWER_S) | near(said("resumed after a cra
     BY_TRANSMITTER & near(said("the transmitter has control"), ANSWER_S)
 )  # fmt: skip
 KNOWS_PLACE = column("agree_position", of="status") >= 0.5
+KNOWS_HEIGHT = column("agree_height", of="status") >= 0.5
 BY_PERSON = BENCH | mode("MANUAL")
 WEIGHED_LIGHT = flag("weighed light", lambda trace: trace.held("status", "heaviness_kg") <= 0.0)
 STEERED = mode("HOLD", "LOITER", "RTL")
@@ -358,7 +360,7 @@ POLICIES: tuple[Policy, ...] = (
         "The mode changes by a command, a failsafe, a transmitter, or with words",
         implies(
             MODE_CHANGED,
-            once(accepted(), 1.0)
+            once(accepted() | DONE, 1.0)
             | near(said("."), 1.0)
             | once(action(HOLD), 0.5)
             | near(rose(~action(HOLD)), 0.5)
@@ -472,7 +474,7 @@ POLICIES: tuple[Policy, ...] = (
     Policy(
         "a lost height descends",
         "Where no sensor agrees on the height for 6 s in the air, the ship descends",
-        implies(lasted(FLYING & ~(column("agree_height", of="status") >= 0.5), 6.0), action(LAND)),
+        implies(lasted(FLYING & ~KNOWS_HEIGHT, 6.0), action(LAND)),
         ALONE,
     ),
     Policy(
@@ -613,9 +615,12 @@ POLICIES: tuple[Policy, ...] = (
     ),
     Policy(
         "a height that can be",
-        "The height is within 5 m below the pad and 60 m above the ceiling",
-        (HEIGHT >= -5.0)
-        & (limit("ceiling + 60", lambda ship: ship.limits.max_altitude_m + 60.0) >= HEIGHT),
+        "A height that a sensor agrees with is from 5 m below the pad to 60 m above the ceiling",
+        implies(
+            KNOWS_HEIGHT,
+            (HEIGHT >= -5.0)
+            & (limit("ceiling + 60", lambda ship: ship.limits.max_altitude_m + 60.0) >= HEIGHT),
+        ),
         ALONE,
     ),
     Policy(
@@ -691,7 +696,9 @@ POLICIES: tuple[Policy, ...] = (
         "A status has the outputs of its cycle",
         judged.as_shown(
             "each output of a status is that of its cycle",
-            lambda trace: [(f"shown_{name}", name) for name in trace.flight.session.actuators],
+            lambda trace: [
+                (f"shown_{name}", f"out_{name}") for name in trace.flight.session.actuators
+            ],
         ),
         SAID,
     ),

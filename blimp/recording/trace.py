@@ -36,8 +36,8 @@ class Trace:
 
     def __init__(self, flight: FlightData, world: Table | None = None) -> None:
         self.flight, self.t_s = flight, flight.cycles.t_s
-        empty = Table(np.empty(0), {})
-        self._tables = {"status": flight.status, "truth": flight.truth, "world": world or empty}
+        self.world = world or Table(np.empty(0), {})
+        self._tables = {"status": flight.status, "truth": flight.truth, "world": self.world}
         self._places: dict[str, Places] = {}
 
     @cached_property
@@ -54,7 +54,7 @@ class Trace:
         return self._columns(self.ship.servo_names)
 
     def _columns(self, names: Iterable[str]) -> Values:
-        columns = [self.flight.cycles[name] for name in names]
+        columns = [self.flight.cycles[f"out_{name}"] for name in names]
         return np.column_stack(columns) if columns else np.zeros((len(self.t_s), 0))
 
     def held(self, table: str, name: str) -> Values:
@@ -227,3 +227,4 @@ MODE_CHANGED = flag(
     "the mode changes",
     lambda trace: pulses(trace, [span.from_s for span in trace.flight.modes[1:]]),
 )
+DONE = flag("a command is done", lambda trace: pulses(trace, [t_s for t_s, _, _ in trace.ends]))

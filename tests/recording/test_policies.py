@@ -1,11 +1,9 @@
 """Each policy holds in a flight in which all goes well, and is breached where it should be."""
 
 import json
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import msgspec
 import numpy as np
 import pytest
 from typer.testing import CliRunner
@@ -14,7 +12,7 @@ from benchmarks.policies_page import PAGE, page
 from blimp.airframe import load
 from blimp.cli import app
 from blimp.control.failsafe import Times, rules
-from blimp.recording.flight_data import FlightData, Span, Table
+from blimp.recording.flight_data import FlightData, Span
 from blimp.recording.memory import Memory
 from blimp.recording.policies import POLICIES, check
 from blimp.recording.tape import Session
@@ -37,10 +35,29 @@ from blimp.recording.temporal import (
 )
 from blimp.recording.trace import SEVERITY, Trace
 from blimp.ship import Lockstep
-from blimp.types import Command, Outcome, OutcomeState
-
-Edit = Callable[[FlightData], FlightData]
-DONE, REFUSED, UNDER_WAY = OutcomeState.DONE, OutcomeState.REFUSED, OutcomeState.IN_PROGRESS
+from blimp.types import Command, Outcome
+from tests.recording.edits import (
+    ARMS,
+    AT,
+    DONE,
+    LOST,
+    REFUSED,
+    UNDER_WAY,
+    Edit,
+    asked,
+    backwards,
+    cut,
+    mail,
+    no_mail,
+    no_reverse,
+    numbered,
+    put,
+    says,
+    several,
+    silent,
+    then,
+    with_span,
+)
 
 
 @pytest.fixture(scope="module")
@@ -63,156 +80,6 @@ def flight() -> FlightData:
     return kept[0].flight()
 
 
-FLIES_S = 9.0
-
-
-def with_field(flight: FlightData, name: str, value: Any) -> FlightData:
-    changed: dict[str, Any] = {name: value}
-    return flight._replace(**changed)
-
-
-def put(table: str, name: str, value: Any, at_s: float = FLIES_S, for_s: float = 1e-9) -> Edit:
-    """Return an edit that sets a column from a time on, for one value at the least."""
-
-    def edit(flight: FlightData) -> FlightData:
-        found: Table = getattr(flight, table)
-        values = np.array(found[name])
-        first = int(np.searchsorted(found.t_s, at_s))
-        last = max(first + 1, int(np.searchsorted(found.t_s, at_s + for_s)))
-        values[first:last] = value
-        return with_field(flight, table, Table(found.t_s, found.columns | {name: values}))
-
-    return edit
-
-
-def several(*edits: Edit) -> Edit:
-    def edit(flight: FlightData) -> FlightData:
-        for one in edits:
-            flight = one(flight)
-        return flight
-
-    return edit
-
-
-def mail(*messages: Command | Outcome, at_s: float = FLIES_S, every_s: float = 0.0) -> Edit:
-    """Return an edit that adds messages at a time."""
-
-    def edit(flight: FlightData) -> FlightData:
-        added = [(at_s + every_s * n, one) for n, one in enumerate(messages)]
-        whole = sorted([*flight.mail, *added], key=lambda pair: pair[0])
-        return flight._replace(mail=tuple(whole))
-
-    return edit
-
-
-def asked(name: str, state: OutcomeState = DONE, **fields: Any) -> tuple[Command, Outcome]:
-    """Return a command and its outcome. fields: of both."""
-    given = {"id": "added", "reason": "because", "arguments": {}, **fields}
-    of_command = {k: v for k, v in given.items() if k in Command.__struct_fields__}
-    of_outcome = {k: v for k, v in given.items() if k in Outcome.__struct_fields__}
-    of_outcome.pop("boot_id", None)
-    return Command(name=name, **of_command), Outcome(state=state, **of_outcome)
-
-
-def with_span(field: str, name: str, from_s: float, for_s: float) -> Edit:
-    """Return an edit that adds a failsafe, or a mode that another one goes on after."""
-
-    def edit(flight: FlightData) -> FlightData:
-        before = [one for one in getattr(flight, field) if one.from_s < from_s]
-        after = [one for one in getattr(flight, field) if one.from_s >= from_s + for_s]
-        added = [Span(from_s, from_s + for_s, name)]
-        if field == "modes" and before:
-            added.append(Span(from_s + for_s, from_s + for_s, before[-1].name))
-        return with_field(flight, field, [*before, *added, *after])
-
-    return edit
-
-
-def silent(words: str) -> Edit:
-    """Return an edit that takes what was said and begins so."""
-    return lambda flight: flight._replace(
-        said=tuple(one for one in flight.said if not one[1].startswith(words))
-    )
-
-
-def says(text: str, at_s: float = FLIES_S) -> Edit:
-    return lambda flight: flight._replace(said=tuple(sorted([*flight.said, (at_s, text)])))
-
-
-def moment(name: str, way: int) -> Callable[[FlightData], float]:
-    """Return when a flag of the cycles first rises (1) or falls (-1)."""
-
-    def at(flight: FlightData) -> float:
-        found = np.flatnonzero(np.diff(flight.cycles[name]) == way)
-        return float(flight.cycles.t_s[found[0] + 1])
-
-    return at
-
-
-def then(find: Callable[[FlightData], float], make: Callable[[float], Edit]) -> Edit:
-    """Return an edit at a time that depends on the flight."""
-    return lambda flight: make(find(flight))(flight)
-
-
-def cut(from_s: float, for_s: float, table: str = "cycles") -> Edit:
-    """Return an edit that leaves out the rows of a time."""
-
-    def edit(flight: FlightData) -> FlightData:
-        found: Table = getattr(flight, table)
-        kept = (found.t_s < from_s) | (found.t_s >= from_s + for_s)
-        columns = {name: values[kept] for name, values in found.columns.items()}
-        return with_field(flight, table, Table(found.t_s[kept], columns))
-
-    return edit
-
-
-def numbered(flight: FlightData) -> FlightData:
-    numbers = np.arange(len(flight.cycles.t_s), dtype=float)
-    return flight._replace(
-        cycles=Table(flight.cycles.t_s, flight.cycles.columns | {"number": numbers})
-    )
-
-
-def no_mail(name: str) -> Edit:
-    """Return an edit that takes a command and its outcomes out of the log."""
-
-    def edit(flight: FlightData) -> FlightData:
-        ids = {one.id for _, one in flight.mail if isinstance(one, Command) and one.name == name}
-        return flight._replace(mail=tuple(one for one in flight.mail if one[1].id not in ids))
-
-    return edit
-
-
-def state_of(id: str, state: OutcomeState, reason: str = "because") -> Edit:
-    """Return an edit of every outcome of the command whose id begins so."""
-
-    def edit(flight: FlightData) -> FlightData:
-        def changed(one: Command | Outcome) -> Command | Outcome:
-            if isinstance(one, Command) or not one.id.startswith(id):
-                return one
-            return msgspec.structs.replace(one, state=state, reason=reason)
-
-        return flight._replace(mail=tuple((t_s, changed(one)) for t_s, one in flight.mail))
-
-    return edit
-
-
-def no_reverse(flight: FlightData) -> FlightData:
-    ship = dict(flight.session.airframe)
-    ship["thruster"] = [{**one, "reverse_thrust_n": 0.0} for one in ship["thruster"]]
-    return flight._replace(session=msgspec.structs.replace(flight.session, airframe=ship))
-
-
-def backwards(flight: FlightData) -> FlightData:
-    t_s = np.array(flight.cycles.t_s)
-    t_s[500] = t_s[499]
-    return flight._replace(cycles=Table(t_s, flight.cycles.columns))
-
-
-ARMS = moment("armed", 1)
-LOST = "position lost: holding height and heading"
-AT = FLIES_S
-
 # An edit for each policy that breaches it.
 BREACHES: dict[str, Edit] = {
     "armed by a command": no_mail("arm"),
@@ -228,9 +95,9 @@ BREACHES: dict[str, Edit] = {
     "killed turns no motor": several(
         put("status", "killed", 1.0, 40.0, 2.0),
         put("cycles", "armed", 0.0, 40.0, 2.0),
-        put("cycles", "left", 0.5, 40.5, 1.0),
+        put("cycles", "out_left", 0.5, 40.5, 1.0),
     ),
-    "disarmed turns no motor": put("cycles", "left", 0.5, 0.5),
+    "disarmed turns no motor": put("cycles", "out_left", 0.5, 0.5),
     "idle turns no motor": put("cycles", "idle", 1.0),
     "disarmed on the ground": several(
         put("cycles", "armed", 0.0, AT, 0.5), says("disarmed: why", AT)
@@ -301,16 +168,16 @@ BREACHES: dict[str, Edit] = {
     "a failsafe lifts no ship": several(
         with_span("failsafes", LOST, 1.0, 5.0),
         put("cycles", "on_ground", 1.0, 0.0, 5.0),
-        *(put("cycles", name, 0.0, 0.0, 5.0) for name in ("left", "right", "tail")),
-        put("cycles", "left", 0.5, 4.0, 0.5),
+        *(put("cycles", f"out_{name}", 0.0, 0.0, 5.0) for name in ("left", "right", "tail")),
+        put("cycles", "out_left", 0.5, 4.0, 0.5),
     ),
-    "no throttle above 1": put("cycles", "left", 1.2),
+    "no throttle above 1": put("cycles", "out_left", 1.2),
     "no throttle backwards without reverse": several(
-        put("cycles", "left", -0.5),
+        put("cycles", "out_left", -0.5),
         no_reverse,
     ),
-    "no servo beyond its angles": put("cycles", "tilt", 9.0),
-    "outputs are numbers": put("cycles", "tail", np.nan),
+    "no servo beyond its angles": put("cycles", "out_tilt", 9.0),
+    "outputs are numbers": put("cycles", "out_tail", np.nan),
     "no place outside is asked for": put("cycles", "set_north", 9000.0),
     "no height above the ceiling is asked for": put("cycles", "set_down", -9000.0),
     "no speed above the limit is asked for": put("cycles", "set_v_north", 9.0),
@@ -450,3 +317,18 @@ def test_a_log_is_checked(tmp_path: Path) -> None:
     assert asked.stdout.endswith("s: policy a log is whole: The log was closed, and has its end\n")
     as_json = json.loads(CliRunner().invoke(app, ["log", "check", str(cut), "--json"]).stdout)
     assert [one["policy"] for one in as_json["breaches"]] == ["a log is whole"]
+
+
+def test_an_output_may_be_called_as_a_quantity_is() -> None:
+    """The column of blimp2b's motor "yaw" stood in place of the heading, in reports as well."""
+    kept: list[Memory] = []
+
+    def keep(session: Session) -> Memory:
+        kept.append(Memory(session))
+        return kept[-1]
+
+    with Lockstep("blimp2b", seed=5, log=keep) as ship:
+        ship.step(0.5)
+        columns = list(kept[0].flight().cycles.columns)
+    assert len(columns) == len(set(columns))
+    assert {"yaw", "out_yaw"} <= set(columns)
