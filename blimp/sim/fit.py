@@ -51,7 +51,7 @@ class Knob(NamedTuple):
     unit: str = ""
 
     def turned(self, ship: Airframe, value: float) -> Airframe:
-        """Return the ship x."""
+        """Return the ship with its numbers moved by so many deviations of the prior."""
         amount = value * self.prior
 
         def moved(number: float) -> float:
