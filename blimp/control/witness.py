@@ -17,7 +17,9 @@ from blimp.control.vector import within
 from blimp.types import BaroSample, SensorReadings, VehicleState
 
 _FRESH_S = 1.0  # an older sample counts for nothing
-_BLIND_S = 30.0  # a ranger that last saw the ground this near says nothing more below
+# A ranger that last saw the ground this near says nothing more below. On a ship that the ground
+# carries it counts for as long as it stays blind: one that rises would be seen again.
+_BLIND_S = 30.0
 _BLIND_M = 0.4  # see above
 # Of a family's height on the ground. Air pressure wanders by a metre in a quarter of an hour; a
 # tag's height is its weakest axis; a ranger may look at a doorstep.
@@ -26,7 +28,7 @@ _AIR_PER_M = 0.1  # density of the heights of a ship in the air
 _MOST = 3.0  # of the logarithm of a family's odds: it lies once in twenty
 _BELOW_SIGMAS = -2.0  # so far below the ground it lies, and says nothing
 _SAYS = 1.5  # a family whose odds are over 4 to 1 says "down"
-_TOUCHES = 0.9  # this probable, and by two families: the ground carries it
+_TOUCHES = 0.8  # this probable, and by two families: the ground carries it
 _DOUBT = 0.7  # less probable: a ship that is let go may be in the air
 _PAD_S = 2.0  # the pad's pressure is smoothed over this
 
@@ -67,6 +69,10 @@ class Witnesses:
         if heights_m != self.heights_m:
             self.heights_m, self.touch = heights_m, _touch(heights_m)
 
+    @property
+    def _touches(self) -> bool:
+        return self.touch.contact is Contact.TOUCHING
+
     def _look_down(
         self, readings: SensorReadings, bad: set[str], found: dict[str, float], now_s: float
     ) -> None:
@@ -80,7 +86,7 @@ class Witnesses:
         age_s = now_s - self._range.t_s
         if age_s < _FRESH_S:
             found["range"] = self._range.height_m
-        elif age_s < _BLIND_S and self._range.height_m < _BLIND_M:
+        elif self._range.height_m < _BLIND_M and (age_s < _BLIND_S or self._touches):
             found["range"] = 0.0  # nearer yet: closer than 0.2 m a TF-Luna sees nothing
 
     def _press(self, baro: BaroSample, found: dict[str, float], *, at_rest: bool) -> None:

@@ -136,8 +136,13 @@ def test_a_ranger_that_is_blind_near_the_ground_counts_for_half_a_minute() -> No
     witnesses.update(blind, at(), 49.0, at_rest=False)
     assert witnesses.doubt() == ""
     assert witnesses.touch.contact is Contact.TOUCHING, "nearer than it sees"
-    witnesses.update(blind, at(), 50.1, at_rest=False)
-    assert witnesses.heights_m == {}
+    still_blind = readings(90.0, baro_m=3.0, tag_m=0.1)
+    witnesses.update(still_blind, at(), 90.0, at_rest=False)
+    assert witnesses.touch.contact is Contact.TOUCHING, "it has not been seen to rise"
+    risen = readings(90.1, baro_m=3.0, tag_m=3.0)
+    witnesses.update(risen, at(), 90.1, at_rest=False)
+    witnesses.update(risen, at(), 90.2, at_rest=False)
+    assert sorted(witnesses.heights_m) == ["baro", "tag"]
 
 
 def test_heights_are_those_above_the_pad() -> None:
