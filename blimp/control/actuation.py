@@ -2,7 +2,7 @@
 
 from blimp.control.bounds import lifts
 from blimp.control.constants import GRAVITY_MPS2
-from blimp.control.contact import Weight
+from blimp.control.contact import EVEN, Weight
 from blimp.control.controller import Controller
 from blimp.control.effect import EffectCheck
 from blimp.control.mixer import Mixer
@@ -41,7 +41,7 @@ class Actuation:
         self._supervisor = supervisor
         self._pilot = pilot
         self.rising_s = self.unmoved_s = 0.0
-        self.driven_up = self._was_armed = False
+        self.driven_up = self._was_armed = self._says_light = False
         self._unheeded_s = self._height_first_s = 0.0
 
     @property
@@ -119,9 +119,11 @@ class Actuation:
         """
         if self._supervisor.armed and not self._was_armed:
             self._controller.weigh_again()  # somebody may have changed its ballast
+            self._says_light = False
         self._was_armed = self._supervisor.armed
         self._check_effect(state, dt_s)
         self._check_height(state, setpoint, powered=powered, dt_s=dt_s)
+        self._check_weight(state)
 
     def _check_effect(self, state: VehicleState, dt_s: float) -> None:
         """Name what is newly broken, and what follows its commands again."""
@@ -156,6 +158,20 @@ class Actuation:
         for fault in known:
             if not set(fault.names) & set(effect.broken):
                 supervisor.say(f"{' and '.join(fault.names)}: follows its commands again")
+
+    def _check_weight(self, state: VehicleState) -> None:
+        """Ask a person to hold a ship that lifts more than its thrust can press down."""
+        weight = self.weight
+        if self._says_light or state.on_ground or weight.mean_kg >= 0.0:
+            return
+        push_n = self._mixer.reach_n(2, 1.0)
+        if weight.p_light(push_n / GRAVITY_MPS2) > EVEN:
+            self._says_light = True
+            light_g = -1e3 * weight.mean_kg
+            self._supervisor.say(
+                f"light by about {light_g:.1f} g, {weight.evidence}, and thrust pushes down "
+                f"{1e3 * push_n / GRAVITY_MPS2:.1f} g at the most: hold the ship"
+            )
 
     def _check_height(
         self, state: VehicleState, setpoint: Setpoint, *, powered: bool, dt_s: float

@@ -11,6 +11,7 @@ import msgspec
 
 # A ship that is lost, and whom it may hit, costs a thousand times a walk to one that is pressed.
 LET_GO = 1e-3
+EVEN = 0.5  # where being wrong costs the same both ways, as of a message that asks for help
 
 
 class Contact(StrEnum):

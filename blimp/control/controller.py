@@ -44,6 +44,7 @@ _FEEL_S = 3.0  # time constant of the felt weight
 _NEXT = 1.5  # of a cycle's time: the one after has come by then
 _UNSEEN_S = 0.5  # the slowest source of height gives 10 Hz
 _LIFTED_S = 2.0  # in the air, to feel a first weight
+_FELT_S = 0.5  # and roughly: a light ship that is let go is in a person's reach by then
 _CLEAR_M = 0.4  # the ground carries nothing of a ship that is higher
 _SURE_SIGMAS = 3.0  # of what level flight shows: its error is no more than `sure_kg`
 _THRUST = 0.2  # of a propeller's thrust, by which its file may be wrong
@@ -170,8 +171,9 @@ class Controller:
             beyond_kg = max(0.0, abs(self._clear_kg - weighed_kg) - self._rough_kg)
             sigma_kg = hypot(self._sure_kg / _SURE_SIGMAS, _THRUST * weighed_kg, beyond_kg)
             return Weight(mean_kg=weighed_kg, sigma_kg=sigma_kg, evidence="weighed in level flight")
-        if self._air_s > _LIFTED_S:
-            return Weight(mean_kg=self._air_kg, sigma_kg=self._rough_kg, evidence="felt in the air")
+        if self._air_s > _FELT_S:
+            sigma_kg = self._rough_kg * max(1.0, _LIFTED_S / self._air_s) ** 0.5
+            return Weight(mean_kg=self._air_kg, sigma_kg=sigma_kg, evidence="felt in the air")
         return Weight(
             mean_kg=self._heaviness_kg, sigma_kg=self._unknown_kg, evidence="not weighed yet"
         )

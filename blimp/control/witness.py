@@ -9,6 +9,8 @@ height is of a ship on the ground than of one anywhere below 10 m. None may deci
 from math import exp, inf, isfinite, log, pi, sqrt
 from typing import NamedTuple
 
+from msgspec import structs
+
 from blimp.airframe import Airframe
 from blimp.control.contact import Contact, Touch
 from blimp.control.pressure import baro_height_m
@@ -52,6 +54,7 @@ class Witnesses:
         self._range = _Seen(inf, -inf)
         self.heights_m: dict[str, float] = {}
         self.touch = Touch()
+        self._touched_s = -inf
 
     def update(
         self, readings: SensorReadings, state: VehicleState, now_s: float, *, at_rest: bool
@@ -68,10 +71,11 @@ class Witnesses:
         heights_m = {name: height for name, height in found.items() if isfinite(height)}
         if heights_m != self.heights_m:
             self.heights_m, self.touch = heights_m, _touch(heights_m)
-
-    @property
-    def _touches(self) -> bool:
-        return self.touch.contact is Contact.TOUCHING
+        if self.touch.contact is Contact.TOUCHING:
+            self._touched_s = now_s
+        elif self.touch.contact is Contact.UNKNOWN and abs(now_s - self._touched_s) < _FRESH_S:
+            # One outlier of a tag is no take-off.
+            self.touch = structs.replace(self.touch, contact=Contact.TOUCHING)
 
     def _look_down(
         self, readings: SensorReadings, bad: set[str], found: dict[str, float], now_s: float
@@ -83,10 +87,10 @@ class Witnesses:
                 continue
             if sample.t_s >= self._range.t_s:
                 self._range = _Seen(sample.distance_m - self._rest_m.get(name, 0.0), sample.t_s)
-        age_s = now_s - self._range.t_s
+        age_s, touches = now_s - self._range.t_s, self.touch.contact is Contact.TOUCHING
         if age_s < _FRESH_S:
             found["range"] = self._range.height_m
-        elif self._range.height_m < _BLIND_M and (age_s < _BLIND_S or self._touches):
+        elif self._range.height_m < _BLIND_M and (age_s < _BLIND_S or touches):
             found["range"] = 0.0  # nearer yet: closer than 0.2 m a TF-Luna sees nothing
 
     def _press(self, baro: BaroSample, found: dict[str, float], *, at_rest: bool) -> None:

@@ -289,7 +289,8 @@ def test_feet_that_hold_hide_a_light_ship_so_a_lost_link_only_grounds_it() -> No
     reason = ship.tell("takeoff", altitude_m=2.0).reason
     assert reason == "grounded (link lost: landing): send disarm, then arm"
     assert "not weighed" in ship.tell("land").result["doubt"]
-    ship.lift(1.5)  # it comes off them
+    ship.lift(1.5)  # it comes off them, faster than its thrust could press it
+    assert any(": hold the ship" in said for said in ship.snapshot().messages)
     assert ship.snapshot().mode == "HOLD"
     assert ship.motors_driven()
     assert ship.tell("land").state is OutcomeState.IN_PROGRESS

@@ -139,9 +139,12 @@ def test_a_ranger_that_is_blind_near_the_ground_counts_for_half_a_minute() -> No
     still_blind = readings(90.0, baro_m=3.0, tag_m=0.1)
     witnesses.update(still_blind, at(), 90.0, at_rest=False)
     assert witnesses.touch.contact is Contact.TOUCHING, "it has not been seen to rise"
-    risen = readings(90.1, baro_m=3.0, tag_m=3.0)
-    witnesses.update(risen, at(), 90.1, at_rest=False)
-    witnesses.update(risen, at(), 90.2, at_rest=False)
+    outlier = readings(90.1, baro_m=3.0, tag_m=-0.7)
+    witnesses.update(outlier, at(), 90.1, at_rest=False)
+    assert witnesses.touch.contact is Contact.TOUCHING
+    risen = readings(90.3, baro_m=3.0, tag_m=3.0)
+    witnesses.update(risen, at(), 90.3, at_rest=False)
+    witnesses.update(readings(90.4, baro_m=3.1, tag_m=3.1), at(), 90.4, at_rest=False)
     assert sorted(witnesses.heights_m) == ["baro", "tag"]
 
 
