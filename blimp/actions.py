@@ -23,6 +23,7 @@ START_TTL_S = 5.0  # the age past which a command must not begin
 SHORT_S = 10.0
 FLIGHT_S = 180.0
 PARAMETER_S = 20.0  # its new flight loop may take a moment to begin
+WIRES_S = 180.0  # of ten outputs
 HELD_S = 10.0  # beyond the seconds a command runs for
 MIN_ALTITUDE_M = 0.5  # lower, a gust sets a hovering ship down
 MIN_SPEED_MPS = 0.05  # slower, a leg has no end
@@ -558,6 +559,19 @@ _ROWS = (
         asks="Turn servo {name!r} to {deg:g} degrees?",
         progress=Progress.TIME,
         wait_s=HELD_S,
+    ),
+    Action(
+        name="wires",
+        about="Push each output for moments, and say what is wired otherwise than the file says.",
+        more="The ship hangs on a string, or a person holds it loosely; in MANUAL, or on the "
+        "bench. It takes up to two minutes.",
+        examples=("wires",),
+        mavlink=Absent("MAVLink has no such check"),
+        leg=Absent("the ship is held"),
+        needs=(Need.MANUAL,),
+        asks="Push every motor, the ship on a string or held loosely, out of wind?",
+        wait_s=WIRES_S,
+        idempotent=False,
     ),
     Action(
         name="sensor",

@@ -176,6 +176,7 @@ class Ship:
     control = _block(ship.Ship.control)
     motor = _plain(ship.Ship.motor)
     servo = _plain(ship.Ship.servo)
+    wires = _plain(ship.Ship.wires)
     payload = _plain(ship.Ship.payload)
     geofence = _plain(ship.Ship.geofence)
 

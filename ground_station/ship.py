@@ -465,6 +465,13 @@ class Ship:
         arguments = {"name": name, "deg": deg, "seconds": seconds}
         return await self._do("servo", arguments)
 
+    async def wires(self) -> Reply:
+        """Push each output for moments, in MANUAL or on the bench, the ship on a string or held.
+
+        Raises Refused, with what is wired otherwise than the airframe says and the cure.
+        """
+        return await self._do("wires")
+
     async def payload(
         self,
         name: str | None = None,

@@ -15,7 +15,7 @@ FREE_FOR_ALL = frozenset(name for name, row in ACTIONS.items() if not row.needs_
 # must not keep it out.
 COMES_TO_REST = frozenset(name for name, row in ACTIONS.items() if row.comes_to_rest)
 # With these a pilot on the ground flies a mode that needs one.
-FLIES_BY_HAND = frozenset({"mode", "stick", "velocity", "motor", "servo"})
+FLIES_BY_HAND = frozenset({"mode", "stick", "velocity", "motor", "servo", "wires"})
 
 
 class OlderAuthority(Refusal):

@@ -32,8 +32,16 @@ from blimp.control.modes.table import MODES
 from blimp.control.modes.velocity import Velocity
 from blimp.control.path import Reference
 from blimp.control.pilot import Pilot
-from blimp.control.running import FlightInProgress, OrderInProgress, Running, judge
+from blimp.control.running import (
+    FlightInProgress,
+    OrderInProgress,
+    Running,
+    WiresInProgress,
+    judge,
+)
+from blimp.control.samples import role
 from blimp.control.supervisor import Supervisor
+from blimp.control.wire_check import WireCheck
 from blimp.geofence import Geofence
 from blimp.parameters import with_parameter
 from blimp.types import Command, Mode, Outcome, OutcomeState, SensorStatus, VehicleState
@@ -399,6 +407,24 @@ class Commander:
         angle = max(servo.min_rad, min(servo.max_rad, radians(wish.deg)))
         return self._order(command, at, wish.name, angle, seconds, wait=wait)
 
+    def wires(self, command: Command, _: forms.Nothing, at: Situation) -> Outcome:
+        manual = self._pilot.manual
+        imu = next((d.name for d in self._airframe.device if role(d) == "imu"), "")
+        if manual.in_flight:
+            raise Refusal("wires: works only while the ship is held or on a string, not in flight")
+        if not imu:
+            raise Refusal(f"wires: {self._airframe.name} has no imu that could feel a push")
+        manual.clear()
+        manual.check = WireCheck(
+            airframe=self._airframe, imu=imu, felt=lambda now_s: self._sensors(now_s).get(imu)
+        )
+        self._running.append(
+            WiresInProgress(
+                command=command, accepted_s=at.now_s, reported_s=at.now_s, check=manual.check
+            )
+        )
+        return self._outcome(command, OutcomeState.IN_PROGRESS, accepted_s=at.now_s)
+
     # --- what handlers share -------------------------------------------------------------
 
     def _must_have(self, needs: Sequence[Need], at: Situation, what: str) -> None:
@@ -524,6 +550,8 @@ class Commander:
             until_s=at.now_s + seconds,
             command_id=command.id,
         )
+        if self._pilot.manual.checks:
+            raise Refusal(f"{command.name}: the wires are being tried: wait for the end, or stop")
         self._pilot.manual.order(name, order)
         if not wait:
             return self._done(command, at, {"value": value, "seconds": seconds})
@@ -611,6 +639,7 @@ HANDLERS: dict[str, Callable[..., Outcome]] = {
     "stick": Commander.stick,
     "motor": Commander.motor,
     "servo": Commander.servo,
+    "wires": Commander.wires,
     "sensor": Commander.sensor,
 }
 _CHECKS: dict[Need, Callable[[Commander, Situation, str], None]] = {

@@ -7,6 +7,7 @@ import msgspec
 from blimp.control.modes.manual import Order
 from blimp.control.modes.mode import FlightMode
 from blimp.control.pilot import Pilot
+from blimp.control.wire_check import WireCheck
 from blimp.types import Command, OutcomeState
 
 
@@ -29,7 +30,16 @@ class OrderInProgress(msgspec.Struct, kw_only=True):
     order: Order
 
 
-Running = FlightInProgress | OrderInProgress
+class WiresInProgress(msgspec.Struct, kw_only=True):
+    """The wires are being tried; what is found ends it."""
+
+    command: Command
+    accepted_s: float
+    reported_s: float
+    check: WireCheck
+
+
+Running = FlightInProgress | OrderInProgress | WiresInProgress
 
 
 class Standing(msgspec.Struct, frozen=True, kw_only=True):
@@ -45,6 +55,8 @@ def judge(running: Running, *, pilot: Pilot, now_s: float) -> Standing:
     """Return how `running` stands. A mode or an order that gave way has ended refused."""
     if isinstance(running, OrderInProgress):
         return _judge_order(running, pilot, now_s)
+    if isinstance(running, WiresInProgress):
+        return _judge_wires(running.check, pilot)
     mode = running.mode
     if mode.done:
         return Standing(state=OutcomeState.DONE, fraction=1.0, reason=mode.note, result=mode.result)
@@ -70,3 +82,26 @@ def _judge_order(running: OrderInProgress, pilot: Pilot, now_s: float) -> Standi
     if in_force is not None:
         reason = f"superseded by {running.command.name} {in_force.command_id}"
     return Standing(state=OutcomeState.REFUSED, fraction=fraction, reason=reason)
+
+
+def _judge_wires(check: WireCheck, pilot: Pilot) -> Standing:
+    """What is wired otherwise refuses the command, with the cure: nobody reads a `done` twice."""
+    finding = check.finding
+    if finding is None and pilot.manual.check is check:
+        return Standing(state=OutcomeState.IN_PROGRESS, fraction=check.fraction)
+    if finding is None:
+        return Standing(
+            state=OutcomeState.REFUSED, fraction=check.fraction, reason=pilot.reason or "superseded"
+        )
+    result = {
+        "sure": finding.sure,
+        "wrong": [[str(wrong), list(names)] for wrong, names in finding.wrong],
+        "mounting": list(finding.mounting),
+    }
+    right = finding.sure and not finding.wrong
+    return Standing(
+        state=OutcomeState.DONE if right else OutcomeState.REFUSED,
+        fraction=1.0,
+        reason="" if right else "; ".join(finding.said),
+        result=result,
+    )

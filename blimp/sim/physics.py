@@ -20,6 +20,7 @@ from blimp.sim.arithmetic import SCALARS, Arithmetic
 from blimp.sim.atmosphere import GRAVITY_MPS2, Air, isa
 from blimp.sim.battery import BatteryPack
 from blimp.sim.envelope import Envelope, checked_c
+from blimp.sim.grip import Grip
 from blimp.sim.ground import Ground, Rows
 from blimp.sim.rigid_body import RigidBody
 from blimp.sim.servo import ServoArm
@@ -71,6 +72,7 @@ class Physics:
         self._t_s = 0.0
         self.held = False  # a person holds it where it is: motors turn, and nothing moves
         self.held_until_s = 0.0
+        self.grip: Grip | None = None  # a person or a string, in which it moves
         self._attitude: Quaternion = LEVEL
         self._rates: Vec3 = ZERO3
         self._accelerations = (0.0, 0.0, 0.0, 0.0, 0.0, 0.0)
@@ -279,11 +281,15 @@ class Physics:
         rates: Vec3 = (p + half_s * dp, q + half_s * dq, r + half_s * dr)
         self._air = self._air_at(position[2])
         fx, fy, fz, nx, ny, nz = self._wrench(rows, ahead, rates, angles, force, torque)
-        contact = self._ground.wrench(position, rows, self._velocity_ned(rows, ahead), rates)
-        if contact is not None:
-            (gx, gy, gz), (mx, my, mz) = contact
-            fx, fy, fz = fx + gx, fy + gy, fz + gz
-            nx, ny, nz = nx + mx, ny + my, nz + mz
+        velocity = self._velocity_ned(rows, ahead)
+        contacts = [self._ground.wrench(position, rows, velocity, rates)]
+        if self.grip is not None:
+            contacts.append(self.grip.wrench(self._t_s, position, attitude, velocity, rates))
+        for contact in contacts:
+            if contact is not None:
+                (gx, gy, gz), (mx, my, mz) = contact
+                fx, fy, fz = fx + gx, fy + gy, fz + gz
+                nx, ny, nz = nx + mx, ny + my, nz + mz
 
         (a, b, c), (d, e, f), (g, h, i) = rows
         n, m, k = self._wind.acceleration_ned_mps2

@@ -4,6 +4,7 @@ import msgspec
 
 from blimp.airframe import Airframe
 from blimp.control.modes.mode import FlightMode
+from blimp.control.wire_check import WireCheck
 from blimp.types import ActuatorCommand, Mode, Setpoint, VehicleState
 
 
@@ -26,7 +27,8 @@ class Manual(FlightMode):
     def __init__(self, *, airframe: Airframe) -> None:
         self._airframe = airframe
         self._orders: dict[str, Order] = {}
-        self._in_flight = False
+        self.check: WireCheck | None = None  # drives every output until it has found something
+        self.in_flight = False
         self._began_s = 0.0
 
     def begin(self, now_s: float, *, in_flight: bool) -> None:
@@ -34,11 +36,11 @@ class Manual(FlightMode):
 
         One that was armed and carried up may be held by a person: no motor may start.
         """
-        self._began_s, self._in_flight = now_s, in_flight
+        self._began_s, self.in_flight = now_s, in_flight
 
     def silent_s(self, now_s: float) -> float:
         """Return how long a ship in flight has had no order; 0 of one that was not flying."""
-        if not self._in_flight:
+        if not self.in_flight:
             return 0.0
         ends_s = [order.until_s for order in self._orders.values()]
         return max(0.0, now_s - max([self._began_s, *ends_s]))
@@ -52,16 +54,25 @@ class Manual(FlightMode):
         order = self._orders.get(name)
         return order if order is not None and now_s < order.until_s else None
 
+    @property
+    def checks(self) -> bool:
+        """Whether the wires are being tried: no order is taken meanwhile."""
+        return self.check is not None and self.check.finding is None
+
     def active(self, now_s: float) -> bool:
-        return any(now_s < order.until_s for order in self._orders.values())
+        return self.checks or any(now_s < order.until_s for order in self._orders.values())
 
     def clear(self) -> None:
         self._orders.clear()
+        self.check = None
 
     def update(self, state: VehicleState, *, dt_s: float) -> Setpoint:  # noqa: ARG002
         return Setpoint(actuators=self.command(state.t_s))
 
     def command(self, now_s: float) -> ActuatorCommand:
+        if self.check is not None and self.checks:
+            return self.check.update(now_s)
+
         def value(name: str, neutral: float) -> float:
             order = self.running(name, now_s)
             return neutral if order is None else order.value
