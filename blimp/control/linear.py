@@ -1,13 +1,18 @@
-"""The little linear algebra the mixer needs once, at start."""
+"""The little linear algebra that the mixer needs."""
 
 from collections.abc import Sequence
 
-Row6 = tuple[float, float, float, float, float, float]
+Column = tuple[float, float, float, float, float, float]  # force and torque, of one newton or all
+NOTHING: Column = (0.0,) * 6  # of a thruster that is dead, or a fin in still air
+
+
+def less(a: Column, b: Sequence[float]) -> Column:
+    return (a[0] - b[0], a[1] - b[1], a[2] - b[2], a[3] - b[3], a[4] - b[4], a[5] - b[5])
 
 
 def weighted_pseudo_inverse(
-    columns: Sequence[Row6], weights: Row6, effort: Sequence[float]
-) -> list[Row6]:
+    columns: Sequence[Column], weights: Column, effort: Sequence[float]
+) -> list[Column]:
     """Return rows of (BᵀWB + R)⁻¹BᵀW: the inputs that least miss a wished-for output.
 
     columns: B, one column of six an input. weights: diagonal of W, one an output.

@@ -9,20 +9,19 @@ beside it, and all take what leaves least of the wish. Source: Johansen & Fossen
 allocation: a survey" (2013), sections 2.2 and 2.4.
 """
 
-from collections.abc import Container, Mapping, Sequence
+from collections.abc import Container, Mapping
 from math import atan2, cos, exp, isfinite, pi, sin
 from typing import NamedTuple
 
-from blimp.airframe import Airframe, Servo, Thruster
-from blimp.control.linear import weighted_pseudo_inverse
-from blimp.control.vector import cross, minus, within
+from blimp.airframe import Airframe, Thruster
+from blimp.control.fins import Fins
+from blimp.control.linear import NOTHING, Column, less, weighted_pseudo_inverse
+from blimp.control.tilt import tilts
+from blimp.control.vector import cross, minus
 from blimp.types import ActuatorCommand, Vec3, Wrench
 
-Column = tuple[float, float, float, float, float, float]  # force and torque of one newton
 _NONE: Mapping[str, float] = {}  # of the servos has been found to stay
-_NOTHING: Column = (0.0,) * 6  # of a thruster that is dead
 
-_TILT_STEP_RAD = 0.02  # finer than a hobby servo stands
 _FX, _FY, _FZ, _MX, _MY, _MZ = range(6)  # of a wrench
 # Vertical first, then yaw, surge, sway: what is cut is cut from the last.
 _PRIORITY = (_FZ, _MZ, _FX, _FY)
@@ -38,16 +37,12 @@ _STUCK = 0.06  # of the weight of surge and sway, if the tilt cannot be changed,
 _LEVER = 0.33  # of a thrust that must point up or down, for height to be worth the way
 _LEAST = 0.03  # the same share of thrust, if a ship that should sink does not
 _TILT_FILTER_S = 0.25  # keeps noise out of the servo
-_SWING_COST = 5.6e-3  # of the square of a thrust, per radian: what moving a servo must gain
 _KEPT = 2048  # settings of all servos together whose inverse is kept: some 10 MB
 _ROUNDS = 4  # of a search by coordinates that has to end
 _SWAYS = 0.5  # of a wish for side force, or surge, alone must come, for a ship that can push so
 _ASIDE = 0.1  # of the surge may push aside: less than a hull's drag from there makes good
 _CRAWL = 0.05  # of full speed: with thrust by its square, 0.25 % of thrust
 _ALONE = 0.05  # of an axis: thrusters that make less of it do not fly it
-_SIDEWAYS = 0.7  # of a fin's axis: less is an elevator
-_SURFACE_LIMIT = 0.6  # of its travel
-_SURFACE_MIN_Q = 0.09  # (m/s)^2: below 0.3 m/s a rudder is a flag
 
 
 class Mixer:
@@ -62,7 +57,7 @@ class Mixer:
         self._thrusters = airframe.thruster
         self._low = tuple(_range(t)[0] for t in airframe.thruster)
         self._high = tuple(_range(t)[1] for t in airframe.thruster)
-        self._tilts = _tilts(airframe)
+        self._tilts = tilts(airframe)
         names = [tilt.name for tilt in self._tilts]
         self._turned_by = [names.index(t.tilted_by) if t.tilted_by else -1 for t in self._thrusters]
         # Of each thruster a column for every step of its servo.
@@ -74,7 +69,7 @@ class Mixer:
         yaw_weight = _YAW_WEIGHT / arm_m**2 if arm_m > 1e-6 else 0.0
         self._weights: Column = (*_FORCE_WEIGHT, _ROLL_WEIGHT, 0.0, yaw_weight)
         self._smooth: Column = (0.0,) * 6
-        self._turn = 0  # of the servos, whose target was refined last
+        self._turn = 0  # of the searches
         self._stuck: tuple[tuple[int, ...], float, list[Column]] | None = None
         self._accused: dict[int, float] = {}  # thrust of what is said to be broken, by thruster
         self._fixed: dict[int, float] = {}  # of these, what is left out
@@ -86,8 +81,7 @@ class Mixer:
         self._most = [self._both_ways(axis) for axis in _FLOWN]
         self.left_over = 1.0  # share of the whole ship's surge, heave or yaw, of the weakest
         self._sways, self._straight = self._ways()
-        self._fins = _fins(airframe)
-        self._fins_gain = sum(fin.column[_MZ] ** 2 for fin in self._fins)
+        self._fins = Fins(airframe=airframe)
         # Every motor still, every servo at its safe state.
         self.neutral = ActuatorCommand(
             motors=(0.0,) * len(self._thrusters),
@@ -95,7 +89,7 @@ class Mixer:
             asleep=airframe.thruster_names,
         )
         self.achieved = Wrench()
-        self.fins_made: Column = _NOTHING  # of `achieved`, by the fins
+        self.fins_made: Column = NOTHING  # of `achieved`, by the fins
         self.thrusts_n: tuple[float, ...] | None = (
             None  # commanded to each thruster; None: not by us
         )
@@ -236,7 +230,7 @@ class Mixer:
         for k, (thruster, turn) in enumerate(zip(self._thrusters, self._turned_by, strict=True)):
             dead = self._fixed.get(k) == 0.0
             for direction in thruster.turned[1:] if turn >= 0 else (thruster.axis,):
-                inputs.append(_NOTHING if dead else _about(self._airframe, thruster, direction))
+                inputs.append(NOTHING if dead else _about(self._airframe, thruster, direction))
                 owners.append(turn)
         effort = (_EFFORT_WEIGHT,) * len(inputs)
         rows = weighted_pseudo_inverse(inputs, self._weights, effort)
@@ -249,12 +243,13 @@ class Mixer:
     def _aimed(self, demand: Column) -> list[float]:
         """Return for each servo the angle along the thrusts that a wish takes of its thrusters."""
         angles = []
+        x, y, z, roll, _, yaw = demand
         for pairs in self._aims:
             aa = ab = bb = 0.0
             made = []
-            for along, across in pairs:
-                a = sum([x * y for x, y in zip(along, demand, strict=True)])
-                b = sum([x * y for x, y in zip(across, demand, strict=True)])
+            for (p, q, r, u, _, v), (e, f, g, h, _, w) in pairs:
+                a = p * x + q * y + r * z + u * roll + v * yaw
+                b = e * x + f * y + g * z + h * roll + w * yaw
                 aa, ab, bb = aa + a * a, ab + a * b, bb + b * b
                 made.append((a, b))
             angle = 0.5 * atan2(2.0 * ab, aa - bb)
@@ -282,11 +277,10 @@ class Mixer:
         """Return the command whose wrench comes nearest to `wrench`, within all limits.
 
         forward_mps: speed through the air along the body's x axis, for fins, which take what yaw
-        they can before thrusters. unhealthy: devices; while
-        the one that drives a tilt servo is among them the servo is taken to stay where it is.
-        stuck_rad: where servos have been found to stay, by name. If none can move, height goes
-        before all else. height_first: whatever way that costs. A wrench that is not finite gives
-        the neutral command.
+        they can before thrusters. unhealthy: devices; while the one that drives a tilt servo is
+        among them the servo is taken to stay where it is. stuck_rad: where servos have been found
+        to stay, by name. If none can move, height goes before all else. height_first: whatever
+        way that costs. A wrench that is not finite gives the neutral command.
         """
         demand = wrench.force_body_n + wrench.torque_body_nm
         if not isfinite(sum(demand)):
@@ -299,8 +293,8 @@ class Mixer:
         inverse = setting.inverse
         if self._tilts and not moves:
             inverse = self._stuck_inverse(at, _LEAST if height_first else _LEVER)
-        angles, made = self._steer(demand[_MZ], forward_mps)
-        thrusts = self._share(self._beside(setting, _less(demand, made)), inverse)
+        angles, made = self._fins.steer(demand[_MZ], forward_mps)
+        thrusts = self._share(self._beside(setting, less(demand, made)), inverse)
         for k, thrust in self._fixed.items():
             thrusts[k] = thrust
         self.thrusts_n = tuple(thrusts)
@@ -308,8 +302,8 @@ class Mixer:
         servos = list(self.neutral.servos)
         for tilt in self._tilts:
             servos[tilt.index] = tilt.target_rad
-        for fin, angle in zip(self._fins, angles, strict=True):
-            servos[fin.servo] += angle
+        for index, angle in angles.items():
+            servos[index] += angle
         return ActuatorCommand(
             motors=tuple(
                 0.0 if k in self._fixed else throttle(thruster, thrust)
@@ -381,7 +375,7 @@ class Mixer:
         can move: so that thrust is positive, and the nearest way. Propellers run backwards if that
         is shorter, since the cost of an angle knows what thrust it would take there.
         """
-        tilts = self._tilts
+        servos = self._tilts
         keep = exp(-dt_s / _TILT_FILTER_S)
         new = 1.0 - keep
         fx, fy, fz, mx, my, mz = self._smooth
@@ -394,29 +388,32 @@ class Mixer:
             keep * my + new * ey,
             keep * mz + new * ez,
         )
-        now = tuple([tilt.step(tilt.target_rad) for tilt in tilts])
-        ahead, near = list(now), list(now)
-        aimed = self._aimed(smooth)
-        for k in moving:
-            ahead[k] = tilts[k].step(tilts[k].ahead(aimed[k]))
-            near[k] = tilts[k].step(tilts[k].nearest(aimed[k]))
+        now = tuple([tilt.step(tilt.target_rad) for tilt in servos])
+        # By turns where they aim, and the angles beside the target of one.
         self._turn += 1
-        turn = moving[self._turn % len(moving)]
-        beside = [
-            (*now[:turn], index, *now[turn + 1 :])
-            for index in (now[turn] + 2, now[turn] - 2)
-            if 0 <= index < len(tilts[turn].steps)
-        ]
+        tried: list[tuple[int, ...]] = []
+        if self._turn % 2:
+            ahead, near = list(now), list(now)
+            aimed = self._aimed(smooth)
+            for k in moving:
+                ahead[k] = servos[k].step(servos[k].ahead(aimed[k]))
+                near[k] = servos[k].step(servos[k].nearest(aimed[k]))
+            tried = [tuple(near)] if near == ahead else [tuple(ahead), tuple(near)]
+        else:
+            turn = moving[self._turn // 2 % len(moving)]
+            for index in (now[turn] + 2, now[turn] - 2):
+                if 0 <= index < len(servos[turn].steps):
+                    tried.append((*now[:turn], index, *now[turn + 1 :]))
         best, best_cost = now, self._cost(now, smooth)
-        for at in (*beside, tuple(ahead), tuple(near)):
+        for at in tried:
             if at == now:
                 continue
             cost = self._cost(at, smooth)
-            for tilt, i, j in zip(tilts, now, at, strict=True):
+            for tilt, i, j in zip(servos, now, at, strict=True):
                 cost += tilt.swing_cost * abs(i - j)
             if cost < best_cost:
                 best, best_cost = at, cost
-        for tilt, i, j in zip(tilts, now, best, strict=True):
+        for tilt, i, j in zip(servos, now, best, strict=True):
             if i != j:
                 tilt.target_rad = tilt.steps[j]
 
@@ -472,22 +469,6 @@ class Mixer:
             for thrust, least, most in zip(thrusts, low, high, strict=True)
         ]
 
-    def _steer(self, torque_nm: float, forward_mps: float) -> tuple[list[float], Column]:
-        """Return the fins' angles off neutral for a turn, as far as they reach, and what they make.
-
-        None at a speed at which a fin is a flag.
-        """
-        made, pressure = _NOTHING, forward_mps * forward_mps
-        if not self._fins or forward_mps <= 0.0 or pressure < _SURFACE_MIN_Q:
-            return [0.0] * len(self._fins), made
-        angles = []
-        for fin in self._fins:
-            wanted = torque_nm * fin.column[_MZ] / (self._fins_gain * pressure)
-            angle = max(fin.low_rad, min(fin.high_rad, wanted))
-            angles.append(angle)
-            made = _less(made, [-angle * pressure * part for part in fin.column])
-        return angles, made
-
     def _note(
         self, demand: Column, thrusts: list[float], columns: tuple[Column, ...], made: Column
     ) -> None:
@@ -513,7 +494,7 @@ class Mixer:
 
     def _note_neutral(self) -> None:
         self.thrusts_n = None
-        self.fins_made = _NOTHING
+        self.fins_made = NOTHING
         self.achieved = Wrench()
         self.saturated = (0, 0, 0, 0, 0, 0)
 
@@ -547,7 +528,7 @@ class Mixer:
 
     def _free(self, columns: tuple[Column, ...]) -> tuple[Column, ...]:
         """Return the columns, those of broken thrusters zero: so are their thrusts, then."""
-        return tuple(_NOTHING if k in self._fixed else c for k, c in enumerate(columns))
+        return tuple(NOTHING if k in self._fixed else c for k, c in enumerate(columns))
 
     def _beside(self, setting: "_Setting", demand: Column) -> Column:
         """Return what is to be made beside what broken thrusters make at these tilts."""
@@ -556,7 +537,7 @@ class Mixer:
         made = setting.given
         if self._height_first:  # what they turn the ship by is borne
             return (0.0, 0.0, demand[_FZ] - made[_FZ], 0.0, 0.0, 0.0)
-        return _less(demand, made)
+        return less(demand, made)
 
 
 class _Setting(NamedTuple):
@@ -570,80 +551,6 @@ class _Setting(NamedTuple):
     inverse: list[Column]
     parts: list[tuple[float, ...]]
     given: Column | None
-
-
-class _Tilt:
-    """A servo that turns propellers: where it is sent, where it is, and what was seen of its way.
-
-    steps: the angles of its grid, through the neutral one, where forwards and backwards cost the
-    same. swing_cost: of a step.
-    """
-
-    def __init__(self, *, index: int, servo: Servo, device: str, thrust_n: float) -> None:
-        self.index = index
-        self.name = servo.name
-        self.device = device  # that drives it
-        self.neutral_rad = servo.neutral_rad
-        self._range_rad = (servo.min_rad, servo.max_rad)
-        self._slew_radps = servo.slew_radps
-        self.angle_rad = servo.neutral_rad  # modelled
-        self.target_rad = servo.neutral_rad
-        below = int((servo.neutral_rad - servo.min_rad) / _TILT_STEP_RAD)
-        above = int((servo.max_rad - servo.neutral_rad) / _TILT_STEP_RAD)
-        self.steps = [servo.neutral_rad + k * _TILT_STEP_RAD for k in range(-below, above + 1)]
-        self.swing_cost = _SWING_COST * thrust_n**2 * _TILT_STEP_RAD
-
-    def step(self, tilt_rad: float) -> int:
-        """Return the nearest step of the grid."""
-        index = int((tilt_rad - self.steps[0]) / _TILT_STEP_RAD + 0.5)
-        return max(0, min(len(self.steps) - 1, index))
-
-    def ahead(self, aim_rad: float) -> float:
-        """Return an angle in its travel that points there; if none does, as `nearest`."""
-        low, high = self._range_rad
-        for angle in (aim_rad, aim_rad - 2.0 * pi):
-            if low <= angle <= high:
-                return angle
-        return self.nearest(aim_rad)
-
-    def nearest(self, aim_rad: float) -> float:
-        """Return the angle near its target that points there, forwards or backwards."""
-        turns = round((self.target_rad - aim_rad) / pi)
-        low, high = self._range_rad
-        angle = aim_rad + turns * pi
-        if angle > high:
-            angle -= pi
-        elif angle < low:
-            angle += pi
-        return max(low, min(high, angle))
-
-    def slew(self, target_rad: float, dt_s: float) -> None:
-        """Send the servo to `target_rad` and move the model of it towards there."""
-        low, high = self._range_rad
-        self.target_rad = max(low, min(high, target_rad))
-        self.angle_rad += within(self.target_rad - self.angle_rad, self._slew_radps * dt_s)
-
-
-def _tilts(airframe: Airframe) -> tuple[_Tilt, ...]:
-    drivers = {name: device.name for device in airframe.device for name in device.outputs.values()}
-    turned = {
-        servo.name: [t.max_thrust_n for t in airframe.thruster if t.tilted_by == servo.name]
-        for servo in airframe.servo
-    }
-    return tuple(
-        _Tilt(index=k, servo=s, device=drivers[s.name], thrust_n=max(turned[s.name]))
-        for k, s in enumerate(airframe.servo)
-        if turned[s.name]
-    )
-
-
-class _Fin(NamedTuple):
-    """A surface that turns the ship. column: what it makes of a radian at 1 m/s."""
-
-    servo: int  # its index
-    column: Column
-    low_rad: float
-    high_rad: float
 
 
 def throttle(thruster: Thruster, thrust_n: float) -> float:
@@ -686,27 +593,6 @@ def _about(airframe: Airframe, thruster: Thruster, force: Vec3) -> Column:
 def _sum(columns: tuple[Column, ...], thrusts: Mapping[int, float]) -> Column:
     total = [sum(columns[k][axis] * thrust for k, thrust in thrusts.items()) for axis in range(6)]
     return (total[0], total[1], total[2], total[3], total[4], total[5])
-
-
-def _fins(airframe: Airframe) -> tuple[_Fin, ...]:
-    """Surfaces that push sideways well off the centre turn the ship; the rest stay neutral."""
-    found = []
-    for surface in airframe.surface:
-        arm = minus(surface.position_m, airframe.mass.center_of_gravity_m)
-        x, y, z = (surface.force_per_rad * part for part in surface.axis)
-        column: Column = (x, y, z, *cross(arm, (x, y, z)))
-        if abs(surface.axis[1]) > _SIDEWAYS and abs(column[_MZ]) > 1e-6:
-            index = airframe.servo_names.index(surface.servo)
-            servo = airframe.servo[index]
-            low, high = servo.min_rad - servo.neutral_rad, servo.max_rad - servo.neutral_rad
-            found.append(
-                _Fin(index, column, low_rad=_SURFACE_LIMIT * low, high_rad=_SURFACE_LIMIT * high)
-            )
-    return tuple(found)
-
-
-def _less(a: Column, b: Sequence[float]) -> Column:
-    return (a[0] - b[0], a[1] - b[1], a[2] - b[2], a[3] - b[3], a[4] - b[4], a[5] - b[5])
 
 
 def _short(wanted: float, got: float, limit: float) -> int:

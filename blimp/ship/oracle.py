@@ -132,15 +132,19 @@ def _fixed(ship: Lockstep, failure: Failure) -> Iterator[Fixed]:
 
 
 def _angles(plant: Airframe, fixed: Fixed) -> Iterator[Mapping[str, float]]:
-    """Yield the angles of the servos that tilt a thruster, all through their travel together."""
+    """Yield the angles of the servos that tilt a thruster, all through their travel."""
     tilting = {t.tilted_by for t in plant.thruster if t.tilted_by}
     servos = [servo for servo in plant.servo if servo.name in tilting]
-    steps = _STEPS if servos else 0
-    for k in range(steps + 1):
-        share = k / _STEPS
-        yield {
-            s.name: fixed.get(s.name, s.min_rad + share * (s.max_rad - s.min_rad)) for s in servos
-        }
+    steps = max(8, _STEPS // max(1, len(servos)) ** 2)  # several servos: coarser, but all of them
+    shares = [k / steps for k in range(steps + 1)]
+    travel = [
+        [fixed[s.name]]
+        if s.name in fixed
+        else [s.min_rad + share * (s.max_rad - s.min_rad) for share in shares]
+        for s in servos
+    ]
+    for angles in product(*travel):
+        yield {s.name: angle for s, angle in zip(servos, angles, strict=True)}
 
 
 def _full_n(thruster: Thruster) -> tuple[float, float]:

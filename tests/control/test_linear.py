@@ -1,6 +1,6 @@
 import pytest
 
-from blimp.control.linear import Row6, solve, weighted_pseudo_inverse
+from blimp.control.linear import Column, solve, weighted_pseudo_inverse
 
 
 def test_solve_pivots_where_the_diagonal_is_zero() -> None:
@@ -14,14 +14,14 @@ def test_solve_refuses_a_singular_matrix() -> None:
 
 
 def test_pseudo_inverse_of_two_equal_thrusters_shares_the_force() -> None:
-    column: Row6 = (1.0, 0.0, 0.0, 0.0, 0.0, 0.0)
+    column: Column = (1.0, 0.0, 0.0, 0.0, 0.0, 0.0)
     rows = weighted_pseudo_inverse([column, column], (1.0,) * 6, (1e-9, 1e-9))
     assert rows[0][0] == pytest.approx(0.5, rel=1e-6)
     assert rows[1][0] == pytest.approx(0.5, rel=1e-6)
 
 
 def test_pseudo_inverse_inverts_where_it_can() -> None:
-    columns: list[Row6] = [
+    columns: list[Column] = [
         (1.0, 0.0, 0.0, 0.0, 0.0, -0.5),
         (1.0, 0.0, 0.0, 0.0, 0.0, 0.5),
         (0.0, 1.0, 0.0, 0.0, 0.0, -1.2),

@@ -169,7 +169,7 @@ def _figure(value: float) -> str:
 
 def as_text(report: "Report") -> str:
     """Return the report for a person."""
-    from blimp.service.airframes.figures import cannot, holds_m
+    from blimp.service.airframes.figures import CALM, cannot, holds_m
 
     lines = [f"{report.name}: {'can fly' if report.ok else 'cannot fly'}"]
     lines += [f"  error    {text}" for text in report.errors]
@@ -193,8 +193,8 @@ def as_text(report: "Report") -> str:
         "  added      " + "  ".join(f"{value:.4f}" for value in f.added_mass_kg) + " kg, kg m2",
         f"  margin     {f.thrust_margin:.1f} times the vertical thrust that its limits take",
         f"  wind       holds {f.max_wind_mps:.1f} m/s with its gusts, nose into it",
-        f"  place      held within {still_m:g} m in still air, {windy_m:g} m in 0.3 m/s of wind "
-        "(simulated, with a tag)",
+        f"  place      held within {still_m:g} m in still air, {windy_m:g} m in "
+        f"{CALM * f.max_wind_mps:.2g} m/s of wind; more may drive it off (simulated, with a tag)",
         *(f"  cannot     {text}" for text in cannot(f)),
     ]
     return "\n".join(lines)

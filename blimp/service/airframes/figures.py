@@ -16,8 +16,9 @@ from blimp.types import Wrench
 AXES = ("surge", "sway", "heave", "roll", "pitch", "yaw")
 _TOGETHER = 0.25  # of the lift and of the yaw: both in one flight
 _BOTH = 0.5  # of them must come
-# How far ships of each kind were off their place at the most in half a minute of HOLD, in still
-# air and in 0.3 m/s of wind, times 1.5: simulated, `tests/sim/test_layouts.py`.
+# How far ships of each kind are off their place at the most in half a minute of HOLD: in still air,
+# and with `CALM` of the wind whose mean they can hold. Simulated, `tests/sim/test_layouts.py`.
+CALM = 0.3
 HOLDS_M = {"sways": (0.6, 1.2), "steers": (0.9, 2.3), "steers or lifts": (1.5, 2.5)}
 SETTLING_STEPS, SETTLING_STEP_S = 150, 0.02  # until a tilt servo is where a wrench wants it
 
@@ -73,9 +74,9 @@ def cannot(figures: Figures) -> tuple[str, ...]:
 
 
 def holds_m(figures: Figures) -> tuple[float, float]:
-    """Return how far off its place it is at the most, in still air and in 0.3 m/s of wind.
+    """Return how far off its place it is at the most, in still air and in `CALM` of its wind.
 
-    With a tag, and wind below what it holds.
+    With a tag. In more wind gusts may drive it off, one without side force tens of metres.
     """
     authority = figures.authority
     if authority.turns_lifting < _BOTH:

@@ -54,8 +54,9 @@ def _servo(servo: Servo, file: AirframeFile, ship: BenchShip, person: Person) ->
 
 def positive(servo: str, airframe: Airframe) -> str:
     """Return what a person sees at a positive angle."""
-    if any(thruster.tilted_by == servo for thruster in airframe.thruster):
-        return "the propellers up"
+    for thruster in airframe.thruster:
+        if thruster.tilted_by == servo:
+            return f"the propellers {direction(thruster.turned[2])}"  # where a quarter turn points
     for surface in airframe.surface:
         if surface.servo == servo:
             x, y, z = surface.axis
