@@ -164,6 +164,12 @@ def _off(of: str, *axes: str) -> Any:
     return computed(of, at)
 
 
+def _place_off(trace: Trace) -> Values:
+    off_m = _off("", "north", "east").values(trace)
+    found: Values = off_m - 3.0 * np.nan_to_num(trace.held("status", "sigma_position"))
+    return found
+
+
 def _turn_off(trace: Trace) -> Values:
     off = trace.flight.cycles["yaw"] - trace.held("truth", "yaw")
     found: Values = np.abs((off + np.pi) % (2.0 * np.pi) - np.pi)
@@ -336,13 +342,13 @@ TRUTH_POLICIES: tuple[Policy, ...] = (
     Policy(
         "a stop stops the propellers",
         "Half a second after a stop no motor turns, but what a fault drives",
-        implies(lasted(KILLED & ~ARMED, 0.5) & ~STUCK, ~TURNING),
+        implies(lasted(KILLED & ~ARMED, 0.5) & ~STUCK & ~near(BOOTED, 1.0), ~TURNING),
         "an emergency stop passes everything",
     ),
     Policy(
         "disarmed stands still",
         "Half a second after it disarmed no motor turns, but what a fault drives",
-        implies(lasted(~ARMED, 0.5) & ~STUCK, ~TURNING),
+        implies(lasted(~ARMED, 0.5) & ~STUCK & ~near(BOOTED, 1.0), ~TURNING),
         "safety is checked twice",
     ),
     Policy(
@@ -376,10 +382,10 @@ TRUTH_POLICIES: tuple[Policy, ...] = (
     ),
     Policy(
         "a healthy ship knows its place",
-        "Position of estimate and truth differ by less than 1 m in flight",
+        "Position of estimate and truth differ by less than 1 m and 3 sigma in flight",
         _in_flight(
             column("agree_position", of="status") >= 0.5,
-            _off("position error", "north", "east") >= 1.0,
+            computed("position error beyond 3 sigma", _place_off) >= 1.0,
         ),
         "every estimate has bounds",
     ),

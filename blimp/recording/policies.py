@@ -749,8 +749,8 @@ POLICIES: tuple[Policy, ...] = (
     ),
     Policy(
         "a status comes",
-        "A status comes twice a second at least",
-        computed("seconds since a status", judged.since_status) <= 0.5,
+        "A flight process sends a status twice a second at least",
+        (computed("seconds since a status", judged.since_status) <= 0.5) | near(BOOTED, 1.0),
         "docs/log.md",
     ),
     Policy(
