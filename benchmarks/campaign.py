@@ -34,7 +34,8 @@ import msgspec
 from benchmarks.policies import ALL, Witness
 from benchmarks.random_ship import random_ship
 from blimp import airframe as airframes
-from blimp.ability import max_wind_mps
+from blimp.ability import lacking, max_wind_mps
+from blimp.actions import Need
 from blimp.airframe import SEA_LEVEL_DENSITY_KG_M3, Airframe
 from blimp.chips import CHIPS
 from blimp.recording.policies import check as ask
@@ -109,11 +110,16 @@ def load_ship(name: str) -> Airframe:
 
 
 def choose_ships(names: str = "", drawn: int = 0, *, seed: int) -> list[str]:
-    """Return the ships of `names` (with commas) and `drawn` ones, or all known that can fly."""
+    """Return the ships of `names` (with commas) and `drawn` ones, or all known that can fly
+    to a place."""
     ships = [name for name in names.split(",") if name]
     numbers = Random(f"ships:{seed}").sample(range(1_000, 1_000_000), drawn)
     ships += [f"ship-{number}" for number in numbers]
-    return ships or [name for name in airframes.names() if check(load_ship(name)).ok]
+    return ships or [
+        name
+        for name in airframes.names()
+        if check(ship := load_ship(name)).ok and Need.POSITION not in lacking(ship)
+    ]
 
 
 def plant_of(ship: Airframe, draw: Draw) -> Airframe:

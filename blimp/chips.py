@@ -116,6 +116,10 @@ CHIPS: dict[str, Chip] = {
         supply="3V3; its shunt in the battery's + wire", addresses=_INA,
         registers=("INA226", "INA260"),
     ),
+    "l293d": Chip(
+        driver=".l293d:L293D", twin=".l293d:L293D",
+        supply="VCC1 5V; VCC2 motor battery, 4.5 to 36 V",
+    ),
     "mocap": Chip(
         driver=".mocap:Mocap", twin=".mocap:Mocap", role="tag", supply="3V3", baud=115200,
         rate_hz=40.0, registers=("MOCAP",),

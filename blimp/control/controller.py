@@ -285,7 +285,7 @@ class Controller:
         fx = fy = 0.0
         ahead, aside, push = setpoint.thrust_body
         if ahead is not None and aside is not None:
-            fx, fy = ahead * self._force_limit_n[0], aside * self._force_limit_n[1]
+            fx, fy = ahead * self._surge_n[ahead < 0.0], aside * self._force_limit_n[1]
         elif state.position_valid and state.attitude_valid:
             fx, fy = self._horizontal_force(state, setpoint, velocity, heading, dt_s, saturated)
             if self._course_rad is not None:
@@ -301,7 +301,7 @@ class Controller:
         fy = within(fy, self._force_limit_n[1])
         if push is not None:
             weight_n = self._nominal_n - self._mass_kg[2] * self._down.integral
-            fz = push * self._force_limit_n[2] - weight_n
+            fz = push * self._heave_n[push < 0.0] - weight_n
             if setpoint.climb_mps is not None:
                 integral = self._down.integral
                 least_n = self._vertical_force(

@@ -62,6 +62,7 @@ class Estimator:
         self._airframe = airframe
         self._limits = limits
         self._roles = {device.name: role(device) for device in airframe.device}
+        self._looks_down_only = "baro" not in self._roles.values()
         self._rest_m = {
             role(device): float(device.options.get("rest_m", 0.0)) for device in airframe.device
         }
@@ -353,7 +354,7 @@ class Estimator:
                 else:
                     height.update_ranger(ranged_m, now_s, source=name)
         if at_rest and self._attitude.still:
-            height.update_rest(now_s)
+            height.update_rest(now_s, counts=self._looks_down_only)
 
     def _pose_height(self, sample: PositionSample, now_s: float) -> float | None:
         """Return the height of a pose from motion capture, and use its heading."""

@@ -268,8 +268,12 @@ class HeightFilter:
             self._said[source] = height_m
             self._votes.note(source, height_m)
 
-    def update_rest(self, now_s: float) -> None:
-        """The ship lies on its pad: height 0, climb 0."""
+    def update_rest(self, now_s: float, *, counts: bool = False) -> None:
+        """The ship lies on its pad: height 0, climb 0. counts: it is a measurement of the height,
+        as for a ship whose only sensor is blind so near the ground.
+        """
+        if counts:
+            self._accepted_s = now_s
         if not self._resting(now_s):
             self._rest_began_s = now_s
         self._rested_s = now_s

@@ -24,6 +24,7 @@ _NONE: Mapping[str, float] = {}  # of the servos has been found to stay
 
 _FX, _FY, _FZ, _MX, _MY, _MZ = range(6)  # of a wrench
 # Vertical first, then yaw, surge, sway: what is cut is cut from the last.
+_STANDS = 0.05  # of its most: with less, nothing of a one-way propeller can be taken away
 _PRIORITY = (_FZ, _MZ, _FX, _FY)
 _FLOWN = (_FX, _FZ, _MZ)  # without side force a ship turns its nose instead
 # Pitch is not allocated: a hull hangs below its buoyancy and rights itself, and every
@@ -458,12 +459,16 @@ class Mixer:
                 part = row[axis] * wanted
                 if -1e-9 <= part <= 1e-9:
                     continue
+                if part < 0.0 and low[k] == 0.0 and thrusts[k] <= _STANDS * high[k]:
+                    continue  # it pushes one way alone: its opposite does its half of the axis
                 left = (high if part > 0.0 else low)[k] - thrusts[k]
                 if left / part < scale:
                     scale = left / part
             if scale > 0.0:
                 for k, row in enumerate(inverse):
                     thrusts[k] += scale * row[axis] * wanted
+                    if thrusts[k] < 0.0 == low[k]:
+                        thrusts[k] = 0.0
         return [
             least if thrust < least else most if thrust > most else thrust
             for thrust, least, most in zip(thrusts, low, high, strict=True)

@@ -18,7 +18,7 @@ from blimp.ship.lockstep import Lockstep
 from blimp.sim.atmosphere import GRAVITY_MPS2
 
 _STEPS = 90  # of a servo's travel: two degrees of half a turn
-_BRIDGES = ("drv8833", "tb6612")  # a pin puts them to sleep, whatever their faults
+_BRIDGES = ("drv8833", "l293d", "tb6612")  # a pin puts them to sleep, whatever their faults
 
 Fixed = Mapping[str, float]  # thrusts, N, and angles, rad, that no command changes
 

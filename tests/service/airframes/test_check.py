@@ -141,7 +141,7 @@ def test_a_ship_that_only_wings_lift_is_refused(name: str) -> None:
     assert "inf" not in as_text(report)
 
 
-@pytest.mark.parametrize("name", sorted({*airframe.names()} - {*REPLAYED}))
+@pytest.mark.parametrize("name", ["blimp2b", "gtmab", "hobby", "twin"])
 def test_the_ships_that_come_with_the_package_pass(name: str) -> None:
     report = check(airframe.load(name))
     assert report.ok
