@@ -107,7 +107,7 @@ def a_light_ship(ship: Flight) -> None:
 def a_ship_that_loses_ballast_on_trial(ship: Flight) -> None:
     ship.lands()
     ship.is_in(LandingPhase.TRIAL)
-    ship.physics.load(-0.06)
+    ship.physics.load(-0.2)
     ship.is_in(LandingPhase.LOOSE)
     assert ship.loop.armed
 

@@ -191,7 +191,7 @@ class Land(FlightMode):
             case OnEntry.HARDER:
                 press.harder()
             case OnEntry.ASK:
-                self._doubt = self._why_doubted() or self._why_unsure()
+                self._doubt = self._why_doubted() or self._why_unsure(state)
                 self._lay_ne_m = place_of(state)
 
     def _look(self, state: VehicleState, dt_s: float) -> LandingEvidence:
@@ -202,8 +202,9 @@ class Land(FlightMode):
         if phase in (LandingPhase.PRESSED, LandingPhase.LOOSE, LandingPhase.DOUBT):
             wandered_m = within(risen_m, _WANDER_MPS * dt_s)
             self._lay_m, risen_m = self._lay_m + wandered_m, risen_m - wandered_m
-        rising = known and climb_mps > _RISING_MPS and not touches
-        self._rising_s = self._rising_s + dt_s if rising and risen_m > _LIFTED_M else 0.0
+        rising, risen = known and climb_mps > _RISING_MPS, known and risen_m > _clear_m(state)
+        leaves = rising and risen_m > _LIFTED_M and not touches
+        self._rising_s = self._rising_s + dt_s if leaves else 0.0
         coasts = phase is LandingPhase.TRIAL and self._phase_s < _COAST_S
         climbs = self._rising_s > _LIFTS_S and phase is not LandingPhase.DOUBT and not coasts
         still = abs(climb_mps) < _STILL_MPS or (known and state.altitude_m < _UNDER_M)
@@ -213,14 +214,15 @@ class Land(FlightMode):
         self._phase_s = max(0.0, self._phase_s + (-dt_s if counts_back else dt_s))
         lower_m = _RISEN_M if phase is LandingPhase.TRIAL else _SINKS_M
         return LandingEvidence(
-            proven=self._is_proven(state, rising=rising),
+            proven=self._is_proven(state, rising=rising and not risen),
             still=still,
             lower=known and -risen_m > lower_m,
             light=self._is_light,
             sure=self._ship.weight().may_let_go,
-            lifts=known and not touches and (risen_m > _clear_m(state) or climbs),
+            lifts=not touches and (risen or climbs),
             strays=has_drifted(self._lay_ne_m, state),
-            doubted=phase is LandingPhase.TRIAL and bool(self._why_doubted()),
+            # Two raw heights, no more, say that it lies there: a person must look.
+            doubted=phase is LandingPhase.TRIAL and (bool(self._why_doubted()) or risen),
         )
 
     def _is_proven(self, state: VehicleState, *, rising: bool) -> bool:
@@ -306,10 +308,12 @@ class Land(FlightMode):
             return f"felt {-1e3 * felt_kg:.0f} g light, and its feet would hold it"
         return found
 
-    def _why_unsure(self) -> str:
+    def _why_unsure(self, state: VehicleState) -> str:
+        weight = self._ship.weight()
+        if weight.may_let_go:
+            return f"its height says {state.altitude_m:.1f} m"
         if not self._ship.weighed():
             return UNWEIGHED
-        weight = self._ship.weight()
         grams, light = 1e3 * weight.mean_kg, weight.p_light()
         return f"weighs {grams:.1f} g: light with a probability of {light:.1%}"
 
