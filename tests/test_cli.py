@@ -169,7 +169,7 @@ def test_a_flight_process_without_buses_names_each_device_once() -> None:
 @pytest.mark.parametrize(
     ("program", "variable", "line", "names"),
     [
-        ("blimp", "_BLIMP_COMPLETE", "blimp up --airframe g", ["gtmab"]),
+        ("blimp", "_BLIMP_COMPLETE", "blimp up --airframe tw", ["twin"]),
         ("blimp", "_BLIMP_COMPLETE", "blimp demo --mission sq", ["square"]),
         (
             "blimp",
