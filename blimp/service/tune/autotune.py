@@ -219,8 +219,8 @@ def tune(
     )
     if all(device.chip != "mocap" for device in airframe.device):
         say(
-            "warning: without motion capture the estimate is off by more than its sigma: a tag "
-            "gave 1.5 for a true thrust of 1; do not write it into the file"
+            "warning: without motion capture a flight as short as this shows little beside the "
+            "tag's noise; compare two flights before you write it into the file"
         )
     excite(ship, airframe, steers=steers)
     say("flown, and holding; now the estimate, which takes a minute or more")

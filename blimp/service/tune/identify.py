@@ -264,6 +264,8 @@ def knobs(ship: Airframe) -> list[Knob]:
             found.append(Knob(f"added_mass_{name}", (f"aero.added_mass_kg.{i}",), SHAPE))
     turn = ("mass.inertia_kg_m2.2", "aero.added_inertia_kg_m2.2")
     found.append(Knob("inertia_yaw", turn, SHAPE))
+    found.append(Knob("inertia_tilt", ("mass.inertia_kg_m2.0", "mass.inertia_kg_m2.1"), SHAPE))
+    found.append(Knob("hang", ("mass.center_of_gravity_m.2",), SHAPE))
     if aero.fin_lift_per_rad:
         found.append(Knob("fin_lift", ("aero.fin_lift_per_rad",), GUESSED))
     heavy_kg = HEAVINESS * ship.mass_kg
@@ -351,7 +353,7 @@ def _lines(
 
 _KEYS = {
     "hull": ("volume_m3",),
-    "mass": ("heaviness_kg", "inertia_kg_m2"),
+    "mass": ("heaviness_kg", "inertia_kg_m2", "center_of_gravity_m"),
     "aero": (
         *("added_mass_kg", "added_inertia_kg_m2", "linear_drag", "quadratic_drag"),
         "fin_lift_per_rad",

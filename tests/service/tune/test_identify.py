@@ -23,6 +23,7 @@ TRUTH = {
     "mass": 1.0, "thrust_x": 0.85, "thrust_y": 0.85, "thrust_z": 0.85, "thrust_lag": 1.0,
     "drag_surge": 1.5, "drag_sway": 1.5, "drag_heave": 1.5, "drag_yaw": 1.5,
     "added_mass_surge": 1.0, "added_mass_sway": 1.0, "added_mass_heave": 1.0, "inertia_yaw": 1.0,
+    "inertia_tilt": 1.0, "hang": 1.0,
     "heaviness": 0.5 + 1e3 * 0.005 / 9.80665,
 }  # fmt: skip
 
