@@ -76,6 +76,7 @@ FLOWS = "a command gets one outcome, with its reason"
 ONCE = "a command acts once, in time, for who has control"
 
 TILT_RAD = 0.27  # arming asks for 15 degrees
+WAITS_S = 5.0  # a takeoff waits so long for the end of a failsafe: supervisor.py
 LANDS = ("LAND",)
 
 
@@ -494,7 +495,7 @@ POLICIES: tuple[Policy, ...] = (
     ),
     Policy(
         "a failsafe lifts no ship",
-        "Under a failsafe the motors of a ship that idles on the ground do not start by it",
+        "Under a failsafe no motor starts on the ground by itself, nor runs there for 7 s",
         implies(
             rose(DRIVEN) & ON_GROUND & once(action(HOLD), SHOWN_S) & ~mode(*LANDS),
             once(accepted(), ANSWER_S)
@@ -502,6 +503,10 @@ POLICIES: tuple[Policy, ...] = (
             | BY_TRANSMITTER
             | once(said("down[?]|.*light"), 5.0)
             | once(lasted(~ON_GROUND, 0.05), 2.0),
+        )
+        & ~lasted(
+            ARMED & ON_GROUND & action(HOLD) & ~mode(*LANDS) & DRIVEN & ~WEIGHED_LIGHT,
+            WAITS_S + 2.0,
         ),
         STAGED,
     ),
