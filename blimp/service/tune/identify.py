@@ -82,8 +82,8 @@ class Identified(msgspec.Struct, frozen=True, kw_only=True):
     lines: tuple[str, ...]
 
 
-class Flown(NamedTuple):
-    """A stretch of a log without a gap, and where its windows begin."""
+class Stretch(NamedTuple):
+    """What of a log has no gap, and where its windows begin."""
 
     flight: FlightLog
     starts_s: Floats
@@ -107,7 +107,7 @@ def identify(
         import numpy as np
 
         from blimp.sim.fit import Windows, fit
-    ship, flown = airframe, list[Flown]()
+    ship, flown = airframe, list[Stretch]()
     vehicle, simulated = "", False
     for path in paths:
         with open_recording(path) as log:
@@ -166,7 +166,7 @@ def _airframe(log: Recording) -> Airframe:
 # --- the flight -----------------------------------------------------------------------------
 
 
-def _flown(log: Recording, ship: Airframe, since_s: float) -> list[Flown]:
+def _flown(log: Recording, ship: Airframe, since_s: float) -> list[Stretch]:
     """Return the log's stretches without a gap, from the first cycle that is armed."""
     names = (*ship.thruster_names, *ship.servo_names)
     missing = [name for name in names if name not in log.session.actuators]
@@ -175,7 +175,7 @@ def _flown(log: Recording, ship: Airframe, since_s: float) -> list[Flown]:
             f"log {log.path}: it has no output {', '.join(missing)} of airframe {ship.name}, but "
             f"{', '.join(log.session.actuators)}: is it of another ship?"
         )
-    found: list[Flown] = []
+    found: list[Stretch] = []
     run: list[dict[str, Any]] = []
     for entry in log.entries(("/snapshot",)):
         one = entry.data
@@ -198,7 +198,7 @@ def _is_whole(one: dict[str, Any], names: Sequence[str]) -> bool:
 
 def _stretch(
     path: Path, ship: Airframe, run: list[dict[str, Any]], rate_hz: float, since_s: float
-) -> list[Flown]:
+) -> list[Stretch]:
     import numpy as np
 
     from blimp.sim.flight_log import FlightLog
@@ -237,7 +237,7 @@ def _stretch(
         throttles={n: rows([one["actuators"][n] for one in run]) for n in ship.thruster_names},
         angles_rad={n: rows([one["actuators"][n] for one in run]) for n in ship.servo_names},
     )
-    return [Flown(flight, t_s[starts])]
+    return [Stretch(flight, t_s[starts])]
 
 
 # --- the parameters -------------------------------------------------------------------------
