@@ -103,7 +103,12 @@ def test_a_gyro_that_turns_while_down_stands_still_is_not_believed() -> None:
         flight.fly(26.0)
         assert flight.doubts() == ()
         assert flight.farthest_m < 4.0
-        flight.lands()
+        # What it felt under the fault leaves its weight uncertain: it waits for a look.
+        flight.ship.command("land")
+        flight.fly(40.0)
+        assert "look at the ship" in flight.ship.snapshot().messages[-1]
+        assert flight.ship.truth.altitude_m < DISARM_M
+        assert flight.sank_mps <= TOUCHDOWN_MPS
 
 
 def test_a_tag_that_drifts_beside_a_good_gps_is_left() -> None:
