@@ -1,4 +1,4 @@
-"""Any ship, any seed: `python -m benchmarks.campaign healthy|cells --flights N --jobs N`.
+"""Any ship, any seed: `python -m benchmarks.campaign healthy|cells|outputs --flights N --jobs N`.
 
 healthy: nothing fails. Take-off, a square, a hold, a landing; drawn are airframe, weight (up to
 5 % of the displaced mass either way, as far as the thrust suffices), drag (x 0.5 to 2), thrust
@@ -8,6 +8,12 @@ stay down, and what was refused.
 cells: `blimp sim matrix` drawn at random: airframe, mode, one failure or two, wind to 0.5 m/s or
 the ship's limit, weight and seed. Counted is what ended unsafe, and apart from it what nobody could
 have held down either: those cells are listed with the oracle's reason.
+
+outputs: one output does otherwise. Half of the ships are miswired, from the start: a motor
+reversed, two swapped, a tilt servo that turns the other way or half as far. In the others a motor
+dies, loses half of its thrust or runs by itself, or a tilt servo sticks, on the way. Counted is
+what was named: the right output and fault, the output alone, something wrong, or nothing (missed;
+unneeded if the output was hardly ever where it would not have been otherwise).
 
 Each flight is asked every policy of docs/policies.md, of its log and of the truth; counted is each
 one that it breaches, by its name.
@@ -38,6 +44,8 @@ from blimp.ability import lacking, max_wind_mps
 from blimp.actions import Need
 from blimp.airframe import SEA_LEVEL_DENSITY_KG_M3, Airframe
 from blimp.chips import CHIPS
+from blimp.control.ground import AIRBORNE_M
+from blimp.control.wiring import Wrong, seen
 from blimp.recording.policies import check as ask
 from blimp.service.airframes.check import check
 from blimp.service.airframes.figures import compute
@@ -52,6 +60,9 @@ from blimp.types import OutcomeState
 LOAD = 0.05  # of the displaced mass, either way
 LEAN_RAD = math.radians(2.0)  # a ship whose gondola hangs a little off its middle
 CELL_WIND_MPS = 0.5
+LEG_S = 11.0  # of the square in which an output does otherwise
+APART = 0.2  # of full throttle, or radians: by less nothing moves that a wind could not
+NEEDED_S = 3.0  # apart for so long, it was needed
 HEIGHT_M = 2.0
 SQUARE_M = 3.0
 LOOK_S = 0.5
@@ -79,6 +90,9 @@ class Draw(msgspec.Struct, frozen=True, kw_only=True):
     lean_rad: float = 0.0  # how far off level it hangs
     mode: str = ""
     failures: tuple[str, ...] = ()
+    wrong: Wrong | None = None  # of `outputs`
+    outputs: tuple[str, ...] = ()
+    value: float = 0.0  # at which it is stuck: a throttle, or radians
     watch_s: float = 30.0  # after the landing
 
 
@@ -190,6 +204,42 @@ def draw_cell(number: int, *, seed: int, ships: Sequence[str], watch_s: float) -
         wind_mps=CELL_WIND_MPS,
         mode=chance.choice(tuple(MODES)),
         failures=tuple(failure.name for failure in some),
+        watch_s=watch_s,
+    )
+
+
+MISWIRED = (Wrong.REVERSED, Wrong.SWAPPED, Wrong.OTHER_WAY, Wrong.HALF_WAY)
+_BROKEN = (Wrong.DEAD, Wrong.WEAK, Wrong.RUNS, Wrong.STUCK)
+
+
+def draw_outputs(number: int, *, seed: int, ships: Sequence[str], watch_s: float) -> Draw:
+    chance = Random(f"outputs:{seed}:{number}")
+    name = chance.choice(ships)
+    ship = load_ship(name)
+    tilts = sorted({thruster.tilted_by for thruster in ship.thruster} - {""})
+    servos = (Wrong.STUCK, Wrong.OTHER_WAY, Wrong.HALF_WAY)
+    kinds = MISWIRED if number % 2 else _BROKEN
+    wrong = chance.choice([kind for kind in kinds if tilts or kind not in servos])
+    if wrong is Wrong.SWAPPED:
+        some = chance.sample(list(ship.thruster_names), 2)
+        outputs = tuple(sorted(some, key=ship.thruster_names.index))
+    else:
+        outputs = (chance.choice(tilts if wrong in servos else list(ship.thruster_names)),)
+    value = 1.0
+    if wrong is Wrong.STUCK:
+        servo = ship.servo[ship.servo_names.index(outputs[0])]
+        value = chance.uniform(servo.min_rad, servo.max_rad)
+    elif any(t.name in outputs and t.reverse_thrust_n for t in ship.thruster):
+        value = chance.choice([1.0, -1.0])
+    return draw_plant(
+        chance,
+        name,
+        wind_mps=CELL_WIND_MPS,
+        drag_scale=2.0 ** chance.uniform(-1.0, 1.0),
+        thrust_scale=chance.uniform(0.8, 1.2),
+        wrong=wrong,
+        outputs=outputs,
+        value=value,
         watch_s=watch_s,
     )
 
@@ -386,9 +436,96 @@ def fly_cell(draw: Draw) -> Flown:
         )
 
 
+def fly_outputs(draw: Draw) -> Flown:
+    """Fly two squares in which an output does otherwise."""
+    ship = load_ship(draw.airframe)
+    plant, wrong, outputs = plant_of(ship, draw), draw.wrong, draw.outputs
+    assert wrong is not None
+    if wrong is Wrong.SWAPPED:
+        plant = _swapped(plant, *outputs)
+    with Lockstep(ship, seed=draw.seed, wind_mps=draw.wind_mps, plant=plant, held=True) as lockstep:
+        began_s, needed_s = lockstep.now_s, 0.0
+
+        def look(_: Lockstep) -> None:
+            """Add up for how long an output is not where it would be if nothing were wrong."""
+            nonlocal needed_s
+            sent, given = lockstep.snapshot().actuators, lockstep.world.outputs
+            apart = max(abs(sent.get(name, 0.0) - given[name]) for name in outputs)
+            flies = lockstep.armed and lockstep.truth.altitude_m > AIRBORNE_M
+            needed_s += LOOK_S * (flies and apart > APART)
+
+        flight = _Watched(lockstep, look)
+        lockstep.step(12.0)  # its gyro is measured
+        lockstep.hold(False)
+        if wrong in MISWIRED:
+            _go_wrong(lockstep, draw)
+        lockstep.command("arm", check=False)
+        fails_s = lockstep.now_s + Random(draw.seed).uniform(25.0, 50.0)
+        side_m = min(SQUARE_M, 0.2 * ship.limits.max_distance_m)
+        try:
+            flight.fly("takeoff", 20.0, altitude_m=HEIGHT_M)
+            for north, east in 2 * ((1, 0), (1, 1), (0, 1), (0, 0)):
+                if wrong not in MISWIRED and lockstep.now_s > fails_s:
+                    _go_wrong(lockstep, draw)
+                    fails_s = math.inf
+                place = {"north_m": north * side_m, "east_m": east * side_m}
+                lockstep.command("goto", check=False, altitude_m=HEIGHT_M, **place)
+                flight.step(LEG_S, lambda: not lockstep.armed)
+        except _Lost:
+            pass
+        accused = set(flight.accused) & {*ship.thruster_names, *ship.servo_names}
+        said = [text.replace(":", "") for text in flight.said]
+        words = f"{' and '.join(outputs)} {seen(wrong)}"
+        alike = f"; or {' and '.join(outputs)}"  # two pairs of one ship, exchanged, are the same
+        found = (
+            "right" if any(words in text or alike in text for text in said)
+            else "wrong" if not accused <= {*outputs}
+            else "output" if accused
+            else "missed" if needed_s >= NEEDED_S
+            else "unneeded"
+        )  # fmt: skip
+        return Flown(
+            draw=draw,
+            bad=(found, f"{'miswired' if wrong in MISWIRED else 'broken'} {found}"),
+            outcome=f"{words}: {found}",
+            hours=round((lockstep.now_s - began_s) / 3600.0, 5),
+            accused=tuple(sorted(accused)),
+            said=tuple(flight.said),
+            high_m=round(flight.high_m, 2),
+            far_m=round(flight.far_m, 2),
+            wind_limit_mps=round(wind_limit_mps(plant), 3),
+        )
+
+
+def _go_wrong(lockstep: Lockstep, draw: Draw) -> None:
+    """Let the output do otherwise from now on; swapped ones do so from the start."""
+    ship, wrong, output = lockstep.airframe, draw.wrong, draw.outputs[0]
+    device = next(row.name for row in ship.device if output in row.outputs.values())
+    if wrong in (Wrong.DEAD, Wrong.RUNS, Wrong.STUCK):
+        value = 0.0 if wrong is Wrong.DEAD else draw.value
+        lockstep.fault(device, "stuck", channel=output, value=value)
+    elif wrong is not Wrong.SWAPPED:
+        exponent = next((t.exponent for t in ship.thruster if t.name == output), 1.0)
+        factor = 0.5 ** (1.0 / exponent) if wrong in (Wrong.WEAK, Wrong.HALF_WAY) else -1.0
+        lockstep.fault(device, "scale", channel=output, factor=factor)
+
+
+def _swapped(plant: Airframe, one: str, other: str) -> Airframe:
+    """Return the ship whose two motors hang at each other's plug."""
+    to = {one: other, other: one}
+    return msgspec.structs.replace(
+        plant,
+        device=tuple(
+            msgspec.structs.replace(row, outputs={k: to.get(n, n) for k, n in row.outputs.items()})
+            for row in plant.device
+        ),
+    )
+
+
 KINDS: dict[str, tuple[Callable[..., Draw], Callable[[Draw], Flown]]] = {
     "healthy": (draw_healthy, fly_healthy),
     "cells": (draw_cell, fly_cell),
+    "outputs": (draw_outputs, fly_outputs),
 }
 
 
@@ -456,7 +593,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     for one in flown:
         if one.hopeless and not one.bad:  # so the oracle is wrong: this one came down
             print(f"held down all the same: {one.hopeless}\n  {again(one, options.kind)}")
-    return int(any(set(one.bad) - {"hopeless"} for one in flown))
+    well = {"hopeless", "right", "broken right", "miswired right", "unneeded"}
+    return int(any(set(one.bad) - well for one in flown))
 
 
 if __name__ == "__main__":

@@ -103,7 +103,7 @@ class Actuation:
             weighs=self._knows_thrust and not self._pilot.ship.touches,
             height_first=height_first,
         )
-        return self._mixer.allocate(
+        command = self._mixer.allocate(
             wrench,
             dt_s=dt_s,
             forward_mps=self._controller.forward_mps(state),
@@ -111,6 +111,7 @@ class Actuation:
             stuck_rad=stuck_rad,
             height_first=height_first,
         )
+        return self._effect.correct(command)
 
     def watch(self, state: VehicleState, setpoint: Setpoint, *, powered: bool, dt_s: float) -> None:
         """Compare what the outputs were sent with what the ship does.
@@ -148,12 +149,13 @@ class Actuation:
                 weight_n=GRAVITY_MPS2 * self._controller.believed_kg,
                 fins=self._mixer.fins_made,
                 wind_ned_mps=(*self._controller.wind.north_east_mps, 0.0),
+                heavy=self.weight.may_let_go,
                 dt_s=dt_s,
             )
         for fault in effect.faults:
             if fault in known:
                 continue
-            supervisor.say(f"{' and '.join(fault.names)}: {fault.what}")
+            supervisor.say(fault.message)
             self._controller.correct(lifts=lifts(self._pilot.ship.airframe, fault.names))
         for fault in known:
             if not set(fault.names) & set(effect.broken):

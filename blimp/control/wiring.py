@@ -36,7 +36,7 @@ _SAID: dict[Wrong, tuple[str, str]] = {
         "its propeller is the wrong way round, or of the other pitch",
     ),
     Wrong.SWAPPED: ("seem swapped", "exchange their plugs, or their outputs in the airframe"),
-    Wrong.STUCK: ("stays where it is", "look at its plug, its horn and its linkage"),
+    Wrong.STUCK: ("stays at one angle", "look at its plug, its horn and its linkage"),
     Wrong.OTHER_WAY: (
         "turns the other way",
         "exchange its min_pulse_s and max_pulse_s in the airframe",

@@ -6,6 +6,7 @@ from blimp.control.actuation import Actuation
 from blimp.control.controller import Controller
 from blimp.control.effect import EffectCheck, Fault
 from blimp.control.mixer import Mixer
+from blimp.control.wiring import Wrong
 from blimp.types import Setpoint, VehicleState
 from tests.control.parts import Alone, at, twin
 
@@ -85,7 +86,8 @@ def test_an_idle_ship_drives_nothing() -> None:
 @pytest.mark.parametrize(("gives_n", "known"), [(0.0, True), (0.3, False)])
 def test_the_thrust_is_known_while_what_is_broken_does_nothing(gives_n: float, known: bool) -> None:
     actuation, ship = made()
-    actuation._effect._blame((Fault(names=("left",), thrusts_n=(gives_n,)),))
+    wrong = Wrong.RUNS if gives_n else Wrong.DEAD
+    actuation._effect._blame((Fault(names=("left",), wrong=wrong, thrusts_n=(gives_n,)),))
     actuation.allocate(moving(0.0), SINK, unhealthy=(), dt_s=DT_S)
     assert (actuation.thrust is not None) is known
     assert actuation.astray is not known

@@ -9,9 +9,10 @@ import pytest
 from benchmarks.missions import fly
 from blimp.control.constants import AIR_DENSITY_KGM3
 from blimp.control.effect import EffectCheck, Fault
+from blimp.control.wiring import Wrong
 from blimp.rotation import from_euler, rotate
 from blimp.ship.lockstep import Lockstep
-from blimp.types import OutcomeState
+from blimp.types import ActuatorCommand, OutcomeState
 from ground_station.mission_file import load_mission
 from tests.control.parts import at
 from tests.sim.rig import Rig
@@ -142,7 +143,9 @@ def test_a_turn_in_wind_leaves_no_force_unexplained() -> None:
             state, thrusts, {"tilt": -pi / 2}, weight_n=weight_n, wind_ned_mps=wind, dt_s=0.01
         )
         if step % 1000 > 300 and check._left is not None:  # the tail motor's lag is over
-            assert max(abs(left) for left in check._left) < 0.01
+            model, lefts = check._left
+            sums = zip(lefts, model.total, check._well.total, strict=True)
+            assert max(abs(left + its - none) for left, its, none in sums) < 0.01
     assert abs(body.yaw) > 0.2
     assert check.faults == ()
 
@@ -178,10 +181,18 @@ def test_each_fault_is_named_from_what_it_does_to_the_motion() -> None:
     """A ship that moves exactly as one fault would have it, and as no other."""
     ship = twin()
     cases = [
-        ({0: 0.6, 1: 0.6}, {}, Fault(names=("left", "right"), thrusts_n=(0.6, 0.6))),
-        ({0: 0.6}, {}, Fault(names=("left",), thrusts_n=(0.6,))),
-        ({1: 0.0}, {}, Fault(names=("right",), thrusts_n=(0.0,))),
-        ({2: 0.4}, {}, Fault(names=("tail",), thrusts_n=(0.4,), asleep=("tail",))),
+        (
+            {0: 0.6, 1: 0.6},
+            {},
+            Fault(names=("left", "right"), wrong=Wrong.RUNS, thrusts_n=(0.6, 0.6)),
+        ),
+        ({0: 0.6}, {}, Fault(names=("left",), wrong=Wrong.RUNS, thrusts_n=(0.6,))),
+        ({1: 0.0}, {}, Fault(names=("right",), wrong=Wrong.DEAD, thrusts_n=(0.0,))),
+        (
+            {2: 0.4},
+            {},
+            Fault(names=("tail",), wrong=Wrong.RUNS, thrusts_n=(0.4,), asleep=("tail",)),
+        ),
         ({}, {"tilt": ship.servo[0].max_rad}, "tilt"),
     ]
     for thrusts, tilts, expected in cases:
@@ -344,3 +355,60 @@ def test_a_ship_held_down_names_nothing_when_its_height_drifts_up() -> None:
         assert ship.truth.altitude_m < 0.1
         assert named(ship.messages) == []
         assert physics.thrusts_n[-1] < -0.02
+
+
+@pytest.mark.parametrize("load", [-0.006, 0.006])
+def test_a_lift_motor_that_runs_in_a_landing_sleeps_before_it_has_lifted_the_ship(
+    load: float,
+) -> None:
+    """Before, a light ship was at 15 m: its driver slept only if the ship was known to be heavy."""
+    with Lockstep("gtmab", seed=2, wind_mps=0.1) as ship:
+        physics = ship.world.physics
+        physics.load(load * physics.displaced_kg)
+        ship.command("arm", check=False)
+        ship.complete("takeoff", check=False, altitude_m=2.0, within_s=60.0)
+        ship.step(10.0)
+        ship.command("land", check=False)
+        while physics.height_above_ground_m > 0.5:
+            ship.step(0.02)
+        ship.fault("motors_z", "stuck", channel="lift", value=1.0)
+        high_m = 0.0
+        for _ in range(100):
+            ship.step(0.1)
+            high_m = max(high_m, physics.height_above_ground_m)
+        assert ship.accused == ("lift",)
+        assert abs(physics.thrusts_n[-1]) < 1e-3
+        assert high_m < 2.0
+
+
+@pytest.mark.parametrize(
+    ("wrong", "names", "said"),
+    [
+        (Wrong.SWAPPED, ("left", "right"), "left and right seem swapped: exchange their plugs"),
+        (Wrong.REVERSED, ("tail",), "tail seems reversed: exchange the two wires of its motor"),
+    ],
+)
+def test_what_is_miswired_is_named_with_its_cure_and_flown_with_its_commands_exchanged(
+    wrong: Wrong, names: tuple[str, ...], said: str
+) -> None:
+    check = EffectCheck(airframe=twin())
+    body = Body(check)
+    for step in range(3000):
+        left_n, right_n, tail_n = body.steer(step)
+        turn_n = 0.1 if step % 300 < 150 else -0.1
+        sent = left_n + turn_n, right_n - turn_n, 0.5 * (tail_n + turn_n)
+        wired = (sent[1], sent[0], sent[2]) if wrong is Wrong.SWAPPED else (*sent[:2], -sent[2])
+        body.move(check.wrench(wired, {"tilt": 0.0}))
+        state = at(
+            altitude_m=5.0,
+            velocity_ned_mps=(body.surge, body.sway, body.heave),
+            rates_body_radps=(0.0, 0.0, body.yaw),
+        )
+        check.update(state, sent, {"tilt": 0.0}, weight_n=0.0, dt_s=0.01)
+        if check.faults:
+            break
+    assert [(fault.wrong, fault.names) for fault in check.faults] == [(wrong, names)]
+    assert check.faults[0].message.startswith(said)
+    command = ActuatorCommand(motors=(0.1, 0.2, 0.3), servos=(0.0, 0.0, 0.0))
+    motors = (0.2, 0.1, 0.3) if wrong is Wrong.SWAPPED else (0.1, 0.2, -0.3)
+    assert check.correct(command).motors == motors

@@ -13,6 +13,7 @@ from blimp.control.failsafe import Action
 from blimp.control.landing import LANDING, LandingEvidence, LandingPhase
 from blimp.control.modes.land import Land
 from blimp.control.response import RESPONSE_TO, RESPONSES, Stance
+from blimp.control.wiring import Wrong
 from blimp.types import OutcomeState
 from tests.sim.rig import Rig
 from tests.sim.ships import twin, weighing
@@ -184,7 +185,7 @@ def a_ship_that_comes_down_blind_and_sees_again(ship: Flight) -> None:
     ship.inbox.link_age = 61.0
     ship.is_in(LandingPhase.TRIAL)
     ship.step(0.1)
-    runs = Fault(names=("left",), thrusts_n=(0.3,))
+    runs = Fault(names=("left",), wrong=Wrong.RUNS, thrusts_n=(0.3,))
     ship.loop._actuation._effect._blame((runs,))  # nothing is named on the ground: it comes late
     ship.step(0.1)
     assert "asleep" in ship.loop.snapshot(ship.now_s).failsafe

@@ -12,7 +12,7 @@ class Bridge(Chip):
     KILL: the pin that stops both bridges while it is low. CHANNEL_PINS: of bridges a and b.
     """
 
-    KINDS = frozenset({"no_answer", "frozen", "stuck", "drift", "noise"})
+    KINDS = frozenset({"no_answer", "frozen", "stuck", "drift", "scale", "noise"})
     KILL: str
     CHANNEL_PINS: ClassVar[dict[str, tuple[str, ...]]]
 

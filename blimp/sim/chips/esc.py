@@ -130,7 +130,7 @@ class EscPwm(Chip):
     no_answer their supply is off.
     """
 
-    KINDS = frozenset({"no_answer", "frozen", "stuck", "drift", "noise"})
+    KINDS = frozenset({"no_answer", "frozen", "stuck", "drift", "scale", "noise"})
 
     def __init__(self, fitting: Fitting) -> None:
         super().__init__(fitting)
