@@ -130,6 +130,7 @@ class Actuation:
         """Name what is newly broken, and what follows its commands again."""
         effect, supervisor = self._effect, self._supervisor
         thrusts_n, known = self._mixer.thrusts_n, effect.faults
+        rises = -state.velocity_ned_mps[2] > _RISING_MPS  # no ground makes it
         if not supervisor.armed:
             effect.reset()
             known = ()  # forgotten for a new flight, not taken back
@@ -137,7 +138,7 @@ class Actuation:
             thrusts_n is None
             or state.coasting
             or supervisor.may_stand(state)
-            or self._pilot.ship.touches
+            or (self._pilot.ship.touches and not rises)
         ):
             effect.pause()  # what lies on the ground does not follow a push; a model always does
         else:
