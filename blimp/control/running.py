@@ -97,6 +97,7 @@ def _judge_wires(check: WireCheck, pilot: Pilot) -> Standing:
         "sure": finding.sure,
         "wrong": [[str(wrong), list(names)] for wrong, names in finding.wrong],
         "mounting": list(finding.mounting),
+        "doubtful": list(finding.doubtful),
     }
     right = finding.sure and not finding.wrong
     return Standing(

@@ -109,6 +109,12 @@ def answer_of(
     return reduce(weights, rows)
 
 
+def moved_by(airframe: Airframe, inverse: Rows, thruster: Thruster) -> list[float]:
+    """Return the first acceleration by a newton, its servo at neutral, along and about the axes."""
+    push = _pushed(thruster, _angle(airframe, thruster, 0.0))
+    return [sum(a * b for a, b in zip(row, push, strict=True)) for row in inverse]
+
+
 def _angle(airframe: Airframe, thruster: Thruster, tilt_rad: float) -> float:
     """Return the servo's angle that is so far from its neutral one; 0 of a fixed thruster."""
     return next(

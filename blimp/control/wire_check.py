@@ -33,6 +33,7 @@ from blimp.control.wire_answers import (
     likelihoods,
     log_mean,
     log_sum,
+    moved_by,
     plumb_likelihood,
     reduce,
     scatter,
@@ -56,8 +57,10 @@ from blimp.control.wiring import Wrong, sentence
 from blimp.types import ActuatorCommand, SensorStatus
 
 _ROUNDS = 6  # pushes of each output, half of them backwards: five degrees of freedom a number
-_PUSH_MPS2 = 0.2  # asked of a push, three times what a loose hold's sway leaves in a second
-_LEAST_SHARE = 0.25  # of full thrust: above dead bands
+# Asked of a push: three times what a loose hold's sway leaves in a second, and no more than turns a
+# ship by 10 degrees until the next one.
+_PUSH_MPS2, _PUSH_RADPS2 = 0.2, 0.4
+_LEAST_SHARE = 0.1  # of full thrust: a third of full throttle, above dead bands
 _TILT_RAD = 0.8  # to each side: thrust along and across differ by as much as they can
 _SETTLE_S = 0.3  # of a servo, after its way
 _FEWEST = 3  # pushes that the IMU felt, of each output
@@ -93,9 +96,9 @@ class WireCheck:
         self._imu = imu
         self._status = felt
         self._thrusters = airframe.thruster
-        self._trials = _trials(airframe)
-        self._order = _order(self._trials)
         self._inverse = inverse_mass(airframe)
+        self._trials = _trials(airframe, self._inverse)
+        self._order = _order(self._trials)
         self._weights = weights_of(swings_radps(airframe, self._inverse))
         self._felt: list[list[Answer]] = [[] for _ in self._trials]
         self._sums: list[list[float]] = []
@@ -292,15 +295,19 @@ def look_at(airframe: Airframe, output: str) -> str:
     return f"does {output} turn the right way?"
 
 
-def _trials(airframe: Airframe) -> list[Trial]:
+def _trials(airframe: Airframe, inverse: Rows) -> list[Trial]:
     """Return each thruster at its servo's neutral angle, and one of each servo to both sides."""
     found: list[Trial] = []
     servos = {servo.name: servo for servo in airframe.servo}
-    moved_kg = airframe.mass_kg + max(airframe.aero.added_mass_kg)
     tilted: set[str] = set()
     for k, thruster in enumerate(airframe.thruster):
         least_n = min(thruster.max_thrust_n, thruster.reverse_thrust_n or inf)
-        force_n = min(least_n, max(_LEAST_SHARE * least_n, _PUSH_MPS2 * moved_kg))
+        moved = moved_by(airframe, inverse, thruster)  # by a newton
+        wished_n = min(
+            _PUSH_MPS2 / max(1e-9, *map(abs, moved[:3])),
+            _PUSH_RADPS2 / max(1e-9, *map(abs, moved[3:])),
+        )
+        force_n = min(least_n, max(_LEAST_SHARE * least_n, wished_n))
         angles = [0.0]
         if thruster.tilted_by and thruster.tilted_by not in tilted:
             tilted.add(thruster.tilted_by)

@@ -1,4 +1,4 @@
-"""`blimp bench`: a person, a ship without propellers, and its airframe file.
+"""`blimp bench`: a person, a ship without propellers until the last step, and its airframe file.
 
 The flight process turns what is asked for, and refuses it unless it was started with --bench.
 What the person sees goes into the airframe file, which keeps its comments.

@@ -20,15 +20,20 @@ _DIRECTIONS = (("forward", "backward"), ("right", "left"), ("down", "up"))
 def motors(file: AirframeFile, ship: BenchShip, person: Person) -> None:
     """Each motor's direction."""
     for thruster in file.airframe.thruster:
-        name = thruster.name
-        if person.choose(f"Motor {name}: turn it for {MOTOR_S:g} s", "yes", "skip") == "skip":
-            continue
-        _turn(ship, name, MOTOR_PERCENT)
-        seen = person.choose(f"Did it push {direction(thruster.axis)}", "yes", "no", "nothing")
-        if seen == "nothing":
-            person.note(f"{name}: check its wires and its supply")
-        elif seen == "no" and not file.reverse_motor(name):
-            person.note(f"{name}: swap two of the three wires of its motor")
+        look_at(thruster, file, ship, person)
+
+
+def look_at(thruster: Thruster, file: AirframeFile, ship: BenchShip, person: Person) -> None:
+    """Turn a motor, ask which way it pushed, and reverse it in the file if that was wrong."""
+    name = thruster.name
+    if person.choose(f"Motor {name}: turn it for {MOTOR_S:g} s", "yes", "skip") == "skip":
+        return
+    _turn(ship, name, MOTOR_PERCENT)
+    seen = person.choose(f"Did it push {direction(thruster.axis)}", "yes", "no", "nothing")
+    if seen == "nothing":
+        person.note(f"{name}: check its wires and its supply")
+    elif seen == "no" and not file.reverse_motor(name):
+        person.note(f"{name}: swap two of the three wires of its motor")
 
 
 def direction(axis: Vec3) -> str:

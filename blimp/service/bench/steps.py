@@ -9,6 +9,7 @@ from blimp.service.bench.motors import dead_bands, esc_range, motors
 from blimp.service.bench.person import Person
 from blimp.service.bench.servos import servos
 from blimp.service.bench.ship import BenchShip
+from blimp.service.bench.wires import wires
 
 Step = Callable[[AirframeFile, BenchShip, Person], None]
 
@@ -22,4 +23,5 @@ STEPS: dict[str, Step] = {
     "Level": level,
     "Gyro": gyro,
     "Magnetometer": magnetometer,
+    "Wires": wires,  # with propellers, and of the file that flies: last
 }

@@ -118,7 +118,7 @@ def bench(
     ],
     runtime_dir: RuntimeDir = None,
 ) -> None:
-    """Adjust motors, servos and sensors, props off.
+    """Adjust motors, servos and sensors, props off, and then try the wires, props on.
 
     It asks step by step, shows the changes of the airframe's file, and writes them if you agree;
     comments stay. It needs a flight process that was started with --bench.
