@@ -255,7 +255,8 @@ class Land(FlightMode):
         least_m = state.altitude_m - 3.0 * state.health.height.sigma
         if state.height_valid and least_m > _TOUCH_HEIGHT_M and not self._ship.touches:
             needed_s = _CLEAR_S
-        return self._phase_s >= needed_s and (low or state.altitude_m < _BLIND_HEIGHT_M)
+        near = low or self._ship.touches or state.altitude_m < _BLIND_HEIGHT_M
+        return self._phase_s >= needed_s and near
 
     def _sink(self, state: VehicleState, dt_s: float) -> Setpoint:
         if self._place_m is None and state.position_valid:
