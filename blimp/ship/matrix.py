@@ -341,6 +341,9 @@ def flush(ship: Lockstep) -> None:
         line.flush()
 
 
+_flush = flush  # scripts that fork a flight of their own know it by this name
+
+
 def _branch(flight: "_Flight") -> Cell:
     def cell() -> bytes:
         try:
