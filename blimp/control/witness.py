@@ -53,7 +53,7 @@ class Witnesses:
         self._baro_m: float | None = None
         self._range = _Seen(inf, -inf)
         self.heights_m: dict[str, float] = {}
-        self.touch = Touch()
+        self.touch = self._seen = Touch()
         self._touched_s = -inf
 
     def update(
@@ -70,12 +70,13 @@ class Witnesses:
             found["tag"] = -tag.position_ned_m[2]
         heights_m = {name: height for name, height in found.items() if isfinite(height)}
         if heights_m != self.heights_m:
-            self.heights_m, self.touch = heights_m, _touch(heights_m)
-        if self.touch.contact is Contact.TOUCHING:
+            self.heights_m, self._seen = heights_m, _touch(heights_m)
+        self.touch = self._seen
+        if self._seen.contact is Contact.TOUCHING:
             self._touched_s = now_s
-        elif self.touch.contact is Contact.UNKNOWN and abs(now_s - self._touched_s) < _FRESH_S:
+        elif self._seen.contact is Contact.UNKNOWN and abs(now_s - self._touched_s) < _FRESH_S:
             # One outlier of a tag is no take-off.
-            self.touch = structs.replace(self.touch, contact=Contact.TOUCHING)
+            self.touch = structs.replace(self._seen, contact=Contact.TOUCHING)
 
     def _look_down(
         self, readings: SensorReadings, bad: set[str], found: dict[str, float], now_s: float

@@ -111,6 +111,20 @@ def test_the_ground_carries_a_ship_if_two_families_say_so(
     assert witnesses.touch.contact is contact
 
 
+def test_a_ship_that_hovers_low_leaves_the_ground_after_a_second() -> None:
+    """It had touched the ground all flight, as nothing said that it did not: never weighed."""
+    witnesses = standing()
+    said = {
+        now_s: readings(now_s, ranger_m=0.5, baro_m=0.5, tag_m=0.5)
+        for now_s in (10.5, 11.0, 11.5, 12.0)
+    }
+    found = []
+    for now_s, one in said.items():
+        witnesses.update(one, at(), now_s, at_rest=False)
+        found.append(witnesses.touch.contact)
+    assert found == [Contact.TOUCHING, *[Contact.UNKNOWN] * 3]
+
+
 def test_a_clock_that_goes_back_keeps_no_old_range() -> None:
     """Before, what was seen last counted until the clock had caught up."""
     witnesses = standing()
