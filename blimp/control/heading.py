@@ -253,7 +253,8 @@ class HeadingFilter:
         p = _times([list(row) for row in zip(*p, strict=True)], dt, knn, kne, kee, gn, ge)
         noise = self._noise
         accel = noise.thrust_accel_sigma_mps2**2 * dt
-        wind = (noise.wind_accel_drift_mps2 / max(ky, kx)) ** 2 * dt
+        drag = max(ky, kx)  # none by these terms, if the airframe gives a polar instead
+        wind = (noise.wind_accel_drift_mps2 / drag) ** 2 * dt if drag > 0.0 else 0.0
         gyro = noise.gyro_drift_radps**2 * max(1.0, _STRETCH * (self._surprise - 1.5)) * dt
         for i, q in enumerate(
             (0.0, 0.0, accel, accel, wind, wind, noise.heading_drift_rad**2 * dt, gyro)

@@ -1,8 +1,10 @@
-from math import cos, nan, radians, sin
+from math import cos, isfinite, nan, radians, sin
 from random import Random
 
 import pytest
+from msgspec.structs import replace
 
+from blimp.airframe import Airframe
 from blimp.control.attitude import AttitudeFilter
 from blimp.control.heading import HeadingFilter
 from blimp.control.horizontal import HorizontalFilter
@@ -18,8 +20,15 @@ FIELD_NED_T = (20e-6, -3e-6, 45e-6)
 class Pushed:
     """A ship whose nose points east, pushed about, with a gyro that drifts."""
 
-    def __init__(self, *, believed_rad: float, bias_radps: float = 0.0, sigma_rad: float = 0.5):
-        ship = twin()
+    def __init__(
+        self,
+        *,
+        believed_rad: float,
+        bias_radps: float = 0.0,
+        sigma_rad: float = 0.5,
+        airframe: Airframe | None = None,
+    ) -> None:
+        ship = airframe or twin()
         self.heading = HeadingFilter(airframe=ship)
         self.heading.rest(0.005, sigma_rad)
         self.attitude = AttitudeFilter()
@@ -67,6 +76,15 @@ def test_a_wrong_heading_is_found_by_how_the_ship_answers_its_thrust() -> None:
     assert ship.error_rad < radians(3.0)
     assert ship.heading.sigma_rad < radians(7.0)
     assert ship.heading.health(60.0, "").doubt == ""
+
+
+def test_a_ship_whose_drag_is_a_polar_has_a_heading() -> None:
+    """It has no drag by linear and quadratic terms: the flight loop divided by it."""
+    ship = twin()
+    aero = replace(ship.aero, linear_drag=(0.0,) * 6, quadratic_drag=(0.0,) * 6)
+    still = Pushed(believed_rad=0.0, airframe=replace(ship, aero=aero))
+    still.fly(5.0, force_n=0.1)
+    assert isfinite(still.heading.sigma_rad)
 
 
 def test_to_lie_still_on_the_ground_shows_no_heading() -> None:
