@@ -14,7 +14,7 @@ from tests.sim.running import RunningStack
 pytestmark = [pytest.mark.long, pytest.mark.timeout(300)]
 
 # Motors: left turns the wrong way, the others are skipped; no other step; write the file.
-ANSWERS = "\n".join(("yes", "yes", "no", "skip", "skip", *("no",) * 7, "yes", ""))
+ANSWERS = "\n".join(("yes", "yes", "no", "skip", "skip", *("no",) * 8, "yes", ""))
 
 
 def test_a_person_turns_a_motor_and_the_file_follows(tmp_path: Path) -> None:
