@@ -373,3 +373,23 @@ def test_a_misfit_keeps_the_claim_that_ends_when_its_function_is_called(
         first = new.tasks["task"].delay(1, 2)
         wait_until(lambda: set_aside(server), "it is set aside")
         assert new.tasks["task"].delay(1, 2) == first
+
+
+def test_what_is_set_aside_while_it_is_looked_for_is_found(
+    session: StreamsSession, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It goes back to where the search has been already: it was said never to have been sent."""
+    keys, store = session.keys.queue("q"), session.store
+    store.begin([keys], known=())
+    session.link.client.xadd(keys.levels[2], {"h": '{"headers": {"id": "0"}}', "b": "", "x": 9_000})
+    ((claim, _),) = store.take([keys], room=1).deliveries
+    session.leases.hold([claim])
+    run = store.run
+
+    def slow(script: str, *rest: Any) -> Any:
+        if script == "revoke":
+            session.leases.set_aside(claim, Aside("t", (), 60.0))
+        return run(script, *rest)
+
+    monkeypatch.setattr(store, "run", slow)
+    assert store.find(keys, "0").is_aside

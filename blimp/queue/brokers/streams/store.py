@@ -340,6 +340,12 @@ class Store:
 
         Looks at `most` messages, by default MOST_SEARCHED, in parts: for a person's question.
         """
+        where = self._look_for(queue, id, mark=mark, most=most)
+        if where.found is Found.ABSENT:  # or set aside, or sent again for later, meanwhile
+            where = self._look_for(queue, id, mark=mark, most=most)
+        return where
+
+    def _look_for(self, queue: QueueKeys, id: str, *, mark: bytes, most: int | None) -> Whereabouts:
         spellings = [
             f'"id":{space}{text}'
             for text in {json.dumps(id), json.dumps(id, ensure_ascii=False)}
