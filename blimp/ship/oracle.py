@@ -16,9 +16,10 @@ from blimp.airframe import Airframe, Thruster
 from blimp.ship.failures import Failure
 from blimp.ship.lockstep import Lockstep
 from blimp.sim.atmosphere import GRAVITY_MPS2
+from blimp.sim.chips.bridge import Bridge
+from blimp.sim.electronics import twin
 
 _STEPS = 90  # of a servo's travel: two degrees of half a turn
-_BRIDGES = ("drv8833", "l293d", "tb6612")  # a pin puts them to sleep, whatever their faults
 
 Fixed = Mapping[str, float]  # thrusts, N, and angles, rad, that no command changes
 
@@ -121,8 +122,10 @@ def _fixed(ship: Lockstep, failure: Failure) -> Iterator[Fixed]:
                 fault.kind == "bus_stuck" and rows[fault.device].bus == driver.bus
             ) or fault.device == driver.name:
                 fixed[name] = now[name]
-    bridges = {
-        drivers[name].name for name in fixed if name in full and drivers[name].chip in _BRIDGES
+    bridges = {  # a pin puts them to sleep, whatever their faults
+        drivers[name].name
+        for name in fixed
+        if name in full and issubclass(twin(drivers[name].chip), Bridge)
     }
     for asleep in product((False, True), repeat=len(bridges)):
         sleeping = {
