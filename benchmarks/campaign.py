@@ -43,7 +43,7 @@ from blimp import airframe as airframes
 from blimp.ability import lacking, max_wind_mps
 from blimp.actions import Need
 from blimp.airframe import SEA_LEVEL_DENSITY_KG_M3, Airframe
-from blimp.chips import CHIPS
+from blimp.chips import role_of
 from blimp.control.ground import AIRBORNE_M
 from blimp.control.wiring import Wrong, seen
 from blimp.recording.policies import check as ask
@@ -338,7 +338,7 @@ def fly_healthy(draw: Draw, look: Look = lambda _: None) -> Flown:
         flight = _Watched(lockstep, look)
         began_s = lockstep.now_s
         for device in ship.device:
-            if CHIPS[device.chip].role in ("ranger", "sonar"):
+            if role_of(device.chip) in ("ranger", "sonar"):
                 lockstep.fault(device.name, "scale", factor=draw.ranger_scale)
         bad, outcome = _mission(flight, ship, draw)
         if flight.accused:
