@@ -9,7 +9,8 @@ BlimpError
 │   └── TableMismatch        ... in a results database (a LinkError too: results wait for it)
 ├── HardwareError            a chip or a bus does not do what its datasheet says
 │   ├── BusError             no answer, or the bus is stuck
-│   └── DeviceError          wrong identity, failed self-test, a value out of its range
+│   ├── DeviceError          wrong identity, failed self-test, a value out of its range
+│   └── CameraError          missing, in use, frozen, or its pictures are not what was asked for
 ├── LogError                 a flight's log cannot be written, or is none that can be read
 ├── MailboxError             the mailbox between worker and flight process failed
 ├── LinkError                the broker is unreachable, or nothing on board answers
@@ -81,6 +82,10 @@ class BusError(HardwareError):
 
 class DeviceError(HardwareError):
     """A device has the wrong identity, failed its self-test or gave an impossible value."""
+
+
+class CameraError(HardwareError):
+    """A camera is missing, in use, frozen or disconnected, or sends another size."""
 
 
 class LogError(BlimpError):

@@ -129,13 +129,13 @@ def test_three_places_open_a_connection_to_a_ship() -> None:
 SAME_NAME = """
     Action Arm Asked Authority Barometer Bmp280 Bmp388 Bmp390 Bno055 Board Bounds Bridge
     Calibration:4 Cell Channel:3 Chip Clock Command:3 Commands Computer Crsf Demand Device
-    Done Drv8833 L293D Dwm1001 Entry Envelope EscPwm Fault:3 Figures Finding Fleet:3 Found Frame
+    Done Drv8833 L293D Dwm1001 Entry Envelope EscPwm Fault:3 Figures Finding Fleet:3 Found Frame:3
     FrameReader:3 Goto GpsNmea GpsUbx Ground HcSr04 Heartbeat Hold I2CBus Icm20948 Ids Ina219
     Ina226 Ina260 Item Job Kept Keys Land Leg Limits:3 Loop Mailbox Mocap Mpu6050 Ms5607
     Ms5611 Options:17 Outcome:3 Parameter Payload Pca9685 Pilot Place:3 Plan Pmw3901
     PowerMonitor Progress:3 Question Rate Reader Receiver Refused Report Row:5 Sbus Seen:3
     Sender Sensor:3 Server:3 Servo Session:3 SetGeofence Settings Ship:4 SoftTimeLimitExceeded
-    Source Stamps State:3 Sticks Stops Story Table Takeoff Tb6612 TfLuna Ticket Timed Timeline
+    Source:3 Stamps State:3 Sticks Stops Story Table Takeoff Tb6612 TfLuna Ticket Timed Timeline
     Transmitter Transport Truth Velocity Vl53L1X
 """
 

@@ -1,0 +1,1 @@
+"""What a camera sees: its frames, the position they give, photographs. Needs the extra `camera`."""
