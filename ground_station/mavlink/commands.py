@@ -17,6 +17,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 
+from blimp.ability import lacking
 from blimp.actions import ACTIONS, Action, MavCommand, Progress
 from blimp.airframe import Home
 from blimp.errors import BlimpError
@@ -439,7 +440,8 @@ def _sent(parts: Parts, asked: Asked, number: int) -> Answer:
         parts.system.send(protocol_version(), asked.peer)
         return OK
     if number == number_of("available_modes"):
-        modes = telemetry.available_modes()
+        airframe = parts.system.airframe
+        modes = telemetry.available_modes(lacking(airframe) if airframe else ())
         index = int(asked.params[1]) if math.isfinite(asked.params[1]) else -1
         if not 0 <= index <= len(modes):
             return DENIED, f"mode {index}, the limits are 0 to {len(modes)}"

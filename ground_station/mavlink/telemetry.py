@@ -1,10 +1,11 @@
 """What a snapshot means in MAVLink: one function a message, and how often each is sent."""
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 
 import msgspec
 
+from blimp.actions import MODE_NEEDS, Need
 from blimp.airframe import Home
 from blimp.types import Mode, Snapshot
 from ground_station.mavlink.modes import BY_NAME, MODES
@@ -19,6 +20,7 @@ _RESTS_M, _RESTS_MPS = 0.3, 0.15  # lower and slower than this, an armed ship st
 _GYRO, _ACCEL, _PRESSURE, _GPS, _YAW, _HEIGHT = 1, 2, 8, 32, 4096, 8192
 _FENCE = 2**20  # always there: the airframe's limits are one
 OUTSIDE = "outside the fence"  # how the failsafe's name begins
+_NOT_SELECTABLE = 2  # MAV_MODE_PROPERTY_NOT_USER_SELECTABLE
 _UNKNOWN16, _UNKNOWN_MM = 65535, 2**31 - 1
 # ESTIMATOR_STATUS_FLAGS: attitude, velocity level and vertical, place relative and absolute, height
 _ESTIMATES = ((1, "attitude"), (2, "velocity"), (4, "climb"), (8, "position"), (16, "position"),
@@ -214,12 +216,14 @@ def current_mode(at: Seen) -> Message:
     )  # fmt: skip
 
 
-def available_modes() -> list[Message]:
-    """Return one message for each mode."""
+def available_modes(lacks: Collection[Need]) -> list[Message]:
+    """Return one message for each mode: none can be selected whose needs the ship lacks."""
+    withheld = {Mode.AUTO, *(mode for mode, needs in MODE_NEEDS.items() if {*needs} & {*lacks})}
     return [
         message(
             "available_modes", number_modes=len(MODES), mode_index=number, custom_mode=row.custom,
-            standard_mode=row.standard, properties=2 if row.mode is Mode.AUTO else 0,
+            standard_mode=row.standard,
+            properties=_NOT_SELECTABLE if row.mode in withheld else 0,
             mode_name=row.mode.name.encode(),
         )
         for number, row in enumerate(MODES, start=1)

@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from typing import Any
 
+from blimp.ability import lacking, without
 from blimp.airframe import Airframe
 from blimp.types import VOTE_FRESH_S, Snapshot
 from ground_station.report import status_object
@@ -83,7 +84,10 @@ def plotted(state: dict[str, Any]) -> dict[str, Any]:
 
 
 def airframe_object(airframe: Airframe) -> dict[str, Any]:
-    """Return what a picture of the ship needs: shape and limits, in SI units."""
+    """Return what the page needs of a ship: shape, limits (SI units), and which sensors it lacks.
+
+    lacks: by what an action may need, as `x-needs` of the openapi has it, what does not measure it.
+    """
     return {
         "name": airframe.name,
         "hull": airframe.hull,
@@ -93,4 +97,5 @@ def airframe_object(airframe: Airframe) -> dict[str, Any]:
         "battery": airframe.battery,
         "limits": airframe.limits,
         "ground": airframe.ground,
+        "lacks": {need: without(need) for need in lacking(airframe)},
     }

@@ -6,6 +6,7 @@ from typing import Any
 import msgspec
 import pytest
 
+from blimp.actions import Need
 from blimp.airframe import load, names
 from blimp.control.failsafe import Times, rules
 from blimp.rotation import from_euler
@@ -152,3 +153,13 @@ def test_an_interval_is_kept_and_has_limits() -> None:
     assert "attitude" in streams.due(20.0)
     assert "the limits are 50000 to" in streams.ask("attitude", 10.0)
     assert "once a second" in streams.ask("heartbeat", -1.0)
+
+
+def test_a_mode_whose_needs_the_ship_lacks_cannot_be_selected() -> None:
+    withheld = {
+        one.mode_name
+        for one in telemetry.available_modes((Need.POSITION,))
+        if one.properties == 2  # MAV_MODE_PROPERTY_NOT_USER_SELECTABLE
+    }
+    assert withheld == {"VELOCITY", "LOITER", "RTL", "AUTO"}
+    assert [one.properties for one in telemetry.available_modes(())].count(2) == 1  # AUTO

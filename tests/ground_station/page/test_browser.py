@@ -83,6 +83,21 @@ def test_every_form_has_the_fields_of_the_table_of_actions(
     page.close()
 
 
+# The panel of commands on the page of a ship that has neither tag nor GPS.
+WITHHELD = """async () => {
+  const { panel } = await import("./static/panels/commands.js");
+  const box = document.createElement("div");
+  const airframe = { lacks: { "a position": "no tag or GPS" } };
+  const { get } = await import("./static/lib/connection.js");
+  const mounted = panel.mount(box, { about: { airframe }, get, able() {} });
+  await mounted.hear("hello");
+  const buttons = [...box.querySelectorAll("button[data-testid^=command-]")];
+  const why = (one) => (one.dataset.off ? one.title : "");
+  const named = buttons.map((one) => [one.dataset.testid.slice(8), why(one)]);
+  return Object.fromEntries(named.filter(([name]) => name !== "send"));
+}"""
+
+
 def test_a_flight_is_seen_and_commanded_and_a_lost_link_is_shown(
     served: Served, chromium: Browser
 ) -> None:
@@ -101,6 +116,9 @@ def test_a_flight_is_seen_and_commanded_and_a_lost_link_is_shown(
     expect(by("chaos-kill-worker")).to_have_count(0)  # this page was opened without it
     # What has no number says why, and what a button answers is in sight of it.
     expect(by("wind")).to_contain_text("known once it flies", timeout=WITHIN_MS)
+    withheld = page.evaluate(WITHHELD)
+    assert withheld["takeoff"] == "takeoff needs a position: this ship has no tag or GPS"
+    assert [name for name, why in withheld.items() if not why] == ["arm", "hold", "land", "disarm"]
     said = page.locator("#said")
     page.locator("[name=north_m]").first.fill("")
     by("command-goto").click()  # an empty field is no 0, which is the pad

@@ -15,7 +15,7 @@ export const panel = {
   mount(box, page) {
     const commands = new Commands(box, page);
     commands.load();
-    return { hear: (kind) => kind === "hello" && commands.load() };
+    return { hear: (kind) => kind === "hello" && commands.load().then(() => commands.withhold()) };
   },
 };
 
@@ -58,15 +58,32 @@ class Commands {
       if (!this.fields.has(one.name)) this.fields.set(one.name, new Field(one));
     }
     this.last.before(...[...this.fields.values()].map((one) => one.label));
-    for (const one of this.buttons) delete one.dataset.off;
     this.box.append(this.list());
+    this.withhold();
+  }
+
+  /** Why this ship can never do it, "" if it can: no sensor of it measures what the action needs. */
+  missing(name) {
+    const lacks = this.page.about.airframe?.lacks ?? {};
+    const need = this.actions.get(name)["x-needs"].find((one) => one in lacks);
+    return need ? `${name} needs ${need}: this ship has ${lacks[need]}` : "";
+  }
+
+  withhold() {
+    if (!this.actions.size) return; // until the table is there
+    for (const [k, name] of Object.keys(BUTTONS).entries()) {
+      this.buttons[k].title = this.missing(name);
+      this.buttons[k].dataset.off = this.missing(name) && "yes";
+    }
+    for (const one of this.options) one.disabled = Boolean((one.title = this.missing(one.value)));
     this.page.able();
   }
 
   /** Every action that has a form; what a terminal asks a person about has a place of its own. */
   list() {
     const names = [...this.actions].filter(([, one]) => !one["x-asks"] && one.fields.every((field) => field.kind)).map(([name]) => name);
-    const choice = element("select", { "aria-label": "command", "data-testid": "command-name" }, ...names.map((name) => element("option", { value: name }, name)));
+    this.options = names.map((name) => element("option", { value: name }, name));
+    const choice = element("select", { "aria-label": "command", "data-testid": "command-name" }, ...this.options);
     const place = element("div", { class: "row", "data-testid": "command-fields" });
     let fields;
     const choose = () => {
