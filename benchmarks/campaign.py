@@ -42,10 +42,10 @@ from benchmarks.random_ship import random_ship
 from blimp import airframe as airframes
 from blimp.ability import lacking, max_wind_mps
 from blimp.actions import Need
-from blimp.airframe import SEA_LEVEL_DENSITY_KG_M3, Airframe
+from blimp.airframe import Airframe
 from blimp.chips import role_of
+from blimp.constants import AIR_DENSITY_KGM3
 from blimp.control.ground import AIRBORNE_M
-from blimp.control.wiring import Wrong, seen
 from blimp.recording.policies import check as ask
 from blimp.service.airframes.check import check
 from blimp.service.airframes.figures import compute
@@ -56,6 +56,7 @@ from blimp.ship.lockstep import Lockstep
 from blimp.ship.matrix import FLY_AWAY_M, FLY_UP_M, GROUND_M, MODES, TOUCHDOWN_MPS, end_of
 from blimp.sim.atmosphere import GRAVITY_MPS2
 from blimp.types import OutcomeState
+from blimp.wires.wrong import Wrong, seen
 
 LOAD = 0.05  # of the displaced mass, either way
 LEAN_RAD = math.radians(2.0)  # a ship whose gondola hangs a little off its middle
@@ -138,7 +139,7 @@ def choose_ships(names: str = "", drawn: int = 0, *, seed: int) -> list[str]:
 
 def plant_of(ship: Airframe, draw: Draw) -> Airframe:
     """Return the ship that the world has: the file's, but for drag, thrust and weight."""
-    heavy_n = draw.load * SEA_LEVEL_DENSITY_KG_M3 * ship.hull.volume_m3 * GRAVITY_MPS2
+    heavy_n = draw.load * AIR_DENSITY_KGM3 * ship.hull.volume_m3 * GRAVITY_MPS2
     drawn = Plant(
         heaviness_n=heavy_n, drag_scale=draw.drag_scale, thrust_scale=draw.thrust_scale
     ).of(ship)

@@ -16,7 +16,6 @@ import msgspec
 
 from blimp import airframe as airframes
 from blimp.airframe import (
-    SEA_LEVEL_DENSITY_KG_M3,
     Airframe,
     Battery,
     Device,
@@ -24,6 +23,7 @@ from blimp.airframe import (
     Surface,
     Thruster,
 )
+from blimp.constants import AIR_DENSITY_KGM3
 from blimp.errors import AirframeError
 from blimp.service.airframes.check import check
 from blimp.service.airframes.new import Plan, describe
@@ -115,7 +115,7 @@ def _plan(chance: Random, name: str) -> Plan:
     volume_m3 = 0.1523 * length_m**3 if foil else hull.volume_m3(length_m, diameter_m)
     skin_m2 = 2.0 * math.pi / 4.0 * length_m**2 if foil else math.pi * length_m * diameter_m
     purity = chance.uniform(0.9, 1.0)
-    displaced_kg = SEA_LEVEL_DENSITY_KG_M3 * volume_m3
+    displaced_kg = AIR_DENSITY_KGM3 * volume_m3
     envelope_kg = chance.uniform(0.03, 0.06) * skin_m2
     carried_kg = displaced_kg - gas_density_kg_m3(purity) * volume_m3 - envelope_kg
     displaced_gf = 1e3 * displaced_kg
@@ -150,7 +150,7 @@ def _layout(
         # Momentum theory with 50 % of losses, and up to twice of that: see `check`.
         propeller_m = min(widest_m, 0.05 + 0.1 * thrust_n)
         area_m2 = math.pi / 4.0 * propeller_m**2
-        power_w = 2.0 * thrust_n**1.5 / math.sqrt(2.0 * SEA_LEVEL_DENSITY_KG_M3 * area_m2)
+        power_w = 2.0 * thrust_n**1.5 / math.sqrt(2.0 * AIR_DENSITY_KGM3 * area_m2)
         return Thruster(
             name=name, position_m=place, axis=axis, max_thrust_n=thrust_n,
             reverse_thrust_n=reverse * thrust_n, lag_s=lag_s, tilted_by=tilt,

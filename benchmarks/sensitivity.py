@@ -26,8 +26,6 @@ import blimp.control
 from benchmarks import campaign
 from benchmarks.campaign import Draw
 
-STANDARD = ("GRAVITY_MPS2", "AIR_DENSITY_KGM3")  # nature's, not ours to move
-
 
 class Constant(msgspec.Struct, frozen=True):
     """One number with a name. line: where it stands in its file."""
@@ -53,7 +51,7 @@ def constants(only: str = "") -> Iterator[Constant]:
                 continue
             name = node.targets[0].id
             value: Any = getattr(importlib.import_module(module), name, None)
-            if type(value) in (int, float) and name not in STANDARD and only in f"{module}.{name}":
+            if type(value) in (int, float) and only in f"{module}.{name}":
                 yield Constant(module, name, value, node.lineno)
 
 

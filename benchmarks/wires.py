@@ -21,11 +21,11 @@ import msgspec
 from benchmarks.random_ship import random_ship
 from blimp import airframe as airframes
 from blimp.airframe import Airframe, Device, Thruster
-from blimp.control.wiring import Wrong
 from blimp.rotation import from_euler
 from blimp.service.airframes.check import check as check_airframe
 from blimp.ship.lockstep import Lockstep
 from blimp.sim.grip import by_person, on_string
+from blimp.wires.wrong import Wrong
 
 KINDS = ("reversed", "swapped", "propeller", "other way", "mounted")
 MORE = ("dead", "weak")

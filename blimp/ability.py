@@ -11,8 +11,9 @@ from math import degrees, inf, sqrt
 import msgspec
 
 from blimp.actions import Need
-from blimp.airframe import SEA_LEVEL_DENSITY_KG_M3, Airframe, Battery, Thruster
+from blimp.airframe import Airframe, Battery, Thruster
 from blimp.chips import role_of
+from blimp.constants import AIR_DENSITY_KGM3, GRAVITY_MPS2
 from blimp.reading import ready
 
 GUST_SHARE = 0.4  # two sigma of Dryden's side gust at 10 m height, over the mean wind
@@ -21,7 +22,6 @@ GUST_SHARE = 0.4  # two sigma of Dryden's side gust at 10 m height, over the mea
 _HOLDS_SHARE = 0.45
 RESERVE = 0.2  # of what a mission takes, for wind and a second try
 _CONTROL_SHARE = 0.12  # of the motors' full current, on average
-_GRAVITY_MPS2 = 9.80665
 _ALONG = 0.5  # of a thruster's axis: it pushes that way
 # State of charge of a resting lithium-polymer cell, as makers' discharge sheets have it.
 _CHARGE: tuple[tuple[float, float], ...] = (
@@ -114,7 +114,7 @@ def current_a(airframe: Airframe, *, speed_mps: float) -> float:
     """Return the current (A) of level flight at this speed, electronics included."""
     aero, motors = airframe.aero, airframe.thruster
     drag_n = (aero.linear_drag[0] + aero.quadratic_drag[0] * speed_mps) * speed_mps
-    weight_n = _GRAVITY_MPS2 * abs(airframe.mass.heaviness_kg)
+    weight_n = GRAVITY_MPS2 * abs(airframe.mass.heaviness_kg)
     control_a = _CONTROL_SHARE * sum(motor.max_current_a for motor in motors)
     forward = [m for m in motors if m.ways[0] > _ALONG]
     lifting = [m for m in motors if m.ways[2] > _ALONG]
@@ -146,7 +146,7 @@ def brakes(airframe: Airframe, axis: int) -> tuple[float, float]:
     linear, quadratic = aero.linear_drag[axis], aero.quadratic_drag[axis]
     if aero.polar is not None:
         if axis == 0:
-            quadratic += 0.5 * SEA_LEVEL_DENSITY_KG_M3 * aero.polar.area_m2 * aero.polar.drag[0]
+            quadratic += 0.5 * AIR_DENSITY_KGM3 * aero.polar.area_m2 * aero.polar.drag[0]
         if axis >= 3:
             linear += aero.polar.damping[axis - 3]
     return linear, quadratic

@@ -13,6 +13,7 @@ from typing import Annotated, Any, Literal
 import msgspec
 from msgspec import Meta
 
+from blimp.constants import AIR_DENSITY_KGM3
 from blimp.errors import AirframeError
 from blimp.reading import ready
 from blimp.suggest import suggestion, with_suggestion
@@ -30,8 +31,8 @@ Name = Annotated[str, Meta(pattern=r"^[a-z][a-z0-9_-]{0,31}$")]
 MAX_DEAD_BAND = 0.3  # more is a motor, a bearing or a driver that needs mending
 DeadBand = Annotated[float, Meta(ge=0.0, le=MAX_DEAD_BAND)]
 
+_CRAWL = 0.05  # of full speed: with thrust by its square, 0.25 % of thrust
 _TURNS = 0.1  # of an axis, across its hinge: less, 6 degrees, is no tilt
-SEA_LEVEL_DENSITY_KG_M3 = 1.2250  # of air in the ISA, at which a ship's heaviness is stated
 
 
 class _Part(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -169,6 +170,16 @@ class Thruster(_Part, frozen=True, kw_only=True):
             (q * z - r * y, r * x - p * z, p * y - q * x),
         )
 
+    def throttle(self, thrust_n: float) -> float:
+        """Return the throttle in [-1, 1] for a thrust, the inverse of its curve."""
+        if thrust_n >= 0.0:
+            share = min(1.0, thrust_n / self.max_thrust_n)
+            return _past(self.dead_band, float(share ** (1.0 / self.exponent)))
+        if self.reverse_thrust_n <= 0.0:
+            return 0.0
+        share = min(1.0, -thrust_n / self.reverse_thrust_n)
+        return -_past(self.reverse_dead_band, float(share ** (1.0 / self.exponent)))
+
     def axis_at(self, tilt_rad: float) -> Vec3:
         """Return the direction of its force where its servo stands at `tilt_rad`."""
         (x, y, z), (a, b, c), (d, e, f) = self.turned
@@ -187,6 +198,17 @@ class Thruster(_Part, frozen=True, kw_only=True):
         return (
             abs(x) + math.hypot(a, d), abs(y) + math.hypot(b, e), abs(z) + math.hypot(c, f),
         )  # fmt: skip
+
+
+def _past(dead_band: float, speed: float) -> float:
+    """Return the throttle at which a motor with this dead band turns at `speed`, 0 to 1.
+
+    Below `_CRAWL` the dead band is crossed on a line: a jump at 0 would let the motor be thrown
+    from one direction to the other by a wish that is as good as none.
+    """
+    if dead_band <= 0.0:
+        return speed
+    return dead_band * min(1.0, speed / _CRAWL) + (1.0 - dead_band) * speed
 
 
 class Servo(_Part, frozen=True, kw_only=True):
@@ -465,7 +487,7 @@ class Airframe(_Part, frozen=True, kw_only=True):
     @property
     def mass_kg(self) -> float:
         """Everything that has to be moved: structure, gas and ballast, without added mass."""
-        return SEA_LEVEL_DENSITY_KG_M3 * self.hull.volume_m3 + self.mass.heaviness_kg
+        return AIR_DENSITY_KGM3 * self.hull.volume_m3 + self.mass.heaviness_kg
 
     @property
     def thruster_names(self) -> tuple[str, ...]:

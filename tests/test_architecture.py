@@ -260,7 +260,8 @@ def sources() -> Iterator[Path]:
 def test_each_constant_of_the_control_says_what_it_is() -> None:
     """In a comment: with its source, or without one if it was chosen."""
     bare: list[str] = []
-    for path in sorted((ROOT / "blimp" / "control").rglob("*.py")):
+    rooms = (ROOT / "blimp" / room for room in ("control", "wires"))
+    for path in sorted(path for room in rooms for path in room.rglob("*.py")):
         lines = path.read_text("utf-8").splitlines()
         for node in ast.parse("\n".join(lines)).body:
             if not isinstance(node, ast.Assign | ast.AnnAssign) or node.value is None:

@@ -1,7 +1,7 @@
 """From a setpoint to the actuators, and whether the ship does what they are sent."""
 
+from blimp.constants import GRAVITY_MPS2
 from blimp.control.bounds import lifts
-from blimp.control.constants import GRAVITY_MPS2
 from blimp.control.contact import EVEN, Weight
 from blimp.control.controller import Controller
 from blimp.control.effect import EffectCheck

@@ -15,8 +15,8 @@ takes its place, by which the ship hangs level.
 from math import atan2, hypot, isfinite, pi, sqrt
 
 from blimp.airframe import Estimation
+from blimp.constants import GRAVITY_MPS2
 from blimp.control.coast import LOST_RAD, UNWATCHED_RADPS
-from blimp.control.constants import GRAVITY_MPS2
 from blimp.control.plumb import PlumbCheck
 from blimp.control.rest import RestBias
 from blimp.rotation import euler, from_euler, integrate, rotate_back, yaw_of

@@ -11,7 +11,7 @@ import msgspec
 
 from blimp.ability import drag_speed
 from blimp.airframe import Airframe
-from blimp.control.constants import AIR_DENSITY_KGM3, GRAVITY_MPS2
+from blimp.constants import AIR_DENSITY_KGM3, GRAVITY_MPS2
 
 _MARGIN = 1.5  # times what follows from the file, whose drag and thrust may be wrong
 _SURE = 0.001  # of the displaced mass

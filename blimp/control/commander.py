@@ -41,10 +41,10 @@ from blimp.control.running import (
 )
 from blimp.control.samples import role
 from blimp.control.supervisor import Supervisor
-from blimp.control.wire_check import WireCheck
 from blimp.geofence import Geofence
 from blimp.parameters import with_parameter
 from blimp.types import Command, Mode, Outcome, OutcomeState, SensorStatus, VehicleState
+from blimp.wires.check import WireCheck
 
 _PROGRESS_S = 0.2  # between two reports of one command
 _SERVO_S = 10.0  # an angle without a time is kept this long

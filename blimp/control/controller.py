@@ -17,16 +17,16 @@ from collections import deque
 from math import atan2, cos, hypot, inf, sin
 
 from blimp.airframe import Airframe
+from blimp.constants import AIR_DENSITY_KGM3, GRAVITY_MPS2
 from blimp.control.bounds import FELT, LIGHT, sure_kg
-from blimp.control.constants import AIR_DENSITY_KGM3, GRAVITY_MPS2
 from blimp.control.contact import Weight
 from blimp.control.horizontal import RECKONED_S
 from blimp.control.pid import Pid
 from blimp.control.swing import SwingDamper
-from blimp.control.vector import within
 from blimp.control.wind import WindObserver, turned, turned_back
 from blimp.rotation import rotate, rotate_back, wrap_pi, yaw_of
 from blimp.types import LEVEL, ZERO3, Quaternion, Setpoint, Vec3, VehicleState, Wrench
+from blimp.vector import within
 
 Saturation = tuple[int, int, int, int, int, int]
 OneWay = tuple[float, float]  # the most along an axis, and against it

@@ -27,13 +27,13 @@ import msgspec
 
 from blimp.ability import drag_speed
 from blimp.airframe import Airframe
+from blimp.constants import AIR_DENSITY_KGM3, GRAVITY_MPS2
 from blimp.control.bounds import lifts, most_lift_n
-from blimp.control.constants import AIR_DENSITY_KGM3, GRAVITY_MPS2
 from blimp.control.ground import AIRBORNE_M
-from blimp.control.vector import minus
-from blimp.control.wiring import Wrong, seen, sentence
 from blimp.rotation import rotate_back
 from blimp.types import ZERO3, ActuatorCommand, Vec3, VehicleState
+from blimp.vector import minus
+from blimp.wires.wrong import Wrong, seen, sentence
 
 _STEP_S = 0.1  # in which a tilt servo counts as still
 _WINDOW_S = 0.5  # of one comparison: within it the noise of the speeds averages out

@@ -9,17 +9,16 @@ its health says why.
 from math import hypot, inf, isfinite
 
 from blimp.airframe import Airframe
+from blimp.constants import GRAVITY_MPS2
 from blimp.control.attitude import AttitudeFilter
 from blimp.control.bounds import bounds
 from blimp.control.coast import UNWATCHED_RADPS, Coast
-from blimp.control.constants import GRAVITY_MPS2
 from blimp.control.ground import AIRBORNE_M, GroundDetector
 from blimp.control.heading import STEER_RAD, HeadingFilter
 from blimp.control.height import HeightFilter
 from blimp.control.horizontal import MAX_LATENCY_S, HorizontalFilter
 from blimp.control.pressure import baro_height_m, pad_ratio
 from blimp.control.samples import Samples, role
-from blimp.control.vector import cross
 from blimp.control.yaw_rate import YawRateCheck
 from blimp.rotation import rotate, rotate_back, wrap_pi, yaw_of
 from blimp.types import (
@@ -34,6 +33,7 @@ from blimp.types import (
     VehicleState,
     Wrench,
 )
+from blimp.vector import cross
 
 _RANGE_M = (0.15, 8.0)  # TF-Luna's data sheet: 0.2 to 8 m, and a little nearer
 _MAX_TILT_COS = 0.87  # past 30 degrees the beam meets a wall

@@ -1,8 +1,8 @@
 """Control surfaces: they turn a ship that moves, by the square of its speed through the air."""
 
 from blimp.airframe import Airframe
-from blimp.control.linear import NOTHING, Column, less
-from blimp.control.vector import cross, minus
+from blimp.linear import NOTHING, Column, less
+from blimp.vector import cross, minus
 
 _SIDEWAYS = 0.7  # of a fin's axis: less is an elevator
 _LIMIT = 0.6  # of its travel

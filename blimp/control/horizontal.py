@@ -23,7 +23,7 @@ from collections import deque
 from math import hypot, isfinite
 
 from blimp.airframe import Estimation, Home
-from blimp.control.constants import GRAVITY_MPS2
+from blimp.constants import GRAVITY_MPS2
 from blimp.control.gate import Gate
 from blimp.control.motion import Column, MotionCovariance
 from blimp.control.votes import WINDOW_TICKS, Source, Votes

@@ -15,10 +15,10 @@ from typing import NamedTuple
 
 from blimp.airframe import Airframe, Thruster
 from blimp.control.fins import Fins
-from blimp.control.linear import NOTHING, Column, less, weighted_pseudo_inverse
 from blimp.control.tilt import tilts
-from blimp.control.vector import cross, minus
+from blimp.linear import NOTHING, Column, less, weighted_pseudo_inverse
 from blimp.types import ActuatorCommand, Vec3, Wrench
+from blimp.vector import cross, minus
 
 _NONE: Mapping[str, float] = {}  # of the servos has been found to stay
 
@@ -42,7 +42,6 @@ _KEPT = 2048  # settings of all servos together whose inverse is kept: some 10 M
 _ROUNDS = 4  # of a search by coordinates that has to end
 _SWAYS = 0.5  # of a wish for side force, or surge, alone must come, for a ship that can push so
 _ASIDE = 0.1  # of the surge may push aside: less than a hull's drag from there makes good
-_CRAWL = 0.05  # of full speed: with thrust by its square, 0.25 % of thrust
 _ALONE = 0.05  # of an axis: thrusters that make less of it do not fly it
 
 
@@ -307,7 +306,7 @@ class Mixer:
             servos[index] += angle
         return ActuatorCommand(
             motors=tuple(
-                0.0 if k in self._fixed else throttle(thruster, thrust)
+                0.0 if k in self._fixed else thruster.throttle(thrust)
                 for k, (thruster, thrust) in enumerate(zip(self._thrusters, thrusts, strict=True))
             ),
             servos=tuple(servos),
@@ -556,28 +555,6 @@ class _Setting(NamedTuple):
     inverse: list[Column]
     parts: list[tuple[float, ...]]
     given: Column | None
-
-
-def throttle(thruster: Thruster, thrust_n: float) -> float:
-    """Return the throttle in [-1, 1] for a thrust, the inverse of its curve."""
-    if thrust_n >= 0.0:
-        share = min(1.0, thrust_n / thruster.max_thrust_n)
-        return _past(thruster.dead_band, float(share ** (1.0 / thruster.exponent)))
-    if thruster.reverse_thrust_n <= 0.0:
-        return 0.0
-    share = min(1.0, -thrust_n / thruster.reverse_thrust_n)
-    return -_past(thruster.reverse_dead_band, float(share ** (1.0 / thruster.exponent)))
-
-
-def _past(dead_band: float, speed: float) -> float:
-    """Return the throttle at which a motor with this dead band turns at `speed`, 0 to 1.
-
-    Below `_CRAWL` the dead band is crossed on a line: a jump at 0 would let the motor be thrown
-    from one direction to the other by a wish that is as good as none.
-    """
-    if dead_band <= 0.0:
-        return speed
-    return dead_band * min(1.0, speed / _CRAWL) + (1.0 - dead_band) * speed
 
 
 def _range(thruster: Thruster) -> tuple[float, float]:

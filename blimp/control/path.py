@@ -5,8 +5,8 @@ from math import sqrt
 import msgspec
 
 from blimp.airframe import Limits
-from blimp.control.vector import dot, minus
 from blimp.types import ZERO3, Vec3
+from blimp.vector import dot, minus
 
 _LEASH_M = 0.5  # the ship may trail the reference by this much ...
 _LEASH_END_M = 1.5  # ... and here the reference waits for it

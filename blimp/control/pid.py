@@ -2,7 +2,7 @@
 
 from math import isfinite
 
-from blimp.control.vector import within
+from blimp.vector import within
 
 
 class Pid:

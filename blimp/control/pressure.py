@@ -2,7 +2,7 @@
 
 from math import exp, isfinite, log
 
-from blimp.control.constants import GRAVITY_MPS2
+from blimp.constants import GRAVITY_MPS2
 
 
 def baro_height_m(pressure_pa: float, temperature_c: float, reference_pa: float) -> float:

@@ -7,8 +7,8 @@ import msgspec
 from blimp.control.modes.manual import Order
 from blimp.control.modes.mode import FlightMode
 from blimp.control.pilot import Pilot
-from blimp.control.wire_check import WireCheck
 from blimp.types import Command, OutcomeState
+from blimp.wires.check import WireCheck
 
 
 class FlightInProgress(msgspec.Struct, kw_only=True):

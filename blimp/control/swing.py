@@ -11,8 +11,8 @@ System for an Underactuated Indoor Miniature Autonomous Blimp" (2020).
 from math import sqrt
 
 from blimp.airframe import Airframe
-from blimp.control.constants import GRAVITY_MPS2
-from blimp.control.vector import within
+from blimp.constants import GRAVITY_MPS2
+from blimp.vector import within
 
 _SHARE = 0.5  # of an axis's force: the rest holds the ship's place
 _LEVER = 0.1  # of the depth of the centre of gravity: thrust nearer to the centre moves no swing

@@ -3,7 +3,7 @@
 from math import pi
 
 from blimp.airframe import Airframe, Servo
-from blimp.control.vector import within
+from blimp.vector import within
 
 _STEP_RAD = 0.02  # finer than a hobby servo stands
 _SWING_COST = 5.6e-3  # of the square of a thrust, per radian: what moving a servo must gain

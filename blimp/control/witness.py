@@ -15,8 +15,8 @@ from blimp.airframe import Airframe
 from blimp.control.contact import Contact, Touch
 from blimp.control.pressure import baro_height_m
 from blimp.control.samples import role
-from blimp.control.vector import within
 from blimp.types import BaroSample, SensorReadings, VehicleState
+from blimp.vector import within
 
 _FRESH_S = 1.0  # an older sample counts for nothing
 # A ranger that last saw the ground this near says nothing more below. On a ship that the ground

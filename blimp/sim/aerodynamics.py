@@ -5,7 +5,8 @@ The arithmetic is that of single ships and, with arrays in place of floats, of `
 
 from collections.abc import Sequence
 
-from blimp.airframe import SEA_LEVEL_DENSITY_KG_M3, Airframe, Polar
+from blimp.airframe import Airframe, Polar
+from blimp.constants import AIR_DENSITY_KGM3
 from blimp.sim.arithmetic import SCALARS, Arithmetic
 from blimp.types import Vec3
 
@@ -82,7 +83,7 @@ class Lift:
 
     def __init__(self, polar: Polar, arithmetic: Arithmetic = SCALARS) -> None:
         self._sqrt, self._atan2 = arithmetic.sqrt, arithmetic.atan2
-        self._half_rho_area = 0.5 * SEA_LEVEL_DENSITY_KG_M3 * polar.area_m2
+        self._half_rho_area = 0.5 * AIR_DENSITY_KGM3 * polar.area_m2
         self._polar = polar
 
     def wrench(

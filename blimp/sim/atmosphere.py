@@ -5,7 +5,7 @@ Source: ISO 2533 (ISA). Heights are above mean sea level.
 
 from typing import NamedTuple
 
-from blimp.airframe import SEA_LEVEL_DENSITY_KG_M3
+from blimp.constants import AIR_DENSITY_KGM3
 from blimp.sim.arithmetic import SCALARS, Arithmetic
 
 SEA_LEVEL_PRESSURE_PA = 101325.0
@@ -48,11 +48,11 @@ def gas_density_kg_m3(purity: float, *, temperature_c: float = 15.0) -> float:
 
     purity: share of helium by volume; 1 - purity is air.
     """
-    cold = purity * HELIUM_DENSITY_KG_M3 + (1.0 - purity) * SEA_LEVEL_DENSITY_KG_M3
+    cold = purity * HELIUM_DENSITY_KG_M3 + (1.0 - purity) * AIR_DENSITY_KGM3
     return cold * SEA_LEVEL_TEMPERATURE_K / (temperature_c + ZERO_CELSIUS_K)
 
 
 def net_lift_kg_m3(purity: float, *, temperature_c: float = 15.0) -> float:
     """Return what a cubic metre of gas carries in air of the same temperature."""
-    air = SEA_LEVEL_DENSITY_KG_M3 * SEA_LEVEL_TEMPERATURE_K / (temperature_c + ZERO_CELSIUS_K)
+    air = AIR_DENSITY_KGM3 * SEA_LEVEL_TEMPERATURE_K / (temperature_c + ZERO_CELSIUS_K)
     return air - gas_density_kg_m3(purity, temperature_c=temperature_c)

@@ -6,8 +6,8 @@ from blimp.control.actuation import Actuation
 from blimp.control.controller import Controller
 from blimp.control.effect import EffectCheck, Fault
 from blimp.control.mixer import Mixer
-from blimp.control.wiring import Wrong
 from blimp.types import Setpoint, VehicleState
+from blimp.wires.wrong import Wrong
 from tests.control.parts import Alone, at, twin
 
 SINK = Setpoint(velocity_ned_mps=(0.0, 0.0, 0.3))

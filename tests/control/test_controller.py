@@ -3,8 +3,8 @@ from math import cos, pi, sin
 import pytest
 from msgspec import structs
 
+from blimp.constants import AIR_DENSITY_KGM3
 from blimp.control.bounds import FELT, lifts
-from blimp.control.constants import AIR_DENSITY_KGM3
 from blimp.control.controller import Controller
 from blimp.control.swing import SwingDamper
 from blimp.control.wind import WindObserver

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from blimp import airframe
 from blimp.airframe import Airframe
-from blimp.control.mixer import Mixer, throttle
+from blimp.control.mixer import Mixer
 from blimp.types import ActuatorCommand, Vec3, Wrench
 from tests.control.parts import gtmab, twin
 
@@ -274,7 +274,7 @@ def test_a_wrench_that_is_not_finite_gives_neutral(name: str) -> None:
 def test_throttle_inverts_the_thrust_curve(share: float) -> None:
     thruster = twin().thruster[0]
     limit = thruster.max_thrust_n if share >= 0.0 else thruster.reverse_thrust_n
-    reported = throttle(thruster, share * limit)
+    reported = thruster.throttle(share * limit)
     assert abs(reported) ** thruster.exponent * limit == pytest.approx(abs(share * limit), abs=1e-9)
     assert reported * share >= 0.0
 
@@ -284,19 +284,19 @@ def test_a_dead_band_is_taken_out_without_a_jump(share: float) -> None:
     thruster = msgspec.structs.replace(twin().thruster[0], dead_band=0.12, reverse_dead_band=0.2)
     limit = thruster.max_thrust_n if share >= 0.0 else thruster.reverse_thrust_n
     dead_band = thruster.dead_band if share >= 0.0 else thruster.reverse_dead_band
-    reported = throttle(thruster, share * limit)
+    reported = thruster.throttle(share * limit)
     assert abs(reported) <= 1.0 + 1e-12
     assert reported * share >= 0.0
     turns = max(0.0, (abs(reported) - dead_band) / (1.0 - dead_band))
     given = turns**thruster.exponent
     assert given == pytest.approx(abs(share), abs=1e-9 if abs(share) > 0.0025 else 0.0025)
-    assert throttle(thruster, 1e-9 * limit) < 0.001, "as good as no wish is as good as none"
+    assert thruster.throttle(1e-9 * limit) < 0.001, "as good as no wish is as good as none"
 
 
 def test_throttle_of_a_propeller_that_cannot_reverse() -> None:
     thruster = msgspec.structs.replace(twin().thruster[0], reverse_thrust_n=0.0)
-    assert throttle(thruster, -0.1) == 0.0
-    assert throttle(thruster, 99.0) == 1.0
+    assert thruster.throttle(-0.1) == 0.0
+    assert thruster.throttle(99.0) == 1.0
 
 
 def test_limits_are_what_the_file_says() -> None:

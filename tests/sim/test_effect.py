@@ -7,12 +7,12 @@ from math import atan2, degrees, hypot, nan, pi
 import pytest
 
 from benchmarks.missions import fly
-from blimp.control.constants import AIR_DENSITY_KGM3
+from blimp.constants import AIR_DENSITY_KGM3
 from blimp.control.effect import EffectCheck, Fault
-from blimp.control.wiring import Wrong
 from blimp.rotation import from_euler, rotate
 from blimp.ship.lockstep import Lockstep
 from blimp.types import ActuatorCommand, OutcomeState
+from blimp.wires.wrong import Wrong
 from ground_station.mission_file import load_mission
 from tests.control.parts import at
 from tests.sim.rig import Rig

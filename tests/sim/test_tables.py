@@ -13,8 +13,8 @@ from blimp.control.failsafe import Action
 from blimp.control.landing import LANDING, LandingEvidence, LandingPhase
 from blimp.control.modes.land import Land
 from blimp.control.response import RESPONSE_TO, RESPONSES, Stance
-from blimp.control.wiring import Wrong
 from blimp.types import OutcomeState
+from blimp.wires.wrong import Wrong
 from tests.sim.rig import Rig
 from tests.sim.ships import twin, weighing
 

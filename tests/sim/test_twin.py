@@ -4,7 +4,7 @@ from math import hypot, pi
 
 import pytest
 
-from blimp.airframe import SEA_LEVEL_DENSITY_KG_M3 as AIR
+from blimp.constants import AIR_DENSITY_KGM3 as AIR
 from blimp.sim import hull
 from blimp.sim.aerodynamics import Aerodynamics
 from blimp.sim.atmosphere import gas_density_kg_m3

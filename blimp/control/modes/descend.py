@@ -5,8 +5,8 @@ can ask for: the failsafe flies it, and telemetry shows LAND.
 """
 
 from blimp.ability import brakes
+from blimp.constants import GRAVITY_MPS2
 from blimp.control.bounds import sure_kg
-from blimp.control.constants import GRAVITY_MPS2
 from blimp.control.failsafe import Action
 from blimp.control.modes.mode import FlightMode, Ship
 from blimp.types import Mode, Setpoint, VehicleState

@@ -1,8 +1,8 @@
 """Whether motors drive a ship down that is slow by its weight."""
 
 from blimp.ability import terminal_mps
+from blimp.constants import GRAVITY_MPS2
 from blimp.control.bounds import sure_kg
-from blimp.control.constants import GRAVITY_MPS2
 from blimp.control.modes.mode import Ship
 from blimp.types import VehicleState
 

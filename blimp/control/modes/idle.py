@@ -4,8 +4,8 @@ Not a mode one can ask for: the failsafe flies it, and telemetry shows LAND.
 """
 
 from blimp.ability import brakes
+from blimp.constants import AIR_DENSITY_KGM3, GRAVITY_MPS2
 from blimp.control.bounds import most_lift_n
-from blimp.control.constants import AIR_DENSITY_KGM3, GRAVITY_MPS2
 from blimp.control.failsafe import Action
 from blimp.control.modes.mode import FlightMode, Ship
 from blimp.types import Mode, Setpoint, VehicleState

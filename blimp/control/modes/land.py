@@ -9,17 +9,17 @@ of its phases is blimp/control/landing.py.
 from math import hypot
 from typing import Any
 
+from blimp.constants import AIR_DENSITY_KGM3
 from blimp.control.bounds import FELT
-from blimp.control.constants import AIR_DENSITY_KGM3
 from blimp.control.failsafe import Action
 from blimp.control.landing import LANDING, LandingEvidence, LandingPhase, OnEntry, Transition
 from blimp.control.modes.driven import DrivenDown
 from blimp.control.modes.mode import FlightMode, Ship
 from blimp.control.modes.nose import Nose
 from blimp.control.modes.press import Press
-from blimp.control.vector import within
 from blimp.rotation import yaw_of
 from blimp.types import Mode, Setpoint, VehicleState
+from blimp.vector import within
 
 UNWEIGHED = "not weighed, and its feet would hold a light ship"
 

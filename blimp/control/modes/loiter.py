@@ -8,9 +8,9 @@ import msgspec
 from blimp.control.modes.mode import FlightMode, Ship
 from blimp.control.modes.nose import Nose
 from blimp.control.path import Leg, Reference
-from blimp.control.vector import dot, minus
 from blimp.rotation import wrap_pi, yaw_of
 from blimp.types import ZERO3, Mode, Setpoint, Vec3, VehicleState
+from blimp.vector import dot, minus
 
 ARRIVED_M = 0.4  # of the place: a tag's noise, several times
 _ARRIVED_MPS = 0.2  # and no faster

@@ -4,8 +4,8 @@ import msgspec
 
 from blimp.airframe import Airframe
 from blimp.control.modes.mode import FlightMode
-from blimp.control.wire_check import WireCheck
 from blimp.types import ActuatorCommand, Mode, Setpoint, VehicleState
+from blimp.wires.check import WireCheck
 
 
 class Order(msgspec.Struct, frozen=True, kw_only=True):

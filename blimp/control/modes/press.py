@@ -2,8 +2,8 @@
 
 from math import inf
 
+from blimp.constants import AIR_DENSITY_KGM3, GRAVITY_MPS2
 from blimp.control.bounds import FELT
-from blimp.control.constants import AIR_DENSITY_KGM3, GRAVITY_MPS2
 from blimp.control.modes.mode import Ship
 
 _MARGIN = 0.3  # of its thrust, beside what its lift takes: half a battery lasts an hour of it

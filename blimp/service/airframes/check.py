@@ -11,7 +11,8 @@ import msgspec
 from blimp import airframe as airframes
 from blimp.ability import lacking, without
 from blimp.actions import MODE_NEEDS, Need
-from blimp.airframe import SEA_LEVEL_DENSITY_KG_M3, Airframe
+from blimp.airframe import Airframe
+from blimp.constants import AIR_DENSITY_KGM3
 from blimp.errors import AirframeError, BoardError
 from blimp.hardware import board
 from blimp.service.airframes.figures import AXES, Figures, compute
@@ -199,7 +200,7 @@ def _budget(airframe: Airframe) -> Found:
 
 
 def _air(airframe: Airframe) -> Found:
-    aero, displaced_kg = airframe.aero, SEA_LEVEL_DENSITY_KG_M3 * airframe.hull.volume_m3
+    aero, displaced_kg = airframe.aero, AIR_DENSITY_KGM3 * airframe.hull.volume_m3
     for k, axis in enumerate(AXES):
         if aero.polar is None and not (aero.linear_drag[k] or aero.quadratic_drag[k]):
             yield error(f"aero: no drag in {axis}: nothing would ever stop it")
@@ -222,7 +223,7 @@ def _thrusters(airframe: Airframe) -> Found:
         power_w = MOTOR_EFFICIENCY * volts * t.max_current_a
         thrust_n = max(t.max_thrust_n, t.reverse_thrust_n)
         # Momentum theory: P^2 = T^3 / (2 rho A).
-        area_m2 = thrust_n**3 / (2.0 * SEA_LEVEL_DENSITY_KG_M3 * power_w**2) if power_w else inf
+        area_m2 = thrust_n**3 / (2.0 * AIR_DENSITY_KGM3 * power_w**2) if power_w else inf
         if sqrt(4.0 / pi * area_m2) > widest_m:
             yield error(
                 f"thruster {t.name!r}: {thrust_n:g} N from {volts:.1f} V and {t.max_current_a:g} A "

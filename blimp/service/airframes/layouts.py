@@ -7,7 +7,8 @@ that one table serves ships of all sizes.
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from blimp.airframe import SEA_LEVEL_DENSITY_KG_M3, Finite3
+from blimp.airframe import Finite3
+from blimp.constants import AIR_DENSITY_KGM3
 
 AHEAD, ASIDE, UP = (1.0, 0.0, 0.0), (0.0, 1.0, 0.0), (0.0, 0.0, -1.0)
 STERN = -0.45  # of the length, where a tail's motor or fin is
@@ -138,7 +139,7 @@ def _servos(layout: Layout) -> Iterator[str]:
 
 def _fins(layout: Layout, length_m: float, side_m2: float) -> Iterator[str]:
     area_m2 = FIN_SHARE * side_m2
-    force = 0.5 * SEA_LEVEL_DENSITY_KG_M3 * FIN_SLOPE * area_m2
+    force = 0.5 * AIR_DENSITY_KGM3 * FIN_SLOPE * area_m2
     for name, ahead, axis in layout.fins:
         yield (
             f"[[surface]] # assumed: {area_m2:.3f} m2, {100.0 * FIN_SHARE:g} % of the hull's side\n"

@@ -15,9 +15,9 @@ import msgspec
 from msgspec import Meta
 
 from blimp import airframe as airframes
-from blimp.airframe import SEA_LEVEL_DENSITY_KG_M3 as AIR
 from blimp.airframe import Name
 from blimp.chips import CHIPS
+from blimp.constants import AIR_DENSITY_KGM3 as AIR
 from blimp.errors import AirframeError, BlimpError
 from blimp.service.airframes.check import Report, check
 from blimp.service.airframes.layouts import LAYOUTS, drivers, outputs

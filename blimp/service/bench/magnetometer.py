@@ -11,7 +11,6 @@ from math import hypot, sqrt
 
 import msgspec
 
-from blimp.control.linear import solve
 from blimp.hardware.calibration import (
     UNIT3,
     Matrix3,
@@ -21,6 +20,7 @@ from blimp.hardware.calibration import (
     times,
     transposed,
 )
+from blimp.linear import solve
 from blimp.service.bench.airframe_file import AirframeFile
 from blimp.service.bench.inertial import Sensor, rounded, sensor
 from blimp.service.bench.person import Person

@@ -6,9 +6,9 @@ from itertools import combinations, permutations
 import msgspec
 
 from blimp.airframe import Airframe
-from blimp.control.vector import cross, dot
-from blimp.control.wiring import Wrong
 from blimp.types import Vec3
+from blimp.vector import cross, dot
+from blimp.wires.wrong import Wrong
 
 PRIOR = 0.2  # of a ship that has not flown: something is wired otherwise
 _REVERSED, _WEAK, _PROPELLER = -1.0, 0.5, -0.6

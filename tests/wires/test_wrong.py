@@ -2,7 +2,7 @@
 
 import pytest
 
-from blimp.control.wiring import Wrong, sentence
+from blimp.wires.wrong import Wrong, sentence
 
 
 @pytest.mark.parametrize("wrong", list(Wrong))

@@ -1,6 +1,6 @@
 import pytest
 
-from blimp.control.linear import Column, solve, weighted_pseudo_inverse
+from blimp.linear import Column, solve, weighted_pseudo_inverse
 
 
 def test_solve_pivots_where_the_diagonal_is_zero() -> None:

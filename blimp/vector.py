@@ -1,4 +1,4 @@
-"""What control needs of numbers, and of 3-vectors on plain tuples."""
+"""Numbers held in bounds, and 3-vectors on plain tuples."""
 
 from blimp.types import Vec3
 

@@ -10,10 +10,10 @@ from collections.abc import Sequence
 from math import acos, cos, exp, hypot, log, sin, sqrt
 
 from blimp.airframe import Airframe, Thruster
-from blimp.control.constants import GRAVITY_MPS2
-from blimp.control.linear import solve
-from blimp.control.vector import cross, dot
-from blimp.control.wire_hypotheses import Mount, RealPush
+from blimp.constants import GRAVITY_MPS2
+from blimp.linear import solve
+from blimp.vector import cross, dot
+from blimp.wires.hypotheses import Mount, RealPush
 
 BEFORE_S, PUSH_S, _AFTER_S = 0.4, 0.5, 0.6  # of a push: shorter than a loose hold swings
 STEP_S = 0.05  # of the readings that are averaged before they are weighed
@@ -79,7 +79,7 @@ def answer_of(
     """Return the answer of a ship that is free but for its weight to a newton of a thruster."""
     thruster, aero = airframe.thruster[source.thruster], airframe.aero
     x, y, z = at = airframe.mass.center_of_gravity_m
-    push = _pushed(thruster, _angle(airframe, thruster, source.tilt_rad))
+    push = _pushed(airframe, thruster, source.tilt_rad)
     weight_n = airframe.mass_kg * GRAVITY_MPS2
     speed, angles, thrust = [0.0] * 6, [0.0] * 3, 0.0
     share = _MODEL_S / (_MODEL_S + thruster.lag_s)
@@ -111,24 +111,15 @@ def answer_of(
 
 def moved_by(airframe: Airframe, inverse: Rows, thruster: Thruster) -> list[float]:
     """Return the first acceleration by a newton, its servo at neutral, along and about the axes."""
-    push = _pushed(thruster, _angle(airframe, thruster, 0.0))
+    push = _pushed(airframe, thruster, 0.0)
     return [sum(a * b for a, b in zip(row, push, strict=True)) for row in inverse]
 
 
-def _angle(airframe: Airframe, thruster: Thruster, tilt_rad: float) -> float:
-    """Return the servo's angle that is so far from its neutral one; 0 of a fixed thruster."""
-    return next(
-        (s.neutral_rad + tilt_rad for s in airframe.servo if s.name == thruster.tilted_by), 0.0
-    )
-
-
-def _pushed(thruster: Thruster, angle_rad: float) -> tuple[float, ...]:
-    """Return force and torque about the hull's centre of one newton."""
-    ax, ay, az = thruster.axis
-    if thruster.tilted_by:
-        c, s = cos(angle_rad), sin(angle_rad)
-        ax, az = c * ax + s * az, c * az - s * ax
-    return (ax, ay, az, *cross(thruster.position_m, (ax, ay, az)))
+def _pushed(airframe: Airframe, thruster: Thruster, tilt_rad: float) -> tuple[float, ...]:
+    """Return force and torque about the hull's centre of a newton, so far from neutral."""
+    neutral = (s.neutral_rad for s in airframe.servo if s.name == thruster.tilted_by)
+    axis = thruster.axis_at(next(neutral, 0.0) + tilt_rad)
+    return (*axis, *cross(thruster.position_m, axis))
 
 
 def weights_of(swings_radps: Sequence[float]) -> list[list[float]]:

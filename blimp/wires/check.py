@@ -18,8 +18,8 @@ from random import Random
 import msgspec
 
 from blimp.airframe import Airframe, Servo
-from blimp.control.mixer import throttle
-from blimp.control.wire_answers import (
+from blimp.types import ActuatorCommand, SensorStatus
+from blimp.wires.answers import (
     AXES,
     BEFORE_S,
     COUNT,
@@ -42,7 +42,7 @@ from blimp.control.wire_answers import (
     unknown_likelihood,
     weights_of,
 )
-from blimp.control.wire_hypotheses import (
+from blimp.wires.hypotheses import (
     MOUNTS,
     UNKNOWN,
     Hypothesis,
@@ -53,8 +53,7 @@ from blimp.control.wire_hypotheses import (
     alike,
     hypotheses_of,
 )
-from blimp.control.wiring import Wrong, sentence
-from blimp.types import ActuatorCommand, SensorStatus
+from blimp.wires.wrong import Wrong, sentence
 
 _ROUNDS = 6  # pushes of each output, half of them backwards: five degrees of freedom a number
 # Asked of a push: three times what a loose hold's sway leaves in a second, and no more than turns a
@@ -156,7 +155,7 @@ class WireCheck:
         if trial is not None:
             one = self._trials[trial]
             thruster = self._thrusters[one.thruster]
-            motors[one.thruster] = throttle(thruster, force_n)
+            motors[one.thruster] = thruster.throttle(force_n)
             tilted, tilt_rad = thruster.tilted_by, one.tilt_rad
         angles = (
             servo.neutral_rad + (tilt_rad if servo.name == tilted else 0.0)

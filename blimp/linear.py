@@ -1,4 +1,4 @@
-"""The little linear algebra that the mixer needs."""
+"""The little linear algebra that the mixer and the check of the wires need."""
 
 from collections.abc import Sequence
 

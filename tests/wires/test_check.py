@@ -6,9 +6,9 @@ import pytest
 
 from benchmarks.wires import bare
 from blimp import airframe as airframes
-from blimp.control.wire_check import WireCheck
 from blimp.ship import Lockstep
 from blimp.types import OutcomeState, SensorStatus
+from blimp.wires.check import WireCheck
 
 TWIN = airframes.load("twin")
 
