@@ -13,6 +13,7 @@ import typer
 
 from blimp.errors import BlimpError
 from blimp.service.airframes.command import app as airframe_app
+from blimp.service.commands.camera import app as camera_app
 from blimp.service.commands.computer import app as computer_app
 from blimp.service.commands.log import app as log_app
 from blimp.service.commands.mavlink import app as mavlink_app
@@ -64,6 +65,7 @@ app.add_typer(
     help="Check or write the description of a ship.\n\nExample: blimp airframe check mine.toml",
 )
 app.add_typer(sim_app, name="sim")
+app.add_typer(camera_app, name="camera")
 app.add_typer(
     log_app,
     name="log",

@@ -22,6 +22,7 @@ CASES = [
     *[("mcap", "ship", BLIMP, 1, ("log", word, "x.mcap")) for word in ("info", "export")],
     ("mcap", "ship", BLIMP, 1, ("log", "record", "--runtime-dir", "/nonexistent")),
     ("pymavlink", "mavlink", BLIMP, 1, ("mavlink", "--listen", "udp:127.0.0.1:0", *NO_BROKER)),
+    ("numpy", "camera", BLIMP, 2, ("camera", "--device", "/dev/null", "--runtime-dir", "none")),
     ("matplotlib", "plot", BLIMP, 1, ("log", "plot", "x.mcap")),
     ("matplotlib", "plot", BLIMP, 1, ("sim", "swing", "--out", "x.png")),
     ("numpy", "analysis", BLIMP, 1, ("identify", "x.mcap")),
@@ -71,12 +72,22 @@ print(len(every))
 
 @pytest.mark.parametrize(
     ("program", "table", "at_least"),
-    [(GROUND, "ground_station.commands", 31), (BLIMP, "blimp.cli", 41)],
+    [(GROUND, "ground_station.commands", 31), (BLIMP, "blimp.cli", 43)],
 )
 def test_every_help_is_printed_without_any_extra(
     program: str, table: str, at_least: int, tmp_path: Path
 ) -> None:
-    absent = (*PAGE, "mcap", "lz4", "zstandard", "numpy", "matplotlib", "foxglove", "tomlkit")
+    absent = (
+        *PAGE,
+        "mcap",
+        "lz4",
+        "zstandard",
+        "numpy",
+        "matplotlib",
+        "foxglove",
+        "tomlkit",
+        "PIL",
+    )
     code = EVERY_HELP.format(absent=absent, program=program, table=table)
     ended = subprocess.run(
         [sys.executable, "-c", code], capture_output=True, text=True, timeout=60, cwd=tmp_path,

@@ -3,8 +3,12 @@
 from typing import Protocol
 
 import msgspec
-import numpy as np
-from numpy.typing import NDArray
+
+from blimp.distribution import needing
+
+with needing("camera", "pictures need"):
+    import numpy as np
+    from numpy.typing import NDArray
 
 Pixels = NDArray[np.uint8]
 

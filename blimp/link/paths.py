@@ -49,6 +49,11 @@ class RuntimePaths(msgspec.Struct, frozen=True):
         return self.directory / "flight.tape"
 
     @property
+    def camera_control(self) -> Path:
+        """The socket on which the camera's process answers."""
+        return self.directory / "camera-control.sock"
+
+    @property
     def airframe(self) -> Path:
         """The airframe that the flight process flies, for when it is killed."""
         return self.directory / "airframe.json"

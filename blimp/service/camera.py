@@ -1,0 +1,163 @@
+"""The camera's process: it owns the camera, and puts together what is done with its frames.
+
+Nobody waits for it. It is niced, takes one core at most, and goes on without a camera, a broker or
+a flight process: what it lacks it says once, and tries again.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import select
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import msgspec
+
+from blimp import airframe as airframes
+from blimp.airframe import Airframe, Device
+from blimp.chips import role_of
+from blimp.clock import Clock, SystemClock
+from blimp.config import notify_address
+from blimp.errors import ConfigError
+from blimp.link.camera_control import CameraStatus, ControlServer
+from blimp.link.paths import own_paths
+from blimp.service import notify
+from blimp.service.compose import flown_airframe, machine
+
+if TYPE_CHECKING:
+    from blimp.camera.frame import Source
+    from blimp.camera.grabber import Grabber
+    from blimp.camera.look import Look
+    from blimp.camera.pipeline import Pipeline, Step
+    from blimp.service.compose import OnStop
+
+NICE = 10
+PICTURE_S = 0.5  # for a frame that nobody has seen
+_Side = Annotated[int, msgspec.Meta(ge=64, le=4096, multiple_of=2)]
+
+
+class CameraOptions(msgspec.Struct, frozen=True, kw_only=True):
+    """device: of V4L2, which takes the place of the airframe's camera. say: one line a call."""
+
+    airframe: str
+    runtime_dir: Path | None
+    simulated: bool
+    device: str | None
+    say: Callable[[str], object]
+
+
+class Picture(msgspec.Struct, frozen=True):
+    """What the camera's row asks for, of its options."""
+
+    width: _Side = 640
+    height: _Side = 480
+
+
+def camera_of(airframe: Airframe) -> Device | None:
+    """Return the row of the airframe's camera, None if it has none."""
+    return next((row for row in airframe.device if role_of(row.chip) == "camera"), None)
+
+
+def picture_of(row: Device | None) -> tuple[tuple[int, int], float]:
+    """Return the size and the rate of the frames that a row asks for. Raises ConfigError."""
+    if row is None:
+        return (640, 480), 15.0
+    try:
+        wanted = msgspec.convert(row.options, Picture)
+    except msgspec.ValidationError as error:
+        raise ConfigError(f"options of {row.name}: {error}") from error
+    return (wanted.width, wanted.height), row.rate_hz
+
+
+def watch(options: CameraOptions, *, on_stop: OnStop) -> None:
+    """Run the camera's process until it is stopped.
+
+    Raises ConfigError if there is no camera to own, or another process owns it.
+    """
+    paths = own_paths(options.runtime_dir)
+    airframe = flown_airframe(paths) or airframes.load(options.airframe)
+    row = camera_of(airframe)
+    if row is None and options.device is None:
+        raise ConfigError(
+            f"airframe {airframe.name} has no camera: add its [[device]], or give --device PATH"
+        )
+    wake, waker = os.pipe()
+
+    def stop() -> None:
+        os.write(waker, b"x")
+
+    on_stop(stop)
+    _stand_back()
+    from blimp.camera.grabber import Grabber
+    from blimp.camera.look import Look
+    from blimp.camera.picture import Picturer
+    from blimp.camera.pipeline import Pipeline
+
+    clock = SystemClock()
+    look = Look()
+    steps: list[Step] = [look]
+    with contextlib.ExitStack() as exits:
+        exits.enter_context(machine(simulated=options.simulated, paths=paths, clock=clock))
+        pipeline = exits.enter_context(Pipeline(steps, clock=clock, say=options.say))
+        grabber = exits.enter_context(
+            Grabber(partial(_open, options, row), take=pipeline.offer, clock=clock, say=options.say)
+        )
+        picturer = Picturer(
+            lambda after, wait_s: pipeline.newer(after, timeout_s=wait_s), lambda: pipeline.seen
+        )
+        name = options.device or (row.chip if row is not None else "")
+        answers: dict[str, Callable[[dict[str, Any]], Any]] = {
+            "status": lambda _: _status(name, options.simulated, grabber, pipeline, look, clock),
+            "picture": lambda about: picturer.picture(int(about.get("after", -1)), PICTURE_S),
+        }
+        exits.enter_context(ControlServer(paths.camera_control, answers))
+        notify.send(notify.READY, address=notify_address())
+        select.select([wake], [], [])
+
+
+def _open(options: CameraOptions, row: Device | None) -> Source:
+    size, rate_hz = picture_of(row)
+    if options.device is not None:
+        from blimp.camera.v4l2 import V4l2Source
+
+        return V4l2Source(options.device, size=size, rate_hz=rate_hz)
+    from blimp.camera.picamera import PicameraSource
+
+    return PicameraSource(size=size, rate_hz=rate_hz, simulated=options.simulated)
+
+
+def _status(
+    name: str, simulated: bool, grabber: Grabber, pipeline: Pipeline, look: Look, clock: Clock
+) -> CameraStatus:
+    last = grabber.last
+    failing = next((f"{n}: {s.problem}" for n, s in pipeline.steps.items() if s.problem), "")
+    tags = pipeline.seen.get("tags")
+    shapes = tags.content.get("shapes", ()) if tags is not None else ()
+    return CameraStatus(
+        camera=name,
+        simulated=simulated,
+        problem=grabber.problem or look.problem or failing,
+        size=grabber.size,
+        rate_hz=round(grabber.rate_hz, 1),
+        frames=grabber.frames,
+        missed=grabber.missed,
+        opened=grabber.opened,
+        age_s=None if last is None else round(clock.now_s() - last.t_s, 3),
+        exposure_s=0.0 if last is None else last.exposure_s,
+        gain=1.0 if last is None else last.gain,
+        brightness=look.brightness,
+        focus=look.focus,
+        tags=None if tags is None else len(shapes),
+        steps=dict(pipeline.steps),
+    )
+
+
+def _stand_back() -> None:
+    """Let everything else on this computer go first, and leave it the other cores."""
+    with contextlib.suppress(OSError):  # systemd has done it, and lets nobody change it
+        os.nice(NICE)
+    with contextlib.suppress(OSError):
+        os.sched_setaffinity(0, {max(os.sched_getaffinity(0))})
