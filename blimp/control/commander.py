@@ -449,21 +449,6 @@ class Commander:
         if self._resting(at):
             raise Refusal(f"{what}: on the ground: send takeoff first")
 
-    def _must_know_position(self, at: Situation, what: str) -> None:
-        if not at.state.position_valid:
-            lost = f"position lost for {min(at.state.position_age_s, 999.0):.1f} s"
-            if not at.state.heading_valid:
-                lost = "heading not known"
-            raise Refusal(f"{what}: {lost}: hold and land work without one")
-
-    def _must_know_attitude(self, at: Situation, what: str) -> None:
-        if not at.state.attitude_valid:
-            raise Refusal(f"{what}: attitude not known: land works without one")
-
-    def _must_know_height(self, at: Situation, what: str) -> None:
-        if not at.state.height_valid:
-            raise Refusal(f"{what}: height not known: land works without one")
-
     def _must_be_by_hand(self, _: Situation, what: str) -> None:
         supervisor, pilot = self._supervisor, self._pilot
         if supervisor.killed:
@@ -618,6 +603,22 @@ def _who(command: Command) -> str:
     return command.source or "the ground"
 
 
+def _known(noun: str, *, works: str = "land works") -> "_Check":
+    """Return the check that the estimate has this quantity. works: what does without it."""
+
+    def check(_: Commander, at: Situation, what: str) -> None:
+        if getattr(at.state, f"{noun}_valid"):
+            return
+        lost = f"{noun} not known"
+        if noun == "position" and not at.state.heading_valid:
+            lost = "heading not known"
+        elif noun == "position":
+            lost = f"position lost for {min(at.state.position_age_s, 999.0):.1f} s"
+        raise Refusal(f"{what}: {lost}: {works} without one")
+
+    return check
+
+
 # A handler for each row of the table of actions.
 HANDLERS: dict[str, Callable[..., Outcome]] = {
     "ping": Commander.ping,
@@ -642,12 +643,13 @@ HANDLERS: dict[str, Callable[..., Outcome]] = {
     "wires": Commander.wires,
     "sensor": Commander.sensor,
 }
-_CHECKS: dict[Need, Callable[[Commander, Situation, str], None]] = {
+_Check = Callable[[Commander, Situation, str], None]
+_CHECKS: dict[Need, _Check] = {
     Need.ARMED: Commander._must_fly,
     Need.UP: Commander._must_be_up,
-    Need.ATTITUDE: Commander._must_know_attitude,
-    Need.HEIGHT: Commander._must_know_height,
-    Need.POSITION: Commander._must_know_position,
+    Need.ATTITUDE: _known("attitude"),
+    Need.HEIGHT: _known("height"),
+    Need.POSITION: _known("position", works="hold and land work"),
     Need.MANUAL: Commander._must_be_by_hand,
     Need.DISARMED: Commander._must_be_disarmed,
     Need.GROUND: Commander._must_rest,

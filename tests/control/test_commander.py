@@ -3,8 +3,10 @@
 from math import inf, nan, pi
 from typing import Any
 
+import msgspec
 import pytest
 
+from blimp.control.failsafe import Flags
 from blimp.control.modes.land import Land
 from blimp.types import Command, Outcome, OutcomeState
 from tests.control.parts import DOWN, Alone, Bench, a_ship, at, twin
@@ -551,3 +553,24 @@ def test_no_parameter_changes_while_armed_or_killed() -> None:
     assert "killed" in refused(ship.tell("param", **asked))
     assert ship.taken_over == []
     assert "killed" in refused(ship.tell("takeoff", altitude_m=3.0))  # and is still
+
+
+@pytest.mark.parametrize(
+    ("mode", "lost", "says"),
+    [
+        ("STABILIZE", ("attitude",), "attitude not known: land works without one"),
+        ("ALTHOLD", ("height",), "height not known: land works without one"),
+        ("LOITER", ("position",), "position lost for 2.5 s: hold and land work without one"),
+        ("LOITER", ("position", "heading"), "heading not known: hold and land work without one"),
+    ],
+)
+def test_what_needs_a_quantity_that_is_not_known_says_what_works_without_it(
+    mode: str, lost: tuple[str, ...], says: str
+) -> None:
+    ship = flying()
+    known = {f"{name}_valid": False for name in lost}
+    state = msgspec.structs.replace(ship.loop.state, position_age_s=2.5, **known)
+    flags = Flags()
+    command = Command(id="1", name="mode", arguments={"name": mode})
+    outcome = ship.loop._commander.handle(command, now_s=ship.now_s, state=state, flags=flags)
+    assert (outcome.state, outcome.reason) == (OutcomeState.REFUSED, f"{mode}: {says}")
