@@ -147,7 +147,7 @@ class Actuation:
                 state,
                 thrusts_n,
                 tilts_rad,
-                weight_n=GRAVITY_MPS2 * self._controller.believed_kg,
+                weight_n=GRAVITY_MPS2 * self.weight.mean_kg,
                 fins=self._mixer.fins_made,
                 wind_ned_mps=(*self._controller.wind.north_east_mps, 0.0),
                 heavy=self.weight.may_let_go,
@@ -206,5 +206,5 @@ class Actuation:
             self._height_first_s = max(0.0, self._height_first_s - dt_s)
         if self._unheeded_s > _UNHEEDED_S:
             self._height_first_s = _HEIGHT_FIRST_S
-        weight_n = GRAVITY_MPS2 * self._controller.heaviness_kg
+        weight_n = GRAVITY_MPS2 * self.weight.level_kg
         self.driven_up = -state.velocity_ned_mps[2] > self._effect.float_mps(weight_n)

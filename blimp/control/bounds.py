@@ -14,8 +14,7 @@ from blimp.airframe import Airframe
 from blimp.constants import AIR_DENSITY_KGM3, GRAVITY_MPS2
 
 _MARGIN = 1.5  # times what follows from the file, whose drag and thrust may be wrong
-_SURE = 0.001  # of the displaced mass
-LIGHT = 0.02  # the same: a ship may lift so much more than it is believed to
+LIGHT = 0.02  # of the displaced mass: a ship may lift so much more than it is believed to
 FELT = 0.006  # the same: how well seconds of climbing, gusts and turns weigh a ship
 _GUST_MPS = 0.5  # the drag of a gust accelerates a ship that stands still
 _SWING_RAD = 0.2  # the IMU hangs below the hull and swings with it
@@ -61,11 +60,6 @@ def bounds(airframe: Airframe) -> Bounds:
         accel_up_mps2=_MARGIN * up + 0.5 * swing_mps2,
         tilt_rad=min(0.5, tilt + _SURE_TILT_RAD),
     )
-
-
-def sure_kg(airframe: Airframe) -> float:
-    """Return how heavy a ship must have weighed itself to be heavy beyond doubt."""
-    return _SURE * AIR_DENSITY_KGM3 * airframe.hull.volume_m3
 
 
 def lifts(airframe: Airframe, names: Iterable[str]) -> bool:

@@ -92,12 +92,8 @@ def build_flight_loop(
 
     ship = Ship(
         airframe=airframe,
-        heaviness_kg=lambda: controller.heaviness_kg,
         weight=lambda: controller.weight,
-        weighed=lambda: controller.weighed_kg is not None,
         wind_mps=lambda: controller.wind.north_east_mps,
-        felt_kg=lambda: controller.felt_kg,
-        least_kg=lambda: controller.least_kg,
         grips_n=grips_n,
         push_n=lambda: mixer.reach_n(2, 1.0),
         pushes_n=lambda: None if mixer.doubted else mixer.achieved.force_body_n[2],

@@ -18,8 +18,8 @@ from math import atan2, cos, hypot, inf, sin
 
 from blimp.airframe import Airframe
 from blimp.constants import AIR_DENSITY_KGM3, GRAVITY_MPS2
-from blimp.control.bounds import FELT, LIGHT, sure_kg
-from blimp.control.contact import Weight
+from blimp.control.bounds import FELT, LIGHT
+from blimp.control.contact import Weight, level_sigma_kg
 from blimp.control.horizontal import RECKONED_S
 from blimp.control.pid import Pid
 from blimp.control.swing import SwingDamper
@@ -46,8 +46,6 @@ _UNSEEN_S = 0.5  # the slowest source of height gives 10 Hz
 _LIFTED_S = 2.0  # in the air, to feel a first weight
 _FELT_S = 0.5  # and roughly: a light ship that is let go is in a person's reach by then
 _CLEAR_M = 0.4  # the ground carries nothing of a ship that is higher
-_SURE_SIGMAS = 3.0  # of what level flight shows: its error is no more than `sure_kg`
-_THRUST = 0.2  # of a propeller's thrust, by which its file may be wrong
 _LEAD = 1.0  # of the missing speed the course leads by: nothing else brakes a sideways slip
 _STEERED = 0.25  # of the surge, if one propeller alone pushes aside, too: the rest is left to turn
 _STEERED_SPEED = 0.4  # of its speed: it has to turn before it can brake
@@ -96,19 +94,19 @@ class Controller:
             mass_kg=self._mass_kg[:2],
             force_limit_n=force_limit_n[:2],
         )
-        self._sure_kg = sure_kg(airframe)
-        self._rough_kg = FELT * AIR_DENSITY_KGM3 * airframe.hull.volume_m3
-        self._unknown_kg = LIGHT * AIR_DENSITY_KGM3 * airframe.hull.volume_m3
+        self._displaced_kg = AIR_DENSITY_KGM3 * airframe.hull.volume_m3
+        self._rough_kg = FELT * self._displaced_kg
         self._given_n = ZERO3
         self._level_s = 0.0
         self._weighed_s = self._mean_kg = 0.0
         self._kept_kg: deque[float] = deque(maxlen=_KEPT_S)
         self._weighs = True
-        self.felt_kg = airframe.mass.heaviness_kg  # heaviness by the last seconds, climbing or not
-        self._lasting_kg = self.felt_kg  # the same, later
-        self._clear_kg = self.felt_kg  # the same, above `_CLEAR_M`
+        self._felt_kg = airframe.mass.heaviness_kg  # by the last seconds, climbing or not
+        self._lasting_kg = self._felt_kg  # the same, later
+        self._clear_kg = self._felt_kg  # the same, above `_CLEAR_M`
         self._air_kg = airframe.mass.heaviness_kg  # the mean of what was felt in this flight
         self._air_s = 0.0
+        self.weight = self._weight()
         self._sink_mps, self._sink_s = 0.0, -inf  # of the last cycle that felt the weight
         self.asked_mps = 0.0  # downwards, by the last setpoint
         self._course_rad: float | None = None
@@ -139,56 +137,38 @@ class Controller:
         """Return the time since the flight last showed the wind; None while it is not known."""
         return now_s - self._wind_s if self.wind.settled else None
 
-    @property
-    def weighed_kg(self) -> float | None:
-        """The heaviness, None until level flight has shown it."""
-        return self._heaviness_kg if self._weighed_s >= _WEIGHED_S else None
+    def _weight(self) -> Weight:
+        """Return the heaviness with its uncertainty: what the whole ship decides by.
 
-    @property
-    def heaviness_kg(self) -> float:
-        """How much the ship weighs more than it lifts, as level flight has shown."""
-        return self._heaviness_kg
-
-    @property
-    def believed_kg(self) -> float:
-        """The heaviness as level flight has shown it; until then the mean felt since it lifted.
-
-        Never as the airframe says: somebody may have changed the ballast. What is far off the mean
-        counts little in it: `felt_kg` follows an output that breaks before it can be named.
+        What the last seconds clear of the ground felt beyond their own error, by ballast that fell
+        or a height that lies, is uncertainty. Before level flight has shown it, the mean is what
+        was felt since the ship lifted, never what the airframe says: somebody may have changed the
+        ballast. What is far off that mean counts little in it: `felt_kg` follows an output that
+        breaks before it can be named. What felt it last may have failed with a height that is gone:
+        a weighed ship is as light as it has felt for some seconds.
         """
-        return self._air_kg if self.weighed_kg is None else self._heaviness_kg
-
-    @property
-    def weight(self) -> Weight:
-        """The heaviness with its uncertainty.
-
-        A thrust that is weaker than its file says scales the heaviness that level flight shows, and
-        keeps its sign. What the last seconds clear of the ground felt beyond their own error, by
-        ballast that fell or a height that lies, is uncertainty.
-        """
-        weighed_kg = self.weighed_kg
-        if weighed_kg is not None:
-            beyond_kg = max(0.0, abs(self._clear_kg - weighed_kg) - self._rough_kg)
-            sigma_kg = hypot(self._sure_kg / _SURE_SIGMAS, _THRUST * weighed_kg, beyond_kg)
-            return Weight(mean_kg=weighed_kg, sigma_kg=sigma_kg, evidence="weighed in level flight")
-        if self._air_s > _FELT_S:
+        level_kg, felt_kg = self._heaviness_kg, self._felt_kg
+        weighed = self._weighed_s >= _WEIGHED_S
+        mean_kg, least_kg = level_kg, felt_kg - self._rough_kg
+        if weighed:
+            beyond_kg = max(0.0, abs(self._clear_kg - level_kg) - self._rough_kg)
+            known_kg = level_sigma_kg(level_kg, displaced_kg=self._displaced_kg)
+            sigma_kg, evidence = hypot(known_kg, beyond_kg), "weighed in level flight"
+            least_kg = min(level_kg, self._lasting_kg)
+        elif self._air_s > _FELT_S:
+            mean_kg, evidence = self._air_kg, "felt in the air"
             sigma_kg = self._rough_kg * max(1.0, _LIFTED_S / self._air_s) ** 0.5
-            return Weight(mean_kg=self._air_kg, sigma_kg=sigma_kg, evidence="felt in the air")
+        else:
+            sigma_kg, evidence = LIGHT * self._displaced_kg, "not weighed yet"
         return Weight(
-            mean_kg=self._heaviness_kg, sigma_kg=self._unknown_kg, evidence="not weighed yet"
+            mean_kg=mean_kg,
+            sigma_kg=sigma_kg,
+            weighed=weighed,
+            level_kg=level_kg,
+            felt_kg=felt_kg,
+            least_kg=least_kg,
+            evidence=evidence,
         )
-
-    @property
-    def least_kg(self) -> float:
-        """Its heaviness at the least. Before it is weighed the last seconds show it, roughly.
-
-        What felt it last may have failed with the height that is gone: a weighed ship is as light
-        as it has felt for some seconds.
-        """
-        weighed_kg = self.weighed_kg
-        if weighed_kg is None:
-            return self.felt_kg - self._rough_kg
-        return min(weighed_kg, self._lasting_kg)
 
     def reset(self) -> None:
         """Forget wind and yaw trim, for a ship at rest; heaviness is kept: it is the ship's."""
@@ -201,6 +181,7 @@ class Controller:
         """A new flight: what it weighs is assumed until level flight has shown it."""
         self._weighed_s = self._air_s = 0.0
         self._kept_kg.clear()
+        self.weight = self._weight()
 
     def correct(self, *, lifts: bool = True) -> None:
         """Forget what was learnt in the last seconds: it came from thrusts that were not given.
@@ -213,10 +194,11 @@ class Controller:
         self.wind.go_back()
         if not lifts:
             return
-        if self.weighed_kg is None:
+        if not self.weight.weighed:
             self._weighed_s = 0.0
         elif self._kept_kg:
             self._heaviness_kg = self._mean_kg = self._kept_kg[0]
+        self.weight = self._weight()
         heavier_n = self._nominal_n - GRAVITY_MPS2 * self._heaviness_kg
         self._down.integral = heavier_n / self._mass_kg[2]
 
@@ -389,13 +371,14 @@ class Controller:
         if state.height_valid and (fresh or felt):
             if fresh and felt:
                 self._weigh(state, down_mps, dt_s)
+                self.weight = self._weight()
             error = down_mps - state.velocity_ned_mps[2]
             demand = ahead_mps2 + self._down.update(error, dt_s, saturated=saturated)
             fz = self._mass_kg[2] * demand + self._drag(2, down_mps) - self._nominal_n
         else:
-            fz = self._drag(2, down_mps) - GRAVITY_MPS2 * self.least_kg
+            fz = self._drag(2, down_mps) - GRAVITY_MPS2 * self.weight.least_kg
         if sink_mps is not None:
-            weight_n = GRAVITY_MPS2 * min(self._heaviness_kg, self.felt_kg)
+            weight_n = GRAVITY_MPS2 * min(self._heaviness_kg, self._felt_kg)
             most_n = self._drag(2, sink_mps) - weight_n
             if fz > most_n:  # the mixer reports no saturation here, so the integral would wind up
                 fz, self._down.integral = most_n, min(integral, self._down.integral)
@@ -408,7 +391,7 @@ class Controller:
         if not state.on_ground:
             self._air_s += dt_s
             if self._weighs and state.altitude_m > _CLEAR_M:
-                self._clear_kg = self.felt_kg
+                self._clear_kg = self._felt_kg
             off_kg = now_kg - self._air_kg
             if self._air_s > _LIFTED_S:
                 off_kg = within(off_kg, self._rough_kg)
@@ -435,11 +418,11 @@ class Controller:
         change_mps, since_s = sink_mps - self._sink_mps, now_s - self._sink_s
         self._sink_mps, self._sink_s = sink_mps, now_s
         if dt_s <= 0.0 or since_s > _NEXT * dt_s:  # what came between was not felt
-            return self.felt_kg
+            return self._felt_kg
         inertia_n = self._mass_kg[2] * change_mps / dt_s
         now_kg = (inertia_n + self._drag(2, sink_mps) - self._given_n[2]) / GRAVITY_MPS2
-        self.felt_kg += dt_s / _FEEL_S * (now_kg - self.felt_kg)
-        self._lasting_kg += dt_s / _FEEL_S * (self.felt_kg - self._lasting_kg)
+        self._felt_kg += dt_s / _FEEL_S * (now_kg - self._felt_kg)
+        self._lasting_kg += dt_s / _FEEL_S * (self._felt_kg - self._lasting_kg)
         return now_kg
 
     def _velocity_demand(self, state: VehicleState, setpoint: Setpoint) -> Vec3:

@@ -74,8 +74,7 @@ class Pilot:
         """
         if not state.height_valid and self.mode is not self.manual:
             return self.resting
-        is_light = self.ship.weighed() and self.ship.heaviness_kg() < 0.0
-        may = self.flying.remedy < Action.LAND and not is_light
+        may = self.flying.remedy < Action.LAND and not self.ship.weight().is_light
         return state.on_ground and (self.resting or may)
 
     def abandon(self, state: VehicleState, *, reason: str) -> None:

@@ -8,7 +8,8 @@ air. docs/decisions/0030-resume-after-a-crash.md weighs it.
 from math import inf, isfinite
 
 from blimp.airframe import Airframe
-from blimp.control.bounds import sure_kg
+from blimp.constants import AIR_DENSITY_KGM3
+from blimp.control.contact import a_weight, level_sigma_kg
 from blimp.control.pressure import baro_height_m
 from blimp.control.samples import role
 from blimp.types import FlightRecord, RangeSample, SensorReadings
@@ -33,7 +34,9 @@ def died_in_air(record: FlightRecord, *, age_s: float) -> bool:
 
 def may_recover(record: FlightRecord, *, age_s: float, airframe: Airframe) -> bool:
     """Whether that ship may be landed under power if it is found in the air."""
-    allowed = {"never": False, "light": record.heaviness_kg < sure_kg(airframe), "always": True}
+    displaced_kg, mean_kg = AIR_DENSITY_KGM3 * airframe.hull.volume_m3, record.heaviness_kg
+    weight = a_weight(mean_kg, sigma_kg=level_sigma_kg(mean_kg, displaced_kg=displaced_kg))
+    allowed = {"never": False, "light": not weight.may_let_go, "always": True}
     return (
         record.armed
         and not record.killed

@@ -98,7 +98,7 @@ class SnapshotBuilder:
             link_age_s=flags.link_age_s,
             deaf=_deaf(flags),
             pilot_age_s=pilot_age_s,
-            heaviness_kg=controller.weighed_kg,
+            heaviness_kg=controller.weight.mean_kg if controller.weight.weighed else None,
             target_ned_m=setpoint.position_ned_m,
             wind_ned_mps=controller.wind_ned_mps(),
             wind_age_s=controller.wind_age_s(now_s),
@@ -134,7 +134,7 @@ class RecordWriter:
 
     def write(self, state: VehicleState, now_s: float) -> None:
         """Write a record if one is due."""
-        supervisor = self._supervisor
+        supervisor, weight = self._supervisor, self._controller.weight
         status = (supervisor.armed, supervisor.killed, state.on_ground)
         is_due = self._timing.is_due(_RECORD_HZ) or status != self._written
         if self._write is None or not is_due:
@@ -147,7 +147,7 @@ class RecordWriter:
                 killed=supervisor.killed,
                 airborne=not state.on_ground or bool(supervisor.adrift),  # it may not be judged yet
                 height_m=state.altitude_m,
-                heaviness_kg=self._controller.weighed_kg or 0.0,
+                heaviness_kg=weight.mean_kg if weight.weighed else 0.0,
                 pressure_pa=self._pressure_pa,
                 yaw_rad=yaw_of(state.attitude),
                 yaw_sigma_rad=self._estimator.yaw_sigma_rad,

@@ -125,7 +125,7 @@ class Supervisor:
         if not self.killed:
             self.say(f"killed: {reason}")
         if self.adrift or (self.armed and not state.on_ground):
-            self.adrift = adrift("killed", heaviness_kg=self._pilot.ship.heaviness_kg())
+            self.adrift = adrift("killed", heaviness_kg=self._pilot.ship.weight().mean_kg)
         self.killed = True
         self.killed_s = now_s
         self.armed = self.recovering = False

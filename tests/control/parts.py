@@ -4,11 +4,13 @@ from collections.abc import Callable, Mapping
 from math import cos, pi
 from typing import Any
 
+from msgspec import structs
+
 from blimp import airframe as airframes
 from blimp.airframe import Airframe
 from blimp.control.build import build_flight_loop
 from blimp.control.commander import Commander
-from blimp.control.contact import Weight
+from blimp.control.contact import Weight, a_weight
 from blimp.control.failsafe import Failsafe, Flags
 from blimp.control.loop import FlightLoop
 from blimp.control.modes.hold import Hold
@@ -46,6 +48,12 @@ def gtmab() -> Airframe:
     return airframes.load("gtmab")
 
 
+def weight(mean_kg: float = 0.005, *, weighed: bool = True, felt_kg: float | None = None) -> Weight:
+    """Return a weight; felt_kg: by the last seconds, if that is something else."""
+    found = a_weight(mean_kg, sigma_kg=0.001 if weighed else 0.04, weighed=weighed)
+    return found if felt_kg is None else structs.replace(found, felt_kg=felt_kg)
+
+
 def a_ship(
     *,
     heaviness_kg: float = 0.005,
@@ -56,9 +64,7 @@ def a_ship(
 ) -> Ship:
     return Ship(
         airframe=twin(),
-        heaviness_kg=lambda: heaviness_kg,
-        weight=lambda: Weight(mean_kg=heaviness_kg, sigma_kg=0.001 if weighed else 0.04),
-        weighed=lambda: weighed,
+        weight=lambda: weight(heaviness_kg, weighed=weighed),
         wind_mps=lambda: wind_mps,
         steers=steers,
         doubt=doubt,

@@ -17,9 +17,7 @@ UP = Setpoint(thrust_body=(0.0, 0.0, -1.0))
 def a_ship(name: str = "twin", *, ceiling_m: float | None = 4.0) -> Ship:
     ship = Ship(
         airframe=airframes.load(name),
-        heaviness_kg=lambda: 0.005,
         weight=lambda: UNKNOWN_WEIGHT,
-        weighed=lambda: True,
         wind_mps=lambda: (0.0, 0.0),
         steers=True,
     )

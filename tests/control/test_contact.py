@@ -2,13 +2,13 @@
 
 import pytest
 
-from blimp.control.contact import LET_GO, Contact, Weight
+from blimp.control.contact import LET_GO, Contact, a_weight
 
 
 def test_a_weight_says_how_probable_it_is_that_it_lifts() -> None:
-    even = Weight(mean_kg=0.0, sigma_kg=0.002)
+    even = a_weight(0.0, sigma_kg=0.002)
     assert even.p_light() == even.p_heavy() == pytest.approx(0.5)
-    heavy = Weight(mean_kg=0.002, sigma_kg=0.002)
+    heavy = a_weight(0.002, sigma_kg=0.002)
     assert heavy.p_light() == pytest.approx(0.1587, abs=1e-4)  # one sigma
     assert heavy.p_light(0.002) == pytest.approx(0.0228, abs=1e-4)  # two
     assert heavy.p_heavy(0.004) == pytest.approx(0.1587, abs=1e-4)
@@ -16,7 +16,7 @@ def test_a_weight_says_how_probable_it_is_that_it_lifts() -> None:
 
 
 def test_a_weight_that_is_exact_is_certain() -> None:
-    exact = Weight(mean_kg=0.001, sigma_kg=0.0)
+    exact = a_weight(0.001, sigma_kg=0.0)
     assert (exact.p_light(), exact.p_heavy(), exact.p_heavy(0.002)) == (0.0, 1.0, 0.0)
 
 
@@ -25,7 +25,7 @@ def test_a_ship_is_let_go_only_where_it_is_light_once_in_a_thousand(
     sigmas: float, may: bool
 ) -> None:
     assert LET_GO == 1e-3
-    assert Weight(mean_kg=sigmas, sigma_kg=1.0).may_let_go is may
+    assert a_weight(sigmas, sigma_kg=1.0).may_let_go is may
 
 
 def test_contact_has_a_word_each() -> None:

@@ -256,13 +256,13 @@ def test_a_first_weighing_holds_nothing_of_what_the_airframe_says() -> None:
     control = controller()
     light = Wrench(force_body_n=(0.0, 0.0, 0.006 * GRAVITY_MPS2))
     level = Setpoint(position_ned_m=(0.0, 0.0, -3.0))
-    while control.weighed_kg is None:
+    while not control.weight.weighed:
         ask(control, at(0.0, 0.0, 3.0), level, achieved=light)
-    assert control.weighed_kg == pytest.approx(-0.006, abs=1e-4)
+    assert control.weight.mean_kg == pytest.approx(-0.006, abs=1e-4)
     on_ground = controller()
     for _ in range(2000):
         ask(on_ground, at(0.0, 0.0, 3.0, on_ground=True), level, achieved=light)
-    assert on_ground.weighed_kg is None, "the ground carries it"
+    assert not on_ground.weight.weighed, "the ground carries it"
 
 
 def test_a_ship_may_be_let_go_from_a_thousandth_of_its_displacement_on() -> None:
@@ -272,7 +272,7 @@ def test_a_ship_may_be_let_go_from_a_thousandth_of_its_displacement_on() -> None
     for share, may in ((0.9, False), (1.5, True)):
         control = controller()
         given = Wrench(force_body_n=(0.0, 0.0, -share * sure_n))
-        while control.weighed_kg is None:
+        while not control.weight.weighed:
             ask(control, at(0.0, 0.0, 3.0), level, achieved=given)
         assert control.weight.may_let_go is may
         assert control.weight.evidence == "weighed in level flight"
@@ -291,7 +291,7 @@ def test_what_it_felt_far_off_its_weight_makes_that_uncertain() -> None:
     down = Setpoint(velocity_ned_mps=(0.0, 0.0, 0.3))
     for _ in range(200):
         ask(control, at(0.0, 0.0, 3.0), down, achieved=light)
-    assert control.weighed_kg == pytest.approx(0.005, abs=1e-4), "that was no level flight"
+    assert control.weight.mean_kg == pytest.approx(0.005, abs=1e-4), "that was no level flight"
     assert control.weight.p_light() > 0.1
 
 
@@ -302,14 +302,14 @@ def test_a_fault_that_is_named_takes_back_what_was_weighed_under_it() -> None:
         for _ in range(round(seconds / DT_S)):
             wrench = Wrench(force_body_n=(0.0, 0.0, down_n))
             ask(control, at(0.0, 0.0, 3.0), level, achieved=wrench)
-    assert control.heaviness_kg > 0.015
+    assert control.weight.level_kg > 0.015
     control.correct()
-    assert control.heaviness_kg == pytest.approx(0.01, abs=2e-4)
+    assert control.weight.level_kg == pytest.approx(0.01, abs=2e-4)
     for _ in range(round(10.0 / DT_S)):  # a broken output gives what nobody knows
         control.update(
             at(0.0, 0.0, 3.0), level, dt_s=DT_S, achieved=Wrench(), saturated=FREE, weighs=False
         )
-    assert control.heaviness_kg == pytest.approx(0.01, abs=2e-4)
+    assert control.weight.level_kg == pytest.approx(0.01, abs=2e-4)
 
 
 def test_a_fault_of_an_output_that_does_not_lift_leaves_the_weight_as_felt() -> None:
@@ -496,13 +496,13 @@ def test_a_height_that_nothing_measures_weighs_nothing_and_is_not_flown_by() -> 
     pushed = Wrench(force_body_n=(0.0, 0.0, 0.3))
     for k in range(200):
         wrench = ask(control, sinking(0.5 + 0.01 * k), down, achieved=pushed)
-    assert control.felt_kg == weight_kg
+    assert control.weight.felt_kg == weight_kg
     drag_n = 0.0955 * 0.2 + 1.164 * 0.2**2
     least_n = GRAVITY_MPS2 * (weight_kg - FELT * AIR_DENSITY_KGM3 * SHIP.hull.volume_m3)
     assert wrench.force_body_n[2] == pytest.approx(drag_n - least_n, abs=1e-3)
     for k in range(200):  # the accelerometer carries the climb on; it weighs nothing all the same
         wrench = ask(control, sinking(0.5 + 0.01 * k, attitude_valid=True), down, achieved=pushed)
-    assert control.felt_kg == weight_kg
+    assert control.weight.felt_kg == weight_kg
     assert wrench.force_body_n[2] > 2.0 * (drag_n - least_n)  # a loop, with what it does not see
 
 
@@ -511,15 +511,15 @@ def test_what_is_felt_in_the_moment_the_height_fails_is_not_the_ships_weight() -
     control, level = controller(), Setpoint(position_ned_m=(0.0, 0.0, -2.0))
     for _ in range(1500):  # weighs itself
         ask(control, at(0.0, 0.0, 2.0), level)
-    assert control.weighed_kg == pytest.approx(0.0, abs=1e-4)
+    assert control.weight.mean_kg == pytest.approx(0.0, abs=1e-4)
     for k in range(50):  # 1 m/s² up, by a wrong accelerometer
         ask(control, at(0.0, 0.0, 2.0, velocity_ned_mps=(0.0, 0.0, -0.01 * k)), level)
-    assert control.felt_kg < -0.04
-    assert control.least_kg > -0.006
+    assert control.weight.felt_kg < -0.04
+    assert control.weight.least_kg > -0.006
     for _ in range(1000):  # light for long: it has lost ballast
         pushed = Wrench(force_body_n=(0.0, 0.0, 0.4))
         ask(control, at(0.0, 0.0, 2.0), Setpoint(), achieved=pushed)
-    assert control.least_kg < -0.03
+    assert control.weight.least_kg < -0.03
 
 
 def test_a_climb_of_another_mode_is_no_jerk_when_the_weight_is_felt_again() -> None:
@@ -527,7 +527,7 @@ def test_a_climb_of_another_mode_is_no_jerk_when_the_weight_is_felt_again() -> N
     control, place = controller(), Setpoint(position_ned_m=(0.0, 0.0, -2.0))
     ask(control, at(0.0, 0.0, 2.0), place)
     ask(control, at(0.0, 0.0, 2.0, t_s=3.0, velocity_ned_mps=(0.0, 0.0, -0.5)), place)
-    assert control.felt_kg == SHIP.mass.heaviness_kg
+    assert control.weight.felt_kg == SHIP.mass.heaviness_kg
 
 
 def test_a_press_onto_the_ground_is_all_there_is_and_weighs_nothing() -> None:
@@ -537,4 +537,4 @@ def test_a_press_onto_the_ground_is_all_there_is_and_weighs_nothing() -> None:
         wander = at(0.0, 0.0, 0.01 * k, velocity_ned_mps=(0.2, 0.0, -0.1))
         wrench = ask(control, wander, pressed, achieved=Wrench(force_body_n=(0.0, 0.0, 0.36)))
     assert wrench == Wrench(force_body_n=(0.0, 0.0, 0.36))
-    assert control.felt_kg == SHIP.mass.heaviness_kg
+    assert control.weight.felt_kg == SHIP.mass.heaviness_kg

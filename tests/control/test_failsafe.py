@@ -2,13 +2,13 @@ from typing import Any
 
 import pytest
 
-from blimp.control.contact import Weight
+from blimp.control.contact import a_weight
 from blimp.control.failsafe import Action, Failsafe, Flags, Times, rules
 from blimp.geofence import Geofence, Zone
 from blimp.types import VehicleState
 from tests.control.parts import at, twin
 
-HEAVY, LIGHT = (Weight(mean_kg=kg, sigma_kg=0.001) for kg in (0.005, -0.005))
+HEAVY, LIGHT = (a_weight(kg, sigma_kg=0.001) for kg in (0.005, -0.005))
 SHIP = twin()
 FLYING = at(5.0, 0.0, 3.0)
 LOST = at(5.0, 0.0, 3.0, position_valid=False)

@@ -25,7 +25,7 @@ from blimp.control.pilot import Pilot
 from blimp.geofence import Geofence
 from blimp.rotation import from_euler, wrap_pi
 from blimp.types import EstimateHealth, Mode, OutcomeState, QuantityHealth, Setpoint, VehicleState
-from tests.control.parts import Bench, a_ship, at, twin
+from tests.control.parts import Bench, a_ship, at, twin, weight
 
 DT_S = 0.02
 LIMITS = twin().limits
@@ -291,7 +291,7 @@ def test_a_ship_that_weighed_itself_heavy_and_rises_on_trial_has_lost_ballast() 
 
 
 def test_ballast_lost_on_the_way_down_is_felt_before_the_trial() -> None:
-    ship = msgspec.structs.replace(a_ship(heaviness_kg=0.005), felt_kg=lambda: -0.025)
+    ship = msgspec.structs.replace(a_ship(), weight=lambda: weight(felt_kg=-0.025))
     land = Land(at(1.0, 1.0, 3.0), ship=ship)
     state, _ = descend(land, seconds=60.0)
     lies(land, state)
@@ -303,7 +303,7 @@ def test_ballast_lost_on_the_way_down_is_felt_before_the_trial() -> None:
 
 def test_ballast_that_stops_the_ship_on_its_way_down_is_felt() -> None:
     felt = [0.005]
-    ship = msgspec.structs.replace(a_ship(heaviness_kg=0.005), felt_kg=lambda: felt[0])
+    ship = msgspec.structs.replace(a_ship(), weight=lambda: weight(felt_kg=felt[0]))
     land = Land(at(1.0, 1.0, 1.2), ship=ship)
     for _ in range(round(1.5 / DT_S)):
         land.update(at(1.0, 1.0, 1.2), dt_s=DT_S)  # it hangs until it is pushed
@@ -316,7 +316,7 @@ def test_ballast_that_stops_the_ship_on_its_way_down_is_felt() -> None:
 def test_a_ship_not_weighed_yet_weighs_itself_before_it_comes_down() -> None:
     """Landed right after a take-off it was let go on feet that hid that it was light."""
     weighed = [False]
-    ship = msgspec.structs.replace(a_ship(), weighed=lambda: weighed[0])
+    ship = msgspec.structs.replace(a_ship(), weight=lambda: weight(weighed=weighed[0]))
     land = Land(at(1.0, 1.0, 2.0), ship=ship, weigh=True)
     for _ in range(round(6.0 / DT_S)):
         assert land.update(at(1.0, 1.0, 2.0), dt_s=DT_S).velocity_ned_mps[2] == 0.0
@@ -366,7 +366,7 @@ def test_an_estimate_below_the_ground_ends_the_landing_and_is_no_rise_on_its_way
 def test_what_a_ship_feels_after_it_has_stood_is_the_ground() -> None:
     """Its height wandered off after touchdown: before, 107 g light, and held down for good."""
     felt = [0.005]
-    ship = msgspec.structs.replace(a_ship(heaviness_kg=0.005), felt_kg=lambda: felt[0])
+    ship = msgspec.structs.replace(a_ship(), weight=lambda: weight(felt_kg=felt[0]))
     land = Land(at(1.0, 1.0, 0.6, velocity_ned_mps=(0.0, 0.0, 0.2)), ship=ship)
     land.update(at(1.0, 1.0, 0.6, velocity_ned_mps=(0.0, 0.0, 0.2)), dt_s=DT_S)
     for _ in range(round(1.0 / DT_S)):
@@ -888,7 +888,7 @@ def test_a_ship_that_idle_makes_no_slower_is_not_driven_but_heavy() -> None:
 
 def test_a_ship_that_lost_its_ballast_is_not_driven_but_pushed() -> None:
     """It is still taken for heavy, and idling in turns had a good output named as broken."""
-    ship = msgspec.structs.replace(a_ship(heaviness_kg=0.005), felt_kg=lambda: -0.02)
+    ship = msgspec.structs.replace(a_ship(), weight=lambda: weight(felt_kg=-0.02))
     sinking = at(0.0, 0.0, 2.0, velocity_ned_mps=(0.0, 0.0, 0.5))
     assert not DrivenDown(ship=ship).update(sinking, 0.3, 0.02)
     astray = msgspec.structs.replace(ship, astray=lambda: True)  # what goes astray drives any ship

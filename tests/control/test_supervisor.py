@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from blimp.control.contact import Weight
+from blimp.control.contact import a_weight
 from blimp.control.failsafe import Failsafe, Flags
 from blimp.control.landing import LandingPhase
 from blimp.control.modes.descend import Descend
@@ -438,7 +438,7 @@ def test_motors_that_idle_until_an_arm_run_after_an_arm_if_the_cause_is_gone() -
     supervisor, _ = made()
     up = at(altitude_m=8.0)
     supervisor.arm(up)
-    astray = Flags(weight=Weight(mean_kg=0.005, sigma_kg=0.001), astray=True)
+    astray = Flags(weight=a_weight(0.005, sigma_kg=0.001), astray=True)
     supervisor.decide(up, astray, now_s=1.0, dt_s=0.02)
     why = "failsafe in force: a motor that lifts runs by itself: motors asleep until an arm"
     assert supervisor.refusal() == why

@@ -6,7 +6,6 @@ can ask for: the failsafe flies it, and telemetry shows LAND.
 
 from blimp.ability import brakes
 from blimp.constants import GRAVITY_MPS2
-from blimp.control.bounds import sure_kg
 from blimp.control.failsafe import Action
 from blimp.control.modes.mode import FlightMode, Ship
 from blimp.types import Mode, Setpoint, VehicleState
@@ -32,11 +31,11 @@ class Descend(FlightMode):
         height_m = max(0.0, state.altitude_m) if state is not None else 0.0
         self._left_s = _MARGIN * height_m / self._sink_mps + _MARGIN_S
         # As weighed while it knew its height.
-        self._heavy = ship.weighed() and ship.heaviness_kg() > sure_kg(ship.airframe)
+        weight = ship.weight()
+        self._heavy = weight.may_let_go
         linear, quadratic = brakes(ship.airframe, 2)
-        least_kg = ship.heaviness_kg() if ship.least_kg is None else ship.least_kg()
         margin_n = _PUSHED_MPS * (linear + quadratic * _PUSHED_MPS)
-        self._press_n = margin_n - GRAVITY_MPS2 * least_kg
+        self._press_n = margin_n - GRAVITY_MPS2 * weight.least_kg
         self._idle = False
 
     @property

@@ -2,7 +2,6 @@
 
 from blimp.ability import terminal_mps
 from blimp.constants import GRAVITY_MPS2
-from blimp.control.bounds import sure_kg
 from blimp.control.modes.mode import Ship
 from blimp.types import VehicleState
 
@@ -21,7 +20,6 @@ class DrivenDown:
 
     def __init__(self, *, ship: Ship) -> None:
         self._ship = ship
-        self._sure_kg = sure_kg(ship.airframe)
         self._driven = False
         self._fast = _FAST
         self._idle_mps: float | None = None  # what it sank at once its motors had stopped
@@ -30,16 +28,16 @@ class DrivenDown:
 
     def update(self, state: VehicleState, wish_mps: float, dt_s: float) -> bool:
         """wish_mps: what it is asked to sink at, at the most."""
-        sink_mps, heaviness_kg = state.velocity_ned_mps[2], self._ship.heaviness_kg()
-        # One that lost its ballast feels light, and one that is driven down heavy.
-        felt_kg = self._ship.felt_kg() if self._ship.felt_kg is not None else heaviness_kg
-        heavy = min(heaviness_kg, felt_kg) > self._sure_kg
+        sink_mps, weight = state.velocity_ned_mps[2], self._ship.weight()
+        # One that lost its ballast feels light, and one that is driven down heavy. A moment's idle
+        # costs no more than a moment's thrust: what is more probable decides.
+        heavy = min(weight.level_kg, weight.felt_kg) > 0.0
         suspect = heavy or self._ship.astray()
         if not state.height_valid or sink_mps <= wish_mps or not suspect or self._falls:
             self._driven, self._idle_s = False, 0.0
             self._falls = self._falls and sink_mps > wish_mps
             return False
-        weight_n = GRAVITY_MPS2 * max(0.0, heaviness_kg)
+        weight_n = GRAVITY_MPS2 * max(0.0, weight.level_kg)
         own_mps = terminal_mps(self._ship.airframe, 2, weight_n)
         limit_mps = wish_mps if self._driven else self._fast * wish_mps
         slow = own_mps < _FAST * wish_mps

@@ -140,7 +140,7 @@ class Idle(FlightMode):
     def _note_climb(self, state: VehicleState, dt_s: float) -> None:
         """Note by how much more it has risen than it can have, if it began as fast as it seemed."""
         rises_mps = -state.velocity_ned_mps[2]
-        lift_n = most_lift_n(self._ship.airframe, GRAVITY_MPS2 * self._ship.heaviness_kg())
+        lift_n = most_lift_n(self._ship.airframe, GRAVITY_MPS2 * self._ship.weight().level_kg)
         if self._could_mps is None:
             self._could_mps = max(0.0, rises_mps)
         gains_mps2 = self._gains_mps2(self._could_mps, lift_n=lift_n)

@@ -93,7 +93,8 @@ class Land(FlightMode):
         if down:
             self.phase = LandingPhase.TOUCH
             self._follow(
-                LandingEvidence(proven=True, still=True, lower=False, light=self._is_light), state
+                LandingEvidence(proven=True, still=True, lower=False, light=ship.weight().is_light),
+                state,
             )
 
     @property
@@ -175,7 +176,7 @@ class Land(FlightMode):
                 self._do(does, state)
 
     def _do(self, does: OnEntry, state: VehicleState) -> None:
-        press, weighed_kg = self._press, self._ship.heaviness_kg()
+        press, weighed_kg = self._press, self._ship.weight().level_kg
         match does:
             case OnEntry.MARK:
                 self._lay_m = max(0.0, state.altitude_m)  # an estimate below the ground is wrong
@@ -197,7 +198,7 @@ class Land(FlightMode):
     def _look(self, state: VehicleState, dt_s: float) -> LandingEvidence:
         """Return what this cycle shows, and count what must last."""
         known, phase, touches = state.height_valid, self.phase, self._ship.touches
-        climb_mps = -state.velocity_ned_mps[2]
+        climb_mps, weight = -state.velocity_ned_mps[2], self._ship.weight()
         risen_m = max(0.0, state.altitude_m) - self._lay_m
         if phase in (LandingPhase.PRESSED, LandingPhase.LOOSE, LandingPhase.DOUBT):
             wandered_m = within(risen_m, _WANDER_MPS * dt_s)
@@ -217,8 +218,8 @@ class Land(FlightMode):
             proven=self._is_proven(state, rising=rising and not risen),
             still=still,
             lower=known and -risen_m > lower_m,
-            light=self._is_light,
-            sure=self._ship.weight().may_let_go,
+            light=weight.is_light,
+            sure=weight.may_let_go,
             lifts=not touches and (risen or climbs),
             strays=has_drifted(self._lay_ne_m, state),
             # Two raw heights, no more, say that it lies there: a person must look.
@@ -230,7 +231,7 @@ class Land(FlightMode):
         match self.phase:
             case LandingPhase.LEVEL:
                 high = state.height_valid and state.altitude_m > _WEIGH_M
-                return self._phase_s >= _WEIGH_S or not high or self._ship.weighed()
+                return self._phase_s >= _WEIGH_S or not high or self._ship.weight().weighed
             case LandingPhase.TOUCH:
                 return self._has_touched(state)
             case LandingPhase.TRIAL:
@@ -293,14 +294,10 @@ class Land(FlightMode):
         self._sunk_m += dt_s * state.velocity_ned_mps[2]
         self.may_stand = self.may_stand and self._sunk_m < _CLEAR_M
         clear = state.altitude_m > _CLEAR_M and not (self._stood or self._ship.touches)
-        if clear and self._ship.felt_kg is not None:
-            self._felt_kg = self._ship.felt_kg()  # pushing the ground is no weighing
+        if clear:
+            self._felt_kg = self._ship.weight().felt_kg  # pushing the ground is no weighing
         if state.altitude_m > 0.05:
             self._touchdown_mps = max(0.0, state.velocity_ned_mps[2])
-
-    @property
-    def _is_light(self) -> bool:
-        return self._ship.weighed() and self._ship.weight().p_light() > 0.5
 
     def _why_doubted(self) -> str:
         """Return why a trial that it stays down in proves nothing, or ""."""
@@ -313,7 +310,7 @@ class Land(FlightMode):
         weight = self._ship.weight()
         if weight.may_let_go:
             return f"its height says {state.altitude_m:.1f} m"
-        if not self._ship.weighed():
+        if not weight.weighed:
             return UNWEIGHED
         grams, light = 1e3 * weight.mean_kg, weight.p_light()
         return f"weighs {grams:.1f} g: light with a probability of {light:.1%}"

@@ -26,15 +26,11 @@ class Ship(msgspec.Struct, frozen=True, kw_only=True):
     """What a mode may know of the ship besides its state."""
 
     airframe: Airframe
-    heaviness_kg: Callable[[], float]  # negative: light
     wind_mps: Callable[[], tuple[float, float]]  # north, east, as estimated
-    weight: Callable[[], Weight]  # the same, with its uncertainty
-    weighed: Callable[[], bool]  # in level flight since the arm; else `heaviness_kg` is assumed
+    weight: Callable[[], Weight]  # as flight has shown it so far
     steers: bool  # it goes where its nose points: sideways it is weak
-    felt_kg: Callable[[], float] | None = None  # heaviness by the last seconds, less sure
     doubt: Callable[[], str] = lambda: ""  # why raw sensors say that it is not down, or ""
     touch: Callable[[], Touch] = Touch  # whether the ground carries it, by raw heights
-    least_kg: Callable[[], float] | None = None  # heaviness at the least, by both
     push_n: Callable[[], float] = lambda: 1.0  # what thrust can push down with
     grips_n: Callable[[], float] = lambda: inf  # the same, without driving over the ground
     pushes_n: Callable[[], float | None] = lambda: None  # and does now; None: not known

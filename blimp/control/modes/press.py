@@ -50,8 +50,9 @@ class Press:
 
     def compare(self, dt_s: float) -> None:
         """Note on the way down whether the ship lifts more than thrust can push."""
-        if self._is_due(dt_s) and self._ship.weighed():
-            self.heaviness_kg = self._ship.heaviness_kg()
+        weight = self._ship.weight()
+        if self._is_due(dt_s) and weight.weighed:
+            self.heaviness_kg = weight.mean_kg
             self.short = self._lift_n > self._most_n
 
     def report(self, dt_s: float) -> None:
