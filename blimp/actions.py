@@ -1,7 +1,7 @@
 """The one table of what a ship can be asked to do.
 
 Command line, page, HTTP, Python and the documents are made from it or checked against it; the
-worker makes a task of each row, and the flight process has a handler for each
+worker makes a task of each row, and the flight process has a handler for each that flies
 (`blimp/control/commander.py`). What depends on the ship that flies is checked in
 `blimp/control/arguments.py`. `tests/contracts/test_actions.py` is red while a row reaches only some
 of the faces: what one of them does not have is `Absent` in the row, with the reason.
@@ -31,6 +31,8 @@ MAX_SPEED_MPS = 10.0  # of any ship: each has its own, lower one
 MAX_SECONDS = 60.0  # of one velocity: a forgotten one ends
 PLACE = ("north_m", "east_m", "altitude_m")  # from the pad: a map's face reckons it
 FORCE = 21196.0  # parameter 2 of MAVLink's COMPONENT_ARM_DISARM that skips the checks
+MIN_PHOTO_S = 1.0  # between two photographs; a still of 12 megapixels takes a Zero 2 W about that
+PHOTO_S = 15.0  # a camera that starts takes seconds
 MAX_ACTUATOR_SECONDS = 30.0  # of one push on an output by hand
 
 
@@ -228,6 +230,21 @@ class Sensor(Arguments, frozen=True, kw_only=True):
     name: Annotated[str, quantity("A device of the airframe.", names="sensor")]
 
 
+class TakePhoto(Arguments, frozen=True, kw_only=True):
+    every_s: Annotated[
+        float | None,
+        quantity("Take more, so long after each other.", "s", MIN_PHOTO_S, 3600.0),
+    ] = None
+    count: Annotated[
+        int | None, quantity("How many; by default one, or until they are stopped.", "", 1, 10_000)
+    ] = None
+
+    def problem(self) -> str:
+        """Several need a time between them."""
+        several = self.count is not None and self.count > 1
+        return "count above 1 needs every_s" if several and self.every_s is None else ""
+
+
 # --- the table -----------------------------------------------------------------------------
 
 
@@ -288,6 +305,7 @@ class Action(msgspec.Struct, frozen=True, kw_only=True):
     comes_to_rest: it only brings the ship to rest, and is better late, or by another boot than
         it was sent to, than refused: no doubt about the clock or the boot keeps it out.
     is_emergency: it passes every other command in the queue.
+    flies: the flight process carries it out; else the worker does, without it.
     """
 
     name: str
@@ -311,6 +329,7 @@ class Action(msgspec.Struct, frozen=True, kw_only=True):
     needs_control: bool = True
     comes_to_rest: bool = False
     is_emergency: bool = False
+    flies: bool = True
 
     def timeout_s(self, arguments: Mapping[str, Any]) -> float:
         """Return for how long to wait for the end."""
@@ -582,6 +601,29 @@ _ROWS = (
         arguments=Sensor,
         needs_ttl=False,
         needs_control=False,
+    ),
+    Action(
+        name="photo",
+        about="Take a photograph, which waits on the ship until the ground has it.",
+        more="With --every-s it takes more by itself, until `ground photo stop`.",
+        examples=("photo", "photo --every-s 5 --count 20"),
+        mavlink=MavCommand(2000, "IMAGE_START_CAPTURE", {2: "every_s", 3: "count"}),
+        leg=Leg(),
+        arguments=TakePhoto,
+        wait_s=PHOTO_S,
+        needs_ttl=False,
+        needs_control=False,
+        flies=False,
+    ),
+    Action(
+        name="photo_stop",
+        about="Take no more of the photographs that were asked for at intervals.",
+        examples=Absent("it is `ground photo stop`"),
+        mavlink=MavCommand(2001, "IMAGE_STOP_CAPTURE"),
+        leg=Leg(),
+        needs_ttl=False,
+        needs_control=False,
+        flies=False,
     ),
 )
 ACTIONS: dict[str, Action] = {row.name: row for row in _ROWS}

@@ -11,6 +11,7 @@
 | `XDG_STATE_HOME`         | parent of `blimp/`: this user's pilot grants; `~/.local/state`       |
 | `BLIMP_LOG_DIR`          | where flights are recorded; `blimp/logs` in `XDG_STATE_HOME`         |
 | `BLIMP_LOG_MB`           | bound of all logs there, the oldest go first; 0: none; 1000          |
+| `BLIMP_PHOTO_DIR`        | the ship's photographs; `blimp/camera` in `XDG_STATE_HOME`           |
 | `BLIMP_FOXGLOVE_PORT`    | a port of this machine for Foxglove's live view; none by default     |
 | `XDG_RUNTIME_DIR`        | parent of the run registry; `/tmp` if it is not set                  |
 | `BLIMP_REALTIME`         | 0: flight process and simulated world do not ask for SCHED_FIFO; 1   |
@@ -202,6 +203,16 @@ def log_directory(environment: Mapping[str, str] | None = None) -> Path:
     env = os.environ if environment is None else environment
     state = Path(env.get("XDG_STATE_HOME") or "~/.local/state")
     return Path(env.get("BLIMP_LOG_DIR") or state / "blimp" / "logs").expanduser().absolute()
+
+
+def photo_directory(environment: Mapping[str, str] | None = None) -> Path:
+    """Return where ships keep their photographs, a directory each, until the ground has them.
+
+    `BLIMP_PHOTO_DIR`, by default a directory of this user's state.
+    """
+    env = os.environ if environment is None else environment
+    state = Path(env.get("XDG_STATE_HOME") or "~/.local/state")
+    return Path(env.get("BLIMP_PHOTO_DIR") or state / "blimp" / "camera").expanduser().absolute()
 
 
 def log_bound_mb(environment: Mapping[str, str] | None = None) -> int:

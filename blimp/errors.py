@@ -12,6 +12,7 @@ BlimpError
 │   ├── DeviceError          wrong identity, failed self-test, a value out of its range
 │   └── CameraError          missing, in use, frozen, or its pictures are not what was asked for
 ├── LogError                 a flight's log cannot be written, or is none that can be read
+├── PhotoError               a photograph cannot be taken, kept or fetched
 ├── MailboxError             the mailbox between worker and flight process failed
 ├── LinkError                the broker is unreachable, or nothing on board answers
 │   ├── NotAuthorised        the broker, or the ship, refuses this sender
@@ -90,6 +91,10 @@ class CameraError(HardwareError):
 
 class LogError(BlimpError):
     """A log cannot be written or read. The message names the file and what is wrong with it."""
+
+
+class PhotoError(BlimpError):
+    """A photograph cannot be taken, kept or fetched. The text names what, where and the limit."""
 
 
 class MailboxError(BlimpError):

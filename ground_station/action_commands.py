@@ -13,7 +13,7 @@ from ground_station import names
 from ground_station.arguments import NumbersCommand
 from ground_station.options import session
 
-MORE_THAN_A_ROW = ("param", "trajectory", "estop")  # see ground_station/commands.py
+MORE_THAN_A_ROW = ("param", "trajectory", "estop", "photo")  # see ground_station/commands.py
 _LISTED = ("sensor", "motor", "servo")  # without a name, the ship's are listed
 _BY_KEYS = "stick"  # without an option, on a terminal: see ground_station/stick_command.py
 _METAVARS = {"s": "S", "m": "M", "m/s": "MPS", "degrees": "DEG"}

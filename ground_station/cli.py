@@ -22,7 +22,7 @@ from ground_station.session import status_of
 # Every mistake on a command line is one; typer exports only its child.
 _UsageError: Any = typer.BadParameter.__bases__[0]
 
-_GROUPS = ("mission", "control")
+_GROUPS = ("mission", "control", "photo")
 _INTERRUPTED = 130  # typer's status after a Ctrl-C that nobody caught
 
 

@@ -15,7 +15,7 @@ from blimp.distribution import needing
 from blimp.errors import BlimpError, LinkError
 from blimp.usage import example, number
 from ground_station import names, report
-from ground_station.action_commands import add_actions
+from ground_station.action_commands import add_actions, help_of
 from ground_station.arguments import GroundGroup, NumbersCommand
 from ground_station.discover import ShipAddress, check_known
 from ground_station.options import MissionFile, Pilot, WaitS, options, session
@@ -44,6 +44,8 @@ app.add_typer(
     name="control",
     help="Take, release or show control of the ship.\n\nExample: ground control take",
 )
+photo_app = typer.Typer(rich_markup_mode=None)
+app.add_typer(photo_app, name="photo", help=help_of(ACTIONS["photo"]))
 app.callback()(options)
 
 
@@ -459,6 +461,96 @@ def mission_new(
     from ground_station.mission_command import new
 
     return new(session(context), file)
+
+
+@photo_app.callback(invoke_without_command=True)
+def photo(
+    context: typer.Context,
+    every_s: Annotated[
+        float | None,
+        typer.Option(
+            "--every-s",
+            metavar="S",
+            help="Take more, so long after each other.",
+            parser=number(low=1, high=3600, unit="s"),
+        ),
+    ] = None,
+    count: Annotated[
+        int | None, typer.Option("--count", min=1, max=10_000, help="How many; else until stopped.")
+    ] = None,
+) -> int:
+    if context.invoked_subcommand is not None:
+        return report.DONE
+    from ground_station.perform import act
+
+    given = {"every_s": every_s, "count": count}
+    try:
+        arguments = ACTIONS["photo"].checked({k: v for k, v in given.items() if v is not None})
+    except ValueError as error:
+        raise typer.BadParameter(str(error)) from None
+    return act(session(context), ACTIONS["photo"], arguments)
+
+
+@photo_app.command("stop")
+def photo_stop(context: typer.Context) -> int:
+    """Take no more of the photographs that were asked for at intervals.
+
+    Example: ground photo stop
+    """
+    from ground_station.perform import act
+
+    return act(session(context), ACTIONS["photo_stop"], {})
+
+
+@photo_app.command("list")
+def photo_list(context: typer.Context) -> int:
+    """List the photographs of the ship: those that are here, and those that wait there.
+
+    \b
+    Examples:
+      ground photo list
+      ground --json photo list
+    """
+    from ground_station.photo_command import list_photos
+
+    return list_photos(session(context))
+
+
+@photo_app.command("get")
+def photo_get(
+    context: typer.Context,
+    name: Annotated[
+        str | None, typer.Argument(metavar="NAME", help="As it is listed; else all that wait.")
+    ] = None,
+) -> int:
+    """Fetch photographs from the ship and print their files. What was begun goes on.
+
+    The ship deletes what is here whole. Commands go first, also on a slow link.
+
+    \b
+    Examples:
+      ground photo get
+      ground photo get 20270115T080000Z-0123456789abcdef
+    """
+    from ground_station.photo_command import get
+
+    return get(session(context), name)
+
+
+@photo_app.command("watch")
+def photo_watch(context: typer.Context) -> int:
+    """Fetch each photograph as it is taken until Ctrl-C, and print its file.
+
+    It waits for a broker or a ship that does not answer.
+
+    \b
+    Examples:
+      ground photo watch
+      ground --json photo watch
+    """
+    from ground_station.photo_command import watch
+
+    return watch(session(context))
 
 
 @app.command()

@@ -178,6 +178,8 @@ class Ship:
     servo = _plain(ship.Ship.servo)
     wires = _plain(ship.Ship.wires)
     payload = _plain(ship.Ship.payload)
+    photo = _plain(ship.Ship.photo)
+    photo_stop = _plain(ship.Ship.photo_stop)
     geofence = _plain(ship.Ship.geofence)
 
     @staticmethod

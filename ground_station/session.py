@@ -53,6 +53,7 @@ if TYPE_CHECKING:
     from blimp.queue.resources import Grant
     from blimp.tasks.client import VehicleClient
     from ground_station.control import Control
+    from ground_station.photos import PhotoFetcher, PhotoFiles
 
 FOR_EVERYBODY = (
     *(name for name, action in ACTIONS.items() if not action.needs_control),
@@ -272,6 +273,26 @@ class Session:
         from blimp.link.telemetry import TelemetryReader, signer_of
 
         return TelemetryReader(ship.broker, ship.vehicle, signer=signer_of(self.signing_keys))
+
+    def photo_files(self, vehicle: str) -> "PhotoFiles":
+        """Return the photographs of a ship that are on this machine."""
+        from ground_station.photos import PhotoFiles
+
+        return PhotoFiles(self._config.state.expanduser() / "photos" / vehicle)
+
+    @contextmanager
+    def photos(
+        self, ship: ShipAddress, *, is_wanted: Callable[[], bool] = lambda: True
+    ) -> Iterator["PhotoFetcher"]:
+        """Fetch a ship's photographs, by a connection of their own: no command waits for them."""
+        from ground_station.photos import PhotoFetcher
+
+        files = self.photo_files(ship.vehicle)
+        with (
+            self.client(ship) as client,
+            PhotoFetcher(client, files, clock=self.clock, is_wanted=is_wanted) as found,
+        ):
+            yield found
 
     def timeout_s(self, default_s: float) -> float:
         return default_s if self.options.timeout_s is None else self.options.timeout_s

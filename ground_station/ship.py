@@ -484,6 +484,17 @@ class Ship:
         arguments = {"name": name, "channel": channel, "deg": deg, "pulse_us": pulse_us}
         return await self._do("payload", arguments)
 
+    async def photo(self, every_s: float | None = None, count: int | None = None) -> Reply:
+        """Take a photograph; it waits on the ship until `ground photo get` or `watch` fetches it.
+
+        every_s: take more, so long after each other. count: how many; None for until `photo_stop`.
+        """
+        return await self._do("photo", {"every_s": every_s, "count": count})
+
+    async def photo_stop(self) -> Reply:
+        """Take no more of the photographs that were asked for at intervals."""
+        return await self._do("photo_stop")
+
     async def geofence(
         self,
         zones: Sequence[Zone] = (),

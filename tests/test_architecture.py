@@ -110,8 +110,8 @@ def call():
     assert set(imports(ast.parse(text), known)) == {"p", "p.typed", "p.lazy", "p.part"}
 
 
-def test_three_places_open_a_connection_to_a_ship() -> None:
-    """Its one client, the stops that wait for nothing, and whether an unheard ship is there."""
+def test_four_places_open_a_connection_to_a_ship() -> None:
+    """Its one client, stops and photographs, and whether an unheard ship is there."""
     opens = re.compile(r"\bVehicleClient\(|\b_?(?:session|self)\.client\(")
     found = {
         path.name: len(opens.findall(path.read_text("utf-8")))
@@ -120,7 +120,7 @@ def test_three_places_open_a_connection_to_a_ship() -> None:
     assert {name: count for name, count in found.items() if count} == {
         "ship_on_broker.py": 1,
         "every_ship.py": 1,
-        "session.py": 2,  # and the function that makes it
+        "session.py": 3,  # that of photographs, and the function that makes it
     }
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import os
 import select
+import threading
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
@@ -20,7 +21,7 @@ from blimp import airframe as airframes
 from blimp.airframe import Airframe, Device
 from blimp.chips import role_of
 from blimp.clock import Clock, SystemClock
-from blimp.config import notify_address
+from blimp.config import notify_address, photo_directory, vehicle_name
 from blimp.errors import ConfigError
 from blimp.link.camera_control import CameraStatus, ControlServer
 from blimp.link.paths import own_paths
@@ -112,10 +113,31 @@ def watch(options: CameraOptions, *, on_stop: OnStop) -> None:
         answers: dict[str, Callable[[dict[str, Any]], Any]] = {
             "status": lambda _: _status(name, options.simulated, grabber, pipeline, look, clock),
             "picture": lambda about: picturer.picture(int(about.get("after", -1)), PICTURE_S),
+            "photo": _photo(grabber),
         }
         exits.enter_context(ControlServer(paths.camera_control, answers))
         notify.send(notify.READY, address=notify_address())
         select.select([wake], [], [])
+
+
+def _photo(grabber: Grabber) -> Callable[[dict[str, Any]], dict[str, Any]]:
+    """Return what takes photographs, into the directory of the ship that asks."""
+    from blimp.camera.photograph import Photographer
+    from blimp.camera.store import PhotoStore
+
+    made: dict[str, Photographer] = {}
+    making = threading.Lock()
+
+    def answer(arguments: dict[str, Any]) -> dict[str, Any]:
+        ship = vehicle_name(str(arguments.get("ship", "")), where="photo: ship")
+        with making:
+            if ship not in made:
+                store = PhotoStore(photo_directory() / ship)
+                store.open()
+                made[ship] = Photographer(source=grabber, store=store)
+        return made[ship].answer(arguments)
+
+    return answer
 
 
 def _open(options: CameraOptions, row: Device | None) -> Source:

@@ -78,12 +78,12 @@ class FlownFile:
 
     def read(self) -> dict[str, Any]:
         """Return the airframe. Raises TaskError if no flight process has left one."""
-        found: dict[str, Any] = msgspec.to_builtins(self._load())
+        found: dict[str, Any] = msgspec.to_builtins(self.load())
         return found
 
     def check(self, name: object, value: object) -> tuple[str, ...]:
         """Judge the ship with one number set; see `blimp.tasks.parameter.FlownAirframe`."""
-        airframe = self._load()
+        airframe = self.load()
         if not isinstance(name, str):
             raise Refused("param: name: must be a text such as limits.speed_mps")
         if isinstance(value, bool) or not isinstance(value, int | float):
@@ -103,11 +103,11 @@ class FlownFile:
     def has(self, name: object, value: object) -> bool:
         """Whether the airframe that flies now has this number."""
         try:
-            return find(self._load(), str(name)).value == value
+            return find(self.load(), str(name)).value == value
         except (TaskError, ValueError):
             return False  # between two flight loops there is none
 
-    def _load(self) -> Airframe:
+    def load(self) -> Airframe:
         try:
             return airframes.load(str(self._path))
         except AirframeError as error:

@@ -16,6 +16,7 @@ from blimp.config import (
     broker_url_from_environment,
     check_broker_is_closed,
     notify_address,
+    photo_directory,
     read_signing_keys,
     remote_control_from_environment,
     signing_keys_from_environment,
@@ -168,13 +169,17 @@ def _keys(options: WorkerOptions) -> tuple[str, ...] | None:
 
 def _ship_app(options: WorkerOptions, *, mailbox: MailboxClient, clock: Clock) -> TaskApp:
     from blimp.service.parameters import FlownFile
+    from blimp.service.photos import ShipPhotos
     from blimp.tasks.app import build_ship_app
 
+    paths = own_paths(options.runtime_dir)
     vehicle, broker = _reached(options)
     keys = _keys(options)
     check_broker_is_closed(broker, keys)
+    flown = FlownFile(paths.airframe)
     return build_ship_app(
-        flown=FlownFile(own_paths(options.runtime_dir).airframe),
+        flown=flown,
+        photos=ShipPhotos(photo_directory() / vehicle, control=paths.camera_control, flown=flown),
         vehicle=vehicle,
         broker=broker,
         mailbox=mailbox,

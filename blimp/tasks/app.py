@@ -13,12 +13,14 @@ from blimp.tasks import estop, parameter, status
 from blimp.tasks.authority import Authority
 from blimp.tasks.client import vehicle_queue
 from blimp.tasks.command import Mailbox, command_task
+from blimp.tasks.photo import register_photos
 from blimp.tasks.pilot_link import HeartbeatRelay
 
 if TYPE_CHECKING:
     from blimp.clock import Clock
     from blimp.queue.protocol.signing import Key
     from blimp.tasks.parameter import FlownAirframe
+    from blimp.tasks.photo import Photos
 
 
 def build_ship_app(
@@ -27,6 +29,7 @@ def build_ship_app(
     broker: str,
     mailbox: Mailbox,
     flown: FlownAirframe | None = None,
+    photos: Photos | None = None,
     clock: Clock | None = None,
     signing_key: Key | Sequence[Key] | None = None,
     remote_control: str = INSPECT,
@@ -36,6 +39,7 @@ def build_ship_app(
     Its queue is `blimp.<vehicle>`; results go to the broker's server. Run it with a Worker of
     at least 8 threads: a command that is superseded takes a moment to end.
     flown: the airframe that the flight process flies; without it nothing of that is a task.
+    photos: the camera and its photographs; without it, nothing of them is a task.
     remote_control: see TaskApp. By default remote control only answers questions, so that
     access to the broker is not enough to stop a ship's worker.
     """
@@ -51,7 +55,7 @@ def build_ship_app(
         remote_control=remote_control,
     )
     authority = Authority(link=app.broker_link, vehicle=vehicle)
-    for action in ACTIONS.values():
+    for action in (action for action in ACTIONS.values() if action.flies):
         run = command_task(action, vehicle=vehicle, mailbox=mailbox, authority=authority)
         if action.name == parameter.PARAMETER:
             if flown is None:
@@ -70,6 +74,8 @@ def build_ship_app(
     status.register_status(app, mailbox)
     if flown is not None:
         parameter.register_airframe(app, flown)
+    if photos is not None:
+        register_photos(app, vehicle=vehicle, mailbox=mailbox, photos=photos)
     estop.register_broadcast(app, mailbox)
 
     pilots = HeartbeatRelay(

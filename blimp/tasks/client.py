@@ -22,7 +22,7 @@ import msgspec
 from blimp.clock import Clock, SystemClock
 from blimp.closing import Closing
 from blimp.errors import LinkError, ResultError
-from blimp.queue.protocol.message import NORMAL, TaskMessage
+from blimp.queue.protocol.message import LOW, NORMAL, TaskMessage
 from blimp.reading import ready
 from blimp.tasks.authority import HEADER
 from blimp.tasks.reply import Pending, Progress, Reply, reply_of
@@ -30,6 +30,7 @@ from blimp.tasks.reply import Pending, Progress, Reply, reply_of
 if TYPE_CHECKING:
     from blimp.queue.extras.observability.tracing import Tracer
     from blimp.queue.protocol.signing import Key
+    from blimp.queue.redis.client import RedisServer
     from blimp.queue.results.redis_backend import PublishedWatch, RedisResults
     from blimp.tasks.stop import LocalRoad, StopSender
 
@@ -41,6 +42,7 @@ DEFAULT_TTL_S = 5.0
 BOOT = "blimp_boot_id"  # header: the flight process that a command is for
 MAX_BOOT_LETTERS = 64
 HEARD_S = 2.0  # a ship whose last snapshot is older may have another boot by now
+ANSWER_S = 30.0  # a question that waited for longer: who asked has asked again
 STOP_S = 5.0  # in which a stop is confirmed, if it can be
 SILENT_S = 1.0  # a ship that says nothing for so long may not be there
 LOCAL_S = 0.5  # in which a flight process on this machine answers, whatever the broker says
@@ -193,6 +195,25 @@ class VehicleClient(Closing):
     def _end(self, watch: PublishedWatch) -> None:
         self._watches.discard(watch)
         watch.close()
+
+    def ask(self, task: str, arguments: dict[str, Any]) -> None:
+        """Queue a question behind all that waits, whose answer is published, and no result.
+
+        It moves nothing: it is for any flight process, and counts as issued at the broker's time
+        of at most a second ago, so that it takes one round trip.
+        """
+        self._link()
+        message = TaskMessage(
+            id=str(uuid.uuid4()), task=TASK_PREFIX + task, kwargs=arguments,
+            queue=vehicle_queue(self.vehicle), priority=LOW, origin=self._source,
+            issued_ms=int(1e3 * self._broker_clock.recent_s()), ttl_s=ANSWER_S,
+            ignore_result=True, headers={"blimp_vehicle": self.vehicle},
+        )  # fmt: skip
+        self._publisher.publish(message)
+
+    def server(self) -> RedisServer:
+        """Return the broker's server, for what is published beside results. Raises LinkError."""
+        return self._link().server
 
     def ping(self, *, timeout_s: float = 2.0) -> Reply:
         """Ask the vehicle for a sign of life."""
@@ -366,6 +387,16 @@ def named_boot(newest: Any) -> str:
 def telemetry_key(vehicle: str) -> str:
     """Return the stream of a ship's snapshots."""
     return f"blimp:telemetry:{vehicle}"
+
+
+def photo_channel(vehicle: str, nonce: str) -> str:
+    """Return the channel on which a ship sends pieces of photographs to who asks for them."""
+    return f"blimp:photo:{vehicle}:{nonce}"
+
+
+def photo_turn(vehicle: str) -> str:
+    """Return the pool whose only resource is a ship's turn to send: to one ground at a time."""
+    return f"blimp.photo.{vehicle}"
 
 
 def vehicle_queue(vehicle: str) -> str:

@@ -190,7 +190,8 @@ def test_namesakes_are_not_one_holder() -> None:
 
 @pytest.mark.parametrize("row", ACTIONS.values(), ids=lambda row: row.name)
 def test_only_what_asks_or_stops_is_everybodys(row: Action) -> None:
-    assert row.needs_control == (row.name not in ("ping", "sensor", "limits", "estop"))
+    free = ("ping", "sensor", "limits", "estop", "photo", "photo_stop")  # nothing moves
+    assert row.needs_control == (row.name not in free)
 
 
 def test_others_are_refused_by_name_and_nothing_reaches_the_ship(

@@ -11,7 +11,7 @@ from typing import Annotated
 import typer
 
 from blimp.config import vehicle_name
-from blimp.tasks.client import vehicle_queue
+from blimp.tasks.client import photo_channel, photo_turn, vehicle_queue
 from blimp.tasks.pilot_link import heartbeat_key
 
 PASSWORD_BYTES = 24
@@ -75,16 +75,19 @@ def _ground(vehicles: Sequence[str]) -> str:
         own += [f"blimp:queue:{queue}[:.]*", f"blimp:exchange:{queue}", f"blimp:exchange:{queue}.*"]
         own += [f"blimp:fanout:{queue}.*", f"blimp:coalesce:{queue}:*", f"blimp:revoked:{queue}*"]
         own += [f"blimp:pool:{{blimp.pilot.{name}}}:*", heartbeat_key(name)]
+        own += [f"blimp:pool:{{{photo_turn(name)}}}:*"]
         seen += [
             *(f"blimp:{what}:{name}" for what in _SEEN),
             f"blimp.worker.{queue}.*",
             f"blimp.fleet.{queue}",
         ]
     # Who gives control back wakes who waits for it; an emergency stop needs no write.
+    photos = _keys("&", [photo_channel(name, "*") for name in vehicles])
     stops = _keys("&", [f"blimp:fanout:{vehicle_queue(name)}.*" for name in vehicles])
     wakes = f"(+publish &blimp:pool:* {stops})"
     rules = f"{_CONNECT} {_DATA} +info +scan +subscribe +unsubscribe -publish {_NEVER}"
-    return f"{rules} {_keys('~', own)} {_keys('%R~', seen)} &{_RESULTS} &blimp:pool:* {wakes}"
+    channels = f"&{_RESULTS} &blimp:pool:* {photos}"
+    return f"{rules} {_keys('~', own)} {_keys('%R~', seen)} {channels} {wakes}"
 
 
 def _vehicle(name: str) -> str:
@@ -101,7 +104,10 @@ def _vehicle(name: str) -> str:
         *(f"blimp:{part}:*celery.pidbox*" for part in ("exchange", "fanout", "queue")),
     ]  # fmt: skip
     rules = f"{_CONNECT} {_DATA} +@pubsub +info {_NEVER} +client|unblock"
-    channels = [_RESULTS, "blimp:pool:*", f"blimp:fanout:{queue}.*", "blimp:fanout:*celery.pidbox*"]
+    channels = [
+        _RESULTS, "blimp:pool:*", photo_channel(name, "*"), f"blimp:fanout:{queue}.*",
+        "blimp:fanout:*celery.pidbox*",
+    ]  # fmt: skip
     return f"{rules} {_keys('~', own)} {_keys('&', channels)}"
 
 

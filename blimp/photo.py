@@ -1,0 +1,104 @@
+"""A photograph as ship and ground know it: its record, its files, and what each side accepts."""
+
+import hashlib
+import re
+import time
+from pathlib import Path
+from typing import Annotated, Any
+
+import msgspec
+from msgspec import Meta
+
+from blimp.errors import PhotoError
+from blimp.reading import ready
+
+# Of one photograph. The largest of the cameras, 12 megapixels, makes 4 to 8 MB at quality 90.
+MAX_PHOTO_BYTES = 32_000_000
+MAX_PREVIEW_BYTES = 100_000
+MAX_ABOUT = 1000  # letters of a ship's and a sender's name, and of a refusal
+JPEG = b"\xff\xd8\xff"  # how each begins
+RECORD, PHOTO, PREVIEW = ".json", ".jpg", ".preview.jpg"
+# The time of the exposure (UTC), and what the command's id hashes to: no id can be a path.
+_NAME = re.compile(r"\d{8}T\d{6}Z-[0-9a-f]{16}")
+
+Triple = tuple[float, float, float]
+
+
+@ready
+class PhotoRequest(msgspec.Struct, frozen=True, kw_only=True):
+    """What the camera is asked for, once an `id`, and what is known of the ship then.
+
+    unix_s: the broker's time when the process' clock was `asked_s`. place: latitude, longitude
+    (degrees) and altitude above the sea (m), None where nobody has said where the pad is.
+    position_ned_m, attitude_rad (roll, pitch, yaw): None if they are not known or in doubt.
+    """
+
+    id: str
+    ship: str
+    unix_s: float
+    asked_s: float
+    place: Triple | None = None
+    position_ned_m: Triple | None = None
+    attitude_rad: Triple | None = None
+    source: str = ""
+
+
+@ready
+class Photo(msgspec.Struct, frozen=True, kw_only=True):
+    """The record of a photograph. Where it lies, `NAME.jpg` and `NAME.preview.jpg` are whole.
+
+    taken_s: seconds since the epoch, the middle of the exposure. sent: the ground has it, so the
+    ship deleted it. removed: it made room for newer ones before the ground had it.
+    """
+
+    name: str
+    id: Annotated[str, Meta(max_length=MAX_ABOUT)]
+    taken_s: float
+    width: int
+    height: int
+    bytes: Annotated[int, Meta(gt=0, le=MAX_PHOTO_BYTES)]
+    sha256: Annotated[str, Meta(pattern="^[0-9a-f]{64}$")]
+    preview_bytes: Annotated[int, Meta(gt=0, le=MAX_PREVIEW_BYTES)]
+    preview_sha256: Annotated[str, Meta(pattern="^[0-9a-f]{64}$")]
+    place: Triple | None = None
+    position_ned_m: Triple | None = None
+    attitude_rad: Triple | None = None
+    sent: bool = False
+    removed: bool = False
+
+    def size(self, *, preview: bool) -> int:
+        return self.preview_bytes if preview else self.bytes
+
+    def digest(self, *, preview: bool) -> str:
+        return self.preview_sha256 if preview else self.sha256
+
+
+def name_of(id: str, taken_s: float) -> str:
+    """Return the name of the files of the photograph that command `id` took."""
+    return time.strftime("%Y%m%dT%H%M%SZ", time.gmtime(taken_s)) + suffix_of(id)
+
+
+def suffix_of(id: str) -> str:
+    """Return how the names of all files of command `id` end, before what kind they are."""
+    return "-" + hashlib.sha256(id.encode("utf-8", "surrogatepass")).hexdigest()[:16]
+
+
+def path_of(directory: Path, name: object, kind: str) -> Path:
+    """Return a photograph's file. Raises PhotoError for what is no name of one."""
+    if not isinstance(name, str) or not _NAME.fullmatch(name):
+        raise PhotoError(f"{name!r:.60} is no photograph's name")
+    return directory / (name + kind)
+
+
+def read_photo(data: bytes | Any) -> Photo:
+    """Return a record that somebody else wrote, as bytes or read. Raises PhotoError."""
+    try:
+        photo = (
+            msgspec.json.decode(data, type=Photo)
+            if isinstance(data, bytes)
+            else msgspec.convert(data, Photo)
+        )
+    except (msgspec.ValidationError, msgspec.DecodeError, RecursionError) as error:
+        raise PhotoError(f"a photograph's record that cannot be read: {error}") from None
+    path_of(Path(), photo.name, RECORD)
+    return photo

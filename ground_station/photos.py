@@ -1,0 +1,332 @@
+"""Photographs on their way to the ground: fetched in pieces, one at a time, behind every command.
+
+What is begun goes on where it ended, whatever was killed or cut. A photograph is here when its hash
+is right and its file has its name. Then the ship deletes it. Nothing here looks into a
+picture: it is bytes of the size and hash that the ship's signed record says, with a limit.
+"""
+
+import contextlib
+import fcntl
+import hashlib
+import os
+import secrets
+from collections import deque
+from collections.abc import Callable, Iterator
+from itertools import pairwise
+from pathlib import Path
+from typing import Any, Self
+
+import msgspec
+
+from blimp.clock import Clock
+from blimp.closing import Closing
+from blimp.errors import LinkError, PhotoError
+from blimp.files import write_atomically
+from blimp.link.paths import make_own_directory
+from blimp.photo import JPEG, PHOTO, PREVIEW, RECORD, Photo, path_of, read_photo
+from blimp.queue.protocol.message import LOW
+from blimp.tasks.client import VehicleClient, photo_channel, photo_turn, user_name
+from blimp.tasks.reply import Reply
+
+PART = ".part"
+LISTED = 4  # records in one answer: 2 kB, on a slow link as long as a piece
+TURN_TTL_S = 10.0  # a ground that was killed keeps others from fetching for so long
+TURN_WAIT_S = 60.0  # a photograph of 8 MB at 1 Mbit/s
+ASK_S = 20.0  # for the answer to a question
+LEAST_BYTES, MOST_BYTES = 1024, 131_072  # of a piece
+LEAST_WAIT_S = 2.0  # for a piece before it is asked for again; longer, if pieces take longer
+TRIES = 5  # for one piece; then the ship does not answer
+# The figure of the issue: a command beside photographs takes at most 1.2 times as long as without.
+SHARE = 0.2
+LEAST_BUDGET_S = 0.01  # for a piece; on a link that fast nobody notices
+PROBE_EVERY = 8  # pieces; a small one shows how long a round trip takes with nothing before it
+
+
+class Pace:
+    """How much is asked for at once: what the link carries while no command can notice it.
+
+    A command waits for the rest of one piece at most, so a piece may be on the wire for `SHARE` of
+    the time that a question takes in which nothing else is sent. How long that is, small pieces
+    show; the slower ones count, because it is a command's slowest that is promised.
+    """
+
+    def __init__(self) -> None:
+        self.size = LEAST_BYTES
+        self._probes: deque[float] = deque(maxlen=32)
+        self._took: deque[tuple[int, float]] = deque(maxlen=16)
+        self._count = 0
+
+    def next_size(self) -> int:
+        self._count += 1
+        return LEAST_BYTES if self._count % PROBE_EVERY == 1 else self.size
+
+    def took(self, size: int, seconds: float) -> None:
+        """Learn from a piece that came `seconds` after it was asked for."""
+        if size <= LEAST_BYTES:
+            self._probes.append(seconds)
+        else:
+            self._took.append((size, seconds))
+        if not self._probes:
+            return
+        probes = sorted(self._probes)
+        budget_s = max(LEAST_BUDGET_S, SHARE * probes[9 * len(probes) // 10])
+        if not self._took:
+            self.size = 2 * LEAST_BYTES
+            return
+        # What was not lost on its way: a quarter of them came as fast.
+        rates = sorted(
+            (size - LEAST_BYTES) / max(1e-4, took - probes[0]) for size, took in self._took
+        )
+        wanted = budget_s * rates[3 * len(rates) // 4]
+        self.size = int(max(LEAST_BYTES, min(MOST_BYTES, wanted, 2 * self.size)))
+
+    @property
+    def wait_s(self) -> float:
+        """For how long a piece is waited for."""
+        return max(LEAST_WAIT_S, 4.0 * max((took for _, took in self._took), default=0.0))
+
+
+class PhotoFiles:
+    """One ship's photographs on the ground. directory: of the ship; made with the first."""
+
+    def __init__(self, directory: Path) -> None:
+        self.directory = directory
+
+    def photos(self) -> list[Photo]:
+        """Return those that are here, the newest first."""
+        if not self.directory.is_dir():
+            return []
+        names = sorted((one.stem for one in self.directory.glob(f"*{RECORD}")), reverse=True)
+        found = (self.find(name) for name in names)
+        return [one for one in found if one is not None]
+
+    def find(self, name: object) -> Photo | None:
+        """Return the record of one whose preview or picture is here. Raises PhotoError."""
+        try:
+            return read_photo(path_of(self.directory, name, RECORD).read_bytes())
+        except (FileNotFoundError, PhotoError):
+            path_of(self.directory, name, RECORD)
+            return None
+
+    def path(self, name: object, *, preview: bool = False) -> Path | None:
+        """Return the file of a picture that is here, whole. Raises PhotoError for no name."""
+        path = path_of(self.directory, name, PREVIEW if preview else PHOTO)
+        return path if path.is_file() else None
+
+    @contextlib.contextmanager
+    def part(self, photo: Photo, *, preview: bool) -> Iterator["PartialFile"]:
+        """Open what is here of a picture that is not whole. Raises PhotoError, ConfigError."""
+        make_own_directory(self.directory, what="photographs")
+        path = path_of(self.directory, photo.name, PREVIEW if preview else PHOTO)
+        with _failing(f"photograph {photo.name}"):
+            flags = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
+            file = os.open(path.with_name(path.name + PART), flags, 0o600)
+            try:
+                try:
+                    fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                except BlockingIOError:
+                    raise PhotoError(f"{photo.name} is being fetched by another program") from None
+                yield PartialFile(file, path, photo, photo.digest(preview=preview))
+            finally:
+                os.close(file)
+
+
+class PartialFile:
+    """A picture that is being fetched: its first bytes, in order."""
+
+    def __init__(self, file: int, path: Path, photo: Photo, digest: str) -> None:
+        self._file, self._path, self._photo, self._digest = file, path, photo, digest
+        self._hash = hashlib.sha256()
+        self.size = 0
+        while block := os.pread(file, MOST_BYTES, self.size):
+            self._hash.update(block)
+            self.size += len(block)
+
+    def add(self, data: bytes) -> None:
+        at = self.size
+        while at < self.size + len(data):
+            at += os.pwrite(self._file, data[at - self.size :], at)
+        self._hash.update(data)
+        self.size = at
+
+    def clear(self) -> None:
+        os.ftruncate(self._file, 0)
+        self._hash, self.size = hashlib.sha256(), 0
+
+    def finish(self) -> bool:
+        """Give the picture its name, if it is what the record says; else begin again."""
+        if self._hash.hexdigest() != self._digest or os.pread(self._file, 3, 0) != JPEG:
+            self.clear()
+            return False
+        os.fsync(self._file)
+        record = path_of(self._path.parent, self._photo.name, RECORD)
+        write_atomically(record, msgspec.json.encode(self._photo))
+        os.replace(self._path.with_name(self._path.name + PART), self._path)
+        directory = os.open(self._path.parent, os.O_RDONLY | os.O_DIRECTORY)
+        try:
+            os.fsync(directory)
+        finally:
+            os.close(directory)
+        return True
+
+
+class PhotoFetcher(Closing):
+    """The way of a ship's photographs to this ground. For one thread; a context manager.
+
+    is_wanted: asked between two pieces; where it says no, what is begun stays as it is.
+    Methods raise LinkError if the broker or the ship does not answer, PhotoError for what cannot be
+    fetched or kept, LeaseError if another ground fetches from this ship.
+    """
+
+    def __init__(
+        self, client: VehicleClient, files: PhotoFiles, *, clock: Clock,
+        is_wanted: Callable[[], bool] = lambda: True,
+    ) -> None:  # fmt: skip
+        self.files = files
+        self.pace = Pace()
+        self._client = client
+        self._clock = clock
+        self._is_wanted = is_wanted
+        self._nonce = secrets.token_hex(8)
+        self._holder = f"{user_name()}#{self._nonce}"
+        self._heard: Any = None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def waiting(self, *, known: Callable[[Photo], bool] = lambda _: False) -> list[Photo]:
+        """Return the photographs that the ship has, the newest first, up to one that is known."""
+        found: list[Photo] = []
+        while True:
+            arguments = {"before": found[-1].name if found else "", "most": LISTED}
+            reply = self._ask("photo_list", arguments)
+            listed = reply.result.get("photos", []) if isinstance(reply.result, dict) else []
+            page = [read_photo(one) for one in listed[:LISTED]]
+            found += page
+            is_older = all(a.name > b.name for a, b in pairwise(found))
+            if len(page) < LISTED or not is_older or any(map(known, page)):
+                return found
+
+    def fetch(
+        self,
+        photo: Photo,
+        *,
+        preview: bool = False,
+        on_bytes: Callable[[int], object] = lambda _: None,
+    ) -> Path | None:
+        """Return the file of a picture, which is here whole then; None if it is no more wanted.
+
+        Of a photograph, its preview is fetched first. At last the ship deletes it.
+        """
+        from blimp.queue.resources import ResourcePool
+
+        pool = ResourcePool(
+            self._client.server(), photo_turn(self._client.vehicle), TURN_TTL_S, clock=self._clock
+        )
+        pool.add(self._client.vehicle)
+        with pool.lease(self._holder, TURN_WAIT_S) as turn:
+            for is_preview in (True,) if preview else (True, False):
+                path = self.files.path(photo.name, preview=is_preview)
+                if path is None:
+                    path = self._fetched(photo, is_preview, turn.check, on_bytes)
+                if path is None:
+                    return None
+        if not preview:
+            self.confirm(photo)
+        return path
+
+    def confirm(self, photo: Photo) -> None:
+        """Have the ship delete a photograph that is here."""
+        self._ask("photo_confirm", {"name": photo.name, "sha256": photo.sha256})
+
+    def _fetched(
+        self, photo: Photo, preview: bool, check: Callable[[], None], on_bytes: Callable[[int], Any]
+    ) -> Path | None:
+        whole = photo.size(preview=preview)
+        with self.files.part(photo, preview=preview) as part, _failing(f"photograph {photo.name}"):
+            if part.size > whole:
+                part.clear()
+            is_again = part.size > 0
+            while True:
+                while part.size < whole:
+                    if not self._is_wanted():
+                        return None
+                    check()
+                    size = min(self.pace.next_size(), whole - part.size)
+                    part.add(self._piece(photo.name, part.size, size, preview))
+                    on_bytes(part.size)
+                if part.finish():
+                    return self.files.path(photo.name, preview=preview)
+                if not is_again:
+                    raise PhotoError(f"{photo.name} is not what its record says: {whole} bytes")
+                is_again = False  # what was here before may have been damaged
+
+    def _piece(self, name: str, offset: int, size: int, preview: bool) -> bytes:
+        """Return a piece: asked for until it comes, and no other one meanwhile."""
+        arguments = {
+            "to": self._nonce, "name": name, "offset": offset, "size": size, "preview": preview
+        }  # fmt: skip
+        for _ in range(TRIES):
+            asked_s = self._clock.now_s()
+            with self._linked():
+                heard = self._subscribed()
+                self._client.ask("photo_piece", arguments)
+                until_s = asked_s + self.pace.wait_s
+                while (left_s := until_s - self._clock.now_s()) > 0.0:
+                    found = heard.get_message(timeout=left_s)
+                    if found is None or found["type"] != "message":
+                        continue
+                    head, _, data = found["data"].partition(b" ")
+                    if head == b"-":
+                        raise PhotoError(f"the ship: {data.decode(errors='replace')[:200]}")
+                    if head != b"%d" % offset:
+                        continue  # it came twice
+                    if not 0 < len(data) <= size:
+                        raise PhotoError(f"{name}: {len(data)} bytes at {offset}, asked for {size}")
+                    if len(data) == size:
+                        self.pace.took(size, self._clock.now_s() - asked_s)
+                    return bytes(data)
+        raise LinkError(f"{self._client.vehicle} sends nothing: asked {TRIES} times for {name}")
+
+    @contextlib.contextmanager
+    def _linked(self) -> Iterator[None]:
+        try:
+            with self._client.server().link():
+                yield
+        except LinkError:
+            self.close()  # another broker may be in use by the next time
+            raise
+
+    def _subscribed(self) -> Any:
+        if self._heard is None:
+            heard = self._client.server().client.pubsub(ignore_subscribe_messages=True)
+            heard.subscribe(photo_channel(self._client.vehicle, self._nonce))
+            self._heard = heard
+        return self._heard
+
+    def _ask(self, task: str, arguments: dict[str, Any]) -> Reply:
+        with self._client.send(task, arguments, ttl_s=ASK_S, priority=LOW) as sent:
+            reply = sent.wait(ASK_S)
+        if reply.state == "TIMEOUT":
+            raise LinkError(f"{self._client.vehicle} does not answer within {ASK_S:g} s")
+        if reply.state != "SUCCESS":
+            raise PhotoError(f"{task}: {reply.reason or reply.state.lower()}")
+        self._client.forget(reply.id)
+        return reply
+
+    def close(self) -> None:
+        """Close the connection on which pieces come. Idempotent."""
+        if self._heard is not None:
+            self._heard.close()
+            self._heard = None
+
+
+@contextlib.contextmanager
+def _failing(what: str) -> Iterator[None]:
+    """Say what could not be done where the disk refuses it."""
+    try:
+        yield
+    except OSError as error:
+        if isinstance(error, ConnectionError | TimeoutError):
+            raise
+        raise PhotoError(f"{what}: {error.strerror or error}") from error
