@@ -18,7 +18,7 @@ from blimp.control.fins import Fins
 from blimp.control.tilt import tilts
 from blimp.linear import NOTHING, Column, less, weighted_pseudo_inverse
 from blimp.types import ActuatorCommand, Vec3, Wrench
-from blimp.vector import cross, minus
+from blimp.vector import cross, minus, within
 
 _NONE: Mapping[str, float] = {}  # of the servos has been found to stay
 
@@ -38,8 +38,9 @@ _STUCK = 0.06  # of the weight of surge and sway, if the tilt cannot be changed,
 _LEVER = 0.33  # of a thrust that must point up or down, for height to be worth the way
 _LEAST = 0.03  # the same share of thrust, if a ship that should sink does not
 _TILT_FILTER_S = 0.25  # keeps noise out of the servo
+_SERVES_S = 1.0  # for so long an angle serves, before the wish is another
+_SHORT_S = 0.2  # of a servo's way: less is no gap in the thrust
 _KEPT = 2048  # settings of all servos together whose inverse is kept: some 10 MB
-_ROUNDS = 4  # of a search by coordinates that has to end
 _SWAYS = 0.5  # of a wish for side force, or surge, alone must come, for a ship that can push so
 _ASIDE = 0.1  # of the surge may push aside: less than a hull's drag from there makes good
 _ALONE = 0.05  # of an axis: thrusters that make less of it do not fly it
@@ -183,32 +184,35 @@ class Mixer:
         return self.reach_n(axis, 1.0) + self.reach_n(axis, -1.0)
 
     def _ways(self) -> tuple[bool, bool]:
-        """Return whether a wish for side force comes true, and one for surge without side force."""
-        made = []
-        for axis in (_FY, _FX):
-            # A wish that is far from any limit, so that none bends the angles.
-            wish = [0.0] * 6
-            wish[axis] = 0.1 * max(self._high + tuple(-low for low in self._low))
-            setting = self._setting(self._best((wish[0], wish[1], wish[2], 0.0, 0.0, 0.0)))
-            gains = [row[axis] for row in setting.inverse]
-            columns = zip(*setting.columns, strict=True)
-            made.append([sum(c * g for c, g in zip(row, gains, strict=True)) for row in columns])
-        aside, ahead = made
-        straight = ahead[_FX] > _SWAYS and abs(ahead[_FY]) < _ASIDE * ahead[_FX]
-        return aside[_FY] > _SWAYS, straight
+        """Return whether a wish for side force comes true, and one for surge without side force.
+
+        No side force is had for more surge than that, as where propellers that push one way alone
+        would have to hold the turn that it makes.
+        """
+        aside, pushed = self._made(_FY)
+        ahead, _ = self._made(_FX)
+        sways = aside[_FY] > _SWAYS and abs(pushed[_FX]) < abs(pushed[_FY])
+        return sways, ahead[_FX] > _SWAYS and abs(ahead[_FY]) < _ASIDE * ahead[_FX]
+
+    def _made(self, axis: int) -> tuple[list[float], list[float]]:
+        """Return what a wish along one axis makes, by the inverse, and within bounds of thrust.
+
+        The wish is far from any limit, so that none bends the angles.
+        """
+        wish = 0.1 * max(self._high + tuple(-low for low in self._low))
+        x, y, z = (wish * (axis == i) for i in range(3))
+        demand = (x, y, z, 0.0, 0.0, 0.0)
+        setting = self._setting(self._best(demand))
+        rows = [*zip(*setting.columns, strict=True)]
+        shared = self._share(demand, setting.inverse)
+        gains = [row[axis] for row in setting.inverse]
+        return (
+            [sum(c * g for c, g in zip(row, gains, strict=True)) for row in rows],
+            [sum(c * n for c, n in zip(row, shared, strict=True)) / wish for row in rows],
+        )
 
     def _limit(self, axis: int) -> float:
-        """Return the most both ways, at angles that a search by coordinates finds."""
-        ahead, back = self._reaches(axis, 1.0), self._reaches(axis, -1.0)
-        at = [0] * len(ahead)
-        for _ in range(_ROUNDS):
-            for k, (one, other) in enumerate(zip(ahead, back, strict=True)):
-                a = sum(steps[i] for steps, i in zip(ahead, at, strict=True)) - one[at[k]]
-                b = sum(steps[i] for steps, i in zip(back, at, strict=True)) - other[at[k]]
-                at[k] = max(range(len(one)), key=lambda i: min(a + one[i], b + other[i]))
-        return min(
-            sum(steps[i] for steps, i in zip(ways, at, strict=True)) for ways in (ahead, back)
-        )
+        return min(self.reach_n(axis, 1.0), self.reach_n(axis, -1.0))
 
     def _reaches(self, axis: int, sign: float) -> list[list[float]]:
         """Return what is available one way: of what none turns, and by step of each servo."""
@@ -388,6 +392,7 @@ class Mixer:
             keep * my + new * ey,
             keep * mz + new * ez,
         )
+        smooth = self._beside_height(smooth)
         now = tuple([tilt.step(tilt.target_rad) for tilt in servos])
         # By turns where they aim, and the angles beside the target of one.
         self._turn += 1
@@ -404,18 +409,34 @@ class Mixer:
             for index in (now[turn] + 2, now[turn] - 2):
                 if 0 <= index < len(servos[turn].steps):
                     tried.append((*now[:turn], index, *now[turn + 1 :]))
-        best, best_cost = now, self._cost(now, smooth)
+        best, now_cost = now, self._cost(now, smooth)
+        best_cost = now_cost
         for at in tried:
             if at == now:
                 continue
             cost = self._cost(at, smooth)
+            way_s = 0.0
             for tilt, i, j in zip(servos, now, at, strict=True):
                 cost += tilt.swing_cost * abs(i - j)
+                way_s = max(way_s, tilt.way_s(i, j))
+            if way_s > _SHORT_S:  # what is lost on the way there, as where it is half done
+                between = tuple([(i + j) // 2 for i, j in zip(now, at, strict=True)])
+                cost += way_s / _SERVES_S * max(0.0, self._cost(between, smooth) - now_cost)
             if cost < best_cost:
                 best, best_cost = at, cost
         for tilt, i, j in zip(servos, now, best, strict=True):
             if i != j:
                 tilt.target_rad = tilt.steps[j]
+
+    def _beside_height(self, demand: Column) -> Column:
+        """Return a wish without what its height leaves no thrust for: height goes first.
+
+        Else a heavy ship that wants to turn turned its thrust from upwards to that, and sank.
+        """
+        fx, fy, fz, roll, pitch, yaw = demand
+        most_n = self._limits[_FZ]
+        left = 1.0 - min(1.0, abs(fz) / most_n) if most_n > 0.0 else 1.0
+        return fx, fy, fz, roll, pitch, within(yaw, left * self._limits[_MZ])
 
     def _cost(self, at: tuple[int, ...], demand: Column) -> float:
         """Return the weighted square of what `demand` would lack at these tilts, in N²."""

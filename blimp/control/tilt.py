@@ -35,6 +35,10 @@ class Tilt:
         index = int((tilt_rad - self.steps[0]) / _STEP_RAD + 0.5)
         return max(0, min(len(self.steps) - 1, index))
 
+    def way_s(self, one: int, other: int) -> float:
+        """Return how long the servo needs from one step to another."""
+        return abs(one - other) * _STEP_RAD / self._slew_radps
+
     def ahead(self, aim_rad: float) -> float:
         """Return an angle in its travel that points there; if none does, as `nearest`."""
         low, high = self._range_rad

@@ -314,10 +314,10 @@ def test_limits_are_what_the_file_says() -> None:
 
 
 def test_who_can_push_sideways_without_turning() -> None:
+    """Not cloudship: its propellers push one way, so that it surges to hold its tail's turn."""
     known = {name: Mixer(airframe=airframe.load(name)).sways for name in airframe.names()}
     assert {name for name, sways in known.items() if sways} == {
-        "ardupilot-motor", "cloudship", "gtmab", "gtmab-fit", "gtmab-mocap", "mpi-airship",
-        "open-blimp", "twin",
+        "ardupilot-motor", "gtmab", "gtmab-fit", "gtmab-mocap", "mpi-airship", "open-blimp", "twin",
     }  # fmt: skip
 
 
@@ -452,3 +452,30 @@ def test_what_runs_by_itself_on_a_servo_is_flown_as_it_is() -> None:
     assert command.motors[:2] == (0.0, 0.0)
     assert not mixer.doubted
     assert mixer.achieved.force_body_n[2] > 0.9
+
+
+def test_a_propeller_that_a_servo_turns_round_pushes_both_ways() -> None:
+    """It had no limit but 0, so no integral: wind drove the ship off."""
+    mixer = Mixer(airframe=airframe.load("cloudship"))
+    assert mixer.limit_n(0) > 20.0
+    assert mixer.limit_n(2) > 20.0
+
+
+def hovering(fx: float = 0.0, yaw: float = 0.0) -> list[float]:
+    """Return the lift of a heavy ship, cycle by cycle, that wants this beside it; in newtons."""
+    mixer = Mixer(airframe=airframe.load("tri-turbofan"))
+    lifted = []
+    for k in range(800):
+        sign = 1.0 if k < 400 else -1.0
+        wrench = Wrench(force_body_n=(sign * fx, 0.0, -0.075), torque_body_nm=(0.0, 0.0, yaw))
+        mixer.allocate(wrench, dt_s=0.01)
+        lifted.append(-mixer.achieved.force_body_n[2])
+    return lifted[200:]
+
+
+def test_a_heavy_ship_does_not_turn_its_lift_into_a_turn() -> None:
+    assert min(hovering(yaw=0.022)) > 0.06
+
+
+def test_a_heavy_ship_does_not_swing_its_lift_through_level_to_brake() -> None:
+    assert min(hovering(fx=0.03)) > 0.05
