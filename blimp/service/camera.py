@@ -21,7 +21,15 @@ from blimp import airframe as airframes
 from blimp.airframe import Airframe, Device
 from blimp.chips import role_of
 from blimp.clock import Clock, SystemClock
-from blimp.config import notify_address, photo_directory, vehicle_name
+from blimp.config import (
+    broker_url_from_environment,
+    check_broker_is_closed,
+    notify_address,
+    photo_directory,
+    read_signing_keys,
+    signing_keys_from_environment,
+    vehicle_name,
+)
 from blimp.errors import ConfigError
 from blimp.link.camera_control import CameraStatus, ControlServer
 from blimp.link.paths import own_paths
@@ -32,6 +40,7 @@ if TYPE_CHECKING:
     from blimp.camera.frame import Source
     from blimp.camera.grabber import Grabber
     from blimp.camera.look import Look
+    from blimp.camera.picture import Picturer
     from blimp.camera.pipeline import Pipeline, Step
     from blimp.service.compose import OnStop
 
@@ -41,16 +50,22 @@ _Side = Annotated[int, msgspec.Meta(ge=64, le=4096, multiple_of=2)]
 
 
 class CameraOptions(msgspec.Struct, frozen=True, kw_only=True):
-    """device: of V4L2, which takes the place of the airframe's camera. say: one line a call."""
+    """device: of V4L2, which takes the place of the airframe's camera. say: one line a call.
+
+    broker: that of BLIMP_BROKER_URL by default; without one no page has the picture.
+    """
 
     airframe: str
+    vehicle: str | None = None
     runtime_dir: Path | None
     simulated: bool
-    device: str | None
+    device: str | None = None
+    broker: str | None = None
+    signing_key_file: Path | None = None
     say: Callable[[str], object]
 
 
-class Picture(msgspec.Struct, frozen=True):
+class FrameSize(msgspec.Struct, frozen=True):
     """What the camera's row asks for, of its options."""
 
     width: _Side = 640
@@ -67,7 +82,7 @@ def picture_of(row: Device | None) -> tuple[tuple[int, int], float]:
     if row is None:
         return (640, 480), 15.0
     try:
-        wanted = msgspec.convert(row.options, Picture)
+        wanted = msgspec.convert(row.options, FrameSize)
     except msgspec.ValidationError as error:
         raise ConfigError(f"options of {row.name}: {error}") from error
     return (wanted.width, wanted.height), row.rate_hz
@@ -116,6 +131,7 @@ def watch(options: CameraOptions, *, on_stop: OnStop) -> None:
             "photo": _photo(grabber),
         }
         exits.enter_context(ControlServer(paths.camera_control, answers))
+        _send_pictures(options, airframe, picturer, exits, clock)
         notify.send(notify.READY, address=notify_address())
         select.select([wake], [], [])
 
@@ -138,6 +154,29 @@ def _photo(grabber: Grabber) -> Callable[[dict[str, Any]], dict[str, Any]]:
         return made[ship].answer(arguments)
 
     return answer
+
+
+def _send_pictures(
+    options: CameraOptions,
+    airframe: Airframe,
+    picturer: Picturer,
+    exits: contextlib.ExitStack,
+    clock: Clock,
+) -> None:
+    """Give pictures to who asks for them through the broker, if there is one."""
+    broker = options.broker or broker_url_from_environment()
+    if broker is None:
+        return
+    file = options.signing_key_file
+    keys = signing_keys_from_environment() if file is None else read_signing_keys(file)
+    check_broker_is_closed(broker, keys)
+    from blimp.link.picture import PictureSender
+    from blimp.link.telemetry import signer_of
+
+    vehicle = vehicle_name(options.vehicle or airframe.name, where="--vehicle")
+    exits.enter_context(
+        PictureSender(broker, vehicle, take=picturer.picture, signer=signer_of(keys), clock=clock)
+    )
 
 
 def _open(options: CameraOptions, row: Device | None) -> Source:

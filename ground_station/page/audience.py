@@ -13,7 +13,7 @@ import socket
 import subprocess
 import sys
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 from urllib.parse import quote, urlencode
@@ -28,8 +28,10 @@ from websockets.sync.client import ClientConnection, connect
 from blimp.clock import Clock
 from blimp.closing import Closing
 from blimp.errors import LinkError
+from blimp.link.picture import Picture
 from blimp.reading import ready
 from blimp.web.answers import failed_answer, refused_command
+from ground_station.page.picture import ABOUT, WHY
 from ground_station.page.room import COUNT_S
 from ground_station.page.source import Source
 from ground_station.page.state import Hear
@@ -251,12 +253,42 @@ class RelayedAnswers(Closing):
         self._threads.shutdown(wait=False, cancel_futures=True)
 
 
+class RelayedPictures(Closing):
+    """A ship's pictures, as the operator's page has them: one reader, however many look."""
+
+    def __init__(self, upstream: Upstream, vehicle: str) -> None:
+        self._upstream, self._vehicle = upstream, vehicle
+        self.wait_s, self.words = 0.0, ""
+
+    def next(self, after: int) -> Picture | None:
+        path = f"api/picture?{urlencode({'vehicle': self._vehicle, 'after': after})}"
+        try:
+            with _answer_of(self._upstream, path) as answer:
+                body, about, why = answer.read(), answer.headers[ABOUT], answer.headers[WHY]
+            found = (
+                msgspec.json.decode(about, type=dict[str, Any]) if answer.status == 200 else None
+            )
+            self.words, self.wait_s = why or "", 0.0 if found else RETRY_S
+            return None if found is None else Picture(found, body, found["age_s"], found["took_s"])
+        except (OSError, http.client.HTTPException, msgspec.MsgspecError, TypeError, KeyError):
+            self.words, self.wait_s = "the operator's page does not answer", RETRY_S
+            return None
+
+    def close(self) -> None:
+        """Do nothing: each request is a connection of its own."""
+
+
 def ask(upstream: Upstream, path: str) -> tuple[int, bytes]:
     """Ask the operator's page as a viewer; return status and body."""
+    with _answer_of(upstream, path) as answer:
+        return answer.status, answer.read()
+
+
+@contextlib.contextmanager
+def _answer_of(upstream: Upstream, path: str) -> Iterator[http.client.HTTPResponse]:
     link = http.client.HTTPConnection(upstream.host, upstream.port, timeout=ANSWER_S)
     try:
         link.request("GET", f"/{path}", headers={"Authorization": f"Bearer {upstream.relay}"})
-        answer = link.getresponse()
-        return answer.status, answer.read()
+        yield link.getresponse()
     finally:
         link.close()

@@ -6,12 +6,20 @@ Tested by test_audience.py.
 import os
 import socket
 import sys
+from functools import partial
 
 import msgspec
 
 from blimp.clock import SystemClock
 from blimp.web.access import Tokens
-from ground_station.page.audience import NICE, RelayedAnswers, RelayedShips, Upstream
+from ground_station.page.audience import (
+    NICE,
+    RelayedAnswers,
+    RelayedPictures,
+    RelayedShips,
+    Upstream,
+)
+from ground_station.page.picture import Pictures
 from ground_station.page.server import Page
 
 
@@ -21,7 +29,10 @@ def main() -> None:
     clock = SystemClock()
     page = Page(
         ships=RelayedShips(upstream, clock=clock),
-        parts=(RelayedAnswers(upstream, clock=clock),),
+        parts=(
+            Pictures(partial(RelayedPictures, upstream), vehicle=upstream.vehicle, clock=clock),
+            RelayedAnswers(upstream, clock=clock),
+        ),
         clock=clock,
         listening=socket.socket(fileno=int(sys.argv[1])),
         tokens=Tokens(viewer=upstream.viewer, is_audience=True),

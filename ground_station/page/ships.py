@@ -11,7 +11,8 @@ from blimp.airframe import Airframe, load
 from blimp.closing import Closing
 from blimp.errors import BlimpError
 from blimp.link.paths import RuntimePaths
-from blimp.link.telemetry import vehicles
+from blimp.link.picture import PictureReader
+from blimp.link.telemetry import signer_of, vehicles
 from blimp.types import LINK_HOLD_S, LINK_LAND_S, LINK_RETURN_S
 from ground_station.discover import HEARD_LATELY_S, ShipAddress
 from ground_station.every_ship import EveryShip
@@ -21,6 +22,7 @@ from ground_station.page.fleet import Fleet
 from ground_station.page.flight_logs import FlightLogs
 from ground_station.page.journey import QUESTIONS, Journeys, Recorded
 from ground_station.page.joystick import Joystick
+from ground_station.page.picture import Pictures
 from ground_station.page.program import here
 from ground_station.page.queue_room import queue_room
 from ground_station.page.server import Part
@@ -78,6 +80,9 @@ class BrokerShips(Closing):
         self._harm = harm
         self._journeys: dict[str, Journeys] = {}
         self._logs = FlightLogs(session)
+        self._pictures = Pictures(
+            self._open_pictures, vehicle=session.ship.vehicle, clock=session.clock
+        )
         self._session = session
         self._ship = session.ship
         self.stoppable = EveryShip(session, broker=self._ship.broker)
@@ -141,6 +146,10 @@ class BrokerShips(Closing):
         self._joysticks[vehicle] = Joystick(open_ship, clock=self._session.clock)
         return self._joysticks[vehicle]
 
+    def _open_pictures(self, vehicle: str) -> PictureReader:
+        signer = signer_of(self._session.signing_keys)
+        return PictureReader(self._ship.broker, vehicle, signer=signer, clock=self._session.clock)
+
     def _quiet(self, vehicle: str) -> Session:
         """Return a session whose words nobody reads."""
         silent = Report(as_json=True, out=io.StringIO(), err=io.StringIO())
@@ -154,6 +163,7 @@ class BrokerShips(Closing):
         """Return what panels need of the server beside the ships."""
         return (
             self._logs,
+            self._pictures,
             Setup(self._session, airframe=self.airframe),
             ChaosRoom(self._harm, session=self._session, recorded=self._last_command),
             queue_room(self._session, vehicles=self.vehicles),
@@ -163,4 +173,5 @@ class BrokerShips(Closing):
     def close(self) -> None:
         self._clients.close()
         self._logs.close()
+        self._pictures.close()
         self.stoppable.close()

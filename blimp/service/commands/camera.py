@@ -4,7 +4,16 @@ from typing import Annotated
 
 import typer
 
-from blimp.service.commands.options import Airframe, Config, Json, RuntimeDir, Sim
+from blimp.service.commands.options import (
+    Airframe,
+    Broker,
+    Config,
+    Json,
+    KeyFile,
+    RuntimeDir,
+    Sim,
+    Vehicle,
+)
 from blimp.service.commands.terminal import (
     builtins,
     no_restart_cures,
@@ -31,11 +40,15 @@ def camera(
             "--device", metavar="PATH", help="A camera of this computer, such as /dev/video0."
         ),
     ] = None,
+    vehicle: Vehicle = None,
+    broker: Broker = None,
+    signing_key_file: KeyFile = None,
     runtime_dir: RuntimeDir = None,
 ) -> None:
     """Run the camera's process.
 
-    Only this process uses the camera. A ship flies on without it.
+    Only this process uses the camera. A ship flies on without it. With a broker, the page of
+    `ground page` shows its picture.
 
     \b
     Examples:
@@ -47,7 +60,8 @@ def camera(
     from blimp.service.camera import CameraOptions, watch
 
     options = CameraOptions(
-        airframe=airframe, runtime_dir=runtime_dir, simulated=sim, device=device,
+        airframe=airframe, vehicle=vehicle, runtime_dir=runtime_dir, simulated=sim, device=device,
+        broker=broker, signing_key_file=signing_key_file,
         say=lambda text: say(f"blimp: camera: {text}"),
     )  # fmt: skip
     with no_restart_cures():

@@ -24,7 +24,7 @@ _CONNECT = "+@connection +time -@admin -client|tracking"
 _DATA = "+@read +@write +@stream +@hash +@sortedset +@set +@string +@scripting +@transaction"
 _NEVER = "-@admin -flushall -flushdb -keys -migrate -restore -sort -swapdb -function -script|flush"
 _RESULTS = "celery-task-meta-*"
-_SEEN = ("telemetry", "timeline")  # of a ship, by who watches it
+_SEEN = ("telemetry", "timeline", "picture")  # of a ship, by who watches it
 
 
 @app.callback()
@@ -74,8 +74,8 @@ def _ground(vehicles: Sequence[str]) -> str:
         queue = vehicle_queue(name)
         own += [f"blimp:queue:{queue}[:.]*", f"blimp:exchange:{queue}", f"blimp:exchange:{queue}.*"]
         own += [f"blimp:fanout:{queue}.*", f"blimp:coalesce:{queue}:*", f"blimp:revoked:{queue}*"]
-        own += [f"blimp:pool:{{blimp.pilot.{name}}}:*", heartbeat_key(name)]
         own += [f"blimp:pool:{{{photo_turn(name)}}}:*"]
+        own += [f"blimp:pool:{{blimp.pilot.{name}}}:*", heartbeat_key(name), f"blimp:wish:{name}"]
         seen += [
             *(f"blimp:{what}:{name}" for what in _SEEN),
             f"blimp.worker.{queue}.*",
@@ -100,7 +100,7 @@ def _vehicle(name: str) -> str:
         "blimp:results:failed", _RESULTS, "celery-taskset-meta-*",
         *(f"blimp:{what}:{name}" for what in _SEEN),
         "blimp:pool:{blimp.ships}:*", f"blimp:pool:{{blimp.pilot.{name}}}:*",
-        heartbeat_key(name),
+        heartbeat_key(name), f"blimp:wish:{name}",
         *(f"blimp:{part}:*celery.pidbox*" for part in ("exchange", "fanout", "queue")),
     ]  # fmt: skip
     rules = f"{_CONNECT} {_DATA} +@pubsub +info {_NEVER} +client|unblock"

@@ -2,6 +2,7 @@
 //   { name, title, views, mount(box, page) -> { hear(kind, content), draw(nowS), close() } }
 // `drawEveryS` beside `draw` says how often at most. All three are optional. Without `views` a panel is
 // there in all of them, and has no box: `box` is null. `page` is documented in page.js.
+import { panel as camera } from "./camera.js";
 import { panel as chaos } from "./chaos.js";
 import { panel as commands } from "./commands.js";
 import { panel as end } from "./end.js";
@@ -31,6 +32,7 @@ export const VIEWS = [
 
 export const PANELS = [
   scene,
+  camera,
   numbers,
   map,
   commands,

@@ -1,0 +1,105 @@
+// What the ship's camera sees, with what its process found in it. Without pictures nothing is there.
+import { address } from "../lib/connection.js";
+import { canvasOf, element, say, textPx } from "../lib/dom.js";
+import { number } from "../lib/format.js";
+import { authorisation } from "../lib/token.js";
+
+const AGAIN_MS = 3000; // without a picture
+const HIDDEN_MS = 1000; // nobody looks: nothing is asked for
+const OLD_MS = 5000;
+const COLOURS = { tags: "--good", horizon: "--set" }; // by step; all others are targets
+const TARGET = "--warn";
+
+export const panel = {
+  name: "camera",
+  title: "Camera",
+  views: ["present", "pilot"],
+  mount(box, page) {
+    const section = box.parentElement;
+    section.hidden = true;
+    const canvas = element("canvas", { "data-testid": "camera", role: "img", "aria-label": "picture of the ship's camera" });
+    const words = element("p", { class: "picture-words", role: "status", "data-testid": "camera-words" });
+    const button = element("button", { type: "button", "data-testid": "camera-switch" }, "Hide picture");
+    box.append(canvas, words, button);
+    return new Camera({ section, canvas, words, button, page });
+  },
+};
+
+class Camera {
+  constructor(parts) {
+    Object.assign(this, parts);
+    this.isOn = true;
+    this.isClosed = false;
+    this.drawEveryS = 0.1;
+    this.button.addEventListener("click", () => {
+      this.isOn = !this.isOn;
+      say(this.button, this.isOn ? "Hide picture" : "Show picture");
+    });
+    this.follow();
+  }
+
+  async follow() {
+    while (!this.isClosed) {
+      const waitMs = this.isOn && !document.hidden ? await this.next() : HIDDEN_MS;
+      if (waitMs) await new Promise((resolve) => setTimeout(resolve, waitMs));
+    }
+  }
+
+  /** Show the next picture; return for how long to wait until the one after it is asked for. */
+  async next() {
+    try {
+      const url = address("api/picture");
+      url.searchParams.set("vehicle", this.page.vehicle);
+      if (this.about) url.searchParams.set("after", this.about.sequence);
+      const answer = await fetch(url, { headers: authorisation() });
+      this.why = answer.headers.get("x-blimp-why") ?? "";
+      if (answer.status !== 200) return AGAIN_MS;
+      const about = JSON.parse(answer.headers.get("x-blimp-picture"));
+      const image = await createImageBitmap(await answer.blob());
+      this.image?.close();
+      [this.image, this.about, this.heardMs] = [image, about, performance.now()];
+      this.section.hidden = false;
+      return 0;
+    } catch {
+      this.why = "no picture can be shown";
+      return AGAIN_MS;
+    }
+  }
+
+  draw() {
+    if (!this.image || this.isClosed) return;
+    const { context, width, height } = canvasOf(this.canvas);
+    const [wide, high] = this.about.size;
+    const scale = Math.min(width / wide, height / high);
+    context.clearRect(0, 0, width, height);
+    context.save();
+    context.translate((width - scale * wide) / 2, (height - scale * high) / 2);
+    context.drawImage(this.image, 0, 0, scale * wide, scale * high);
+    for (const [step, { content }] of Object.entries(this.about.seen ?? {}))
+      for (const shape of content?.shapes ?? []) this.outline(context, shape, scale, COLOURS[step] ?? TARGET);
+    context.restore();
+    const since_ms = performance.now() - this.heardMs;
+    this.canvas.classList.toggle("stale", since_ms > OLD_MS);
+    const age_s = this.about.age_s + since_ms / 1000;
+    const rest = this.isOn ? this.why : "hidden";
+    say(this.words, `${number(age_s, 1)} s old${rest && since_ms > 1000 ? `; ${rest}` : ""}`);
+  }
+
+  /** Draw a closed line through points of the full picture, with its label at the first one. */
+  outline(context, { label, points }, scale, colour) {
+    if (!points?.length) return;
+    context.strokeStyle = context.fillStyle = getComputedStyle(document.body).getPropertyValue(colour);
+    context.lineWidth = 2;
+    context.beginPath();
+    for (const [x, y] of points) context.lineTo(scale * x, scale * y);
+    context.closePath();
+    context.stroke();
+    context.font = `600 ${textPx()}px sans-serif`;
+    context.fillText(label ?? "", scale * points[0][0] + 3, scale * points[0][1] - 4);
+  }
+
+  close() {
+    this.isClosed = true;
+    this.image?.close();
+  }
+}
