@@ -35,6 +35,7 @@ SENSORS: dict[Need, dict[str, str]] = {
     Need.HEIGHT: {"baro": "barometer", "ranger": "ranger", "sonar": "sonar"},
     Need.POSITION: {"tag": "tag", "gps": "GPS"},
     Need.BATTERY: {"power": "power monitor"},
+    Need.CAMERA: {"camera": "camera"},
 }
 
 

@@ -7,6 +7,7 @@ worker makes a task of each row, and the flight process has a handler for each t
 of the faces: what one of them does not have is `Absent` in the row, with the reason.
 """
 
+import re
 from collections.abc import Mapping, Sequence
 from enum import StrEnum
 from math import degrees, isnan
@@ -29,6 +30,8 @@ MIN_ALTITUDE_M = 0.5  # lower, a gust sets a hovering ship down
 MIN_SPEED_MPS = 0.05  # slower, a leg has no end
 MAX_SPEED_MPS = 10.0  # of any ship: each has its own, lower one
 MAX_SECONDS = 60.0  # of one velocity: a forgotten one ends
+MAX_FOLLOW_SECONDS = 600.0
+KIND = re.compile("[a-z0-9][a-z0-9_-]{0,39}")  # of what a detector finds
 PLACE = ("north_m", "east_m", "altitude_m")  # from the pad: a map's face reckons it
 FORCE = 21196.0  # parameter 2 of MAVLink's COMPONENT_ARM_DISARM that skips the checks
 MIN_PHOTO_S = 1.0  # between two photographs; a still of 12 megapixels takes a Zero 2 W about that
@@ -45,6 +48,7 @@ class Need(StrEnum):
     HEIGHT = "a height"
     POSITION = "a position"
     BATTERY = "the battery's voltage"
+    CAMERA = "a camera"
     MANUAL = "MANUAL, or disarmed on the bench"
     DISARMED = "disarmed"
     GROUND = "on the ground"
@@ -62,6 +66,7 @@ MODE_NEEDS: dict[Mode, tuple[Need, ...]] = {
     Mode.HOLD: (),
     Mode.STABILIZE: (Need.ATTITUDE,),
     Mode.ALTHOLD: (Need.ATTITUDE, Need.HEIGHT),
+    Mode.FOLLOW: (Need.POSITION, Need.CAMERA),
 }
 
 
@@ -149,6 +154,24 @@ class SetVelocity(Arguments, frozen=True, kw_only=True):
         ),
     ]  # fmt: skip
     seconds: Annotated[float, quantity("Duration.", "s", 0.0, MAX_SECONDS, option="--seconds")]
+
+
+class FollowSeen(Arguments, frozen=True, kw_only=True):
+    """The distance is known by the angle that the thing fills, so by its size."""
+
+    kind: Annotated[str, quantity("Colour, tag-NUMBER, or a name of your own detector.")]
+    distance_m: Annotated[
+        float, quantity("Distance to keep; 0 flies into it.", "m", 0.0, 20.0, option="--distance-m")
+    ] = 2.0
+    size_m: Annotated[
+        float, quantity("Its diameter, or a tag's side.", "m", 0.02, 5.0, option="--size-m")
+    ] = 0.28  # a toy balloon of 11 inches
+    seconds: Annotated[
+        float, quantity("Duration.", "s", 1.0, MAX_FOLLOW_SECONDS, option="--seconds")
+    ] = 60.0
+
+    def problem(self) -> str:
+        return "" if KIND.fullmatch(self.kind) else "kind: must have 1 to 40 of a-z, 0-9, - and _"
 
 
 class FlyTrajectory(Arguments, frozen=True, kw_only=True):
@@ -472,6 +495,18 @@ _ROWS = (
         arguments=FlyTrajectory,
         needs=_IN_FLIGHT,
         progress=Progress.WAY,
+    ),
+    Action(
+        name="follow",
+        about="Fly to what the camera sees, and keep a distance to it for a time.",
+        more="It looks around for what it has lost. Not found for a minute, it holds.",
+        examples=("follow red", "follow tag-7 --distance-m 1.5 --size-m 0.2 --seconds 120"),
+        mavlink=Absent("MAVLink follows a beacon with a position, not what a camera sees"),
+        leg=Leg(moves=True),
+        arguments=FollowSeen,
+        needs=(*_IN_FLIGHT, Need.CAMERA),
+        progress=Progress.TIME,
+        wait_s=HELD_S,
     ),
     Action(
         name="hold",

@@ -321,7 +321,7 @@ class Transmitter(_Part, frozen=True, kw_only=True):
 
     def problems(self, outputs: tuple[str, ...]) -> list[str]:
         """Return what no schema can say; outputs: the ship's, by name."""
-        known = [name for name in Mode.__members__ if name != "AUTO"]
+        known = [name for name in Mode.__members__ if name not in ("AUTO", "FOLLOW")]
         found = [
             f"transmitter: mode_names: no mode {name!r}; modes are {', '.join(known)}"
             for name in self.mode_names

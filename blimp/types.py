@@ -45,6 +45,7 @@ class Mode(IntEnum):
     HOLD = 6
     STABILIZE = 7
     ALTHOLD = 8
+    FOLLOW = 9
 
 
 # --- sensors: hardware -> estimator ---------------------------------------------------
@@ -134,6 +135,32 @@ class TransmitterSample(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     doubted: tuple[int, ...] = ()
 
 
+class Detection(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+    """One thing that a camera saw.
+
+    kind: a colour, "tag-7", or a name that somebody's own detector gives. direction_body: the
+    unit vector from the camera to its middle. size_rad: the angle that its diameter fills.
+    confidence: 0 to 1, as the detector has it.
+    """
+
+    kind: str
+    direction_body: Vec3
+    size_rad: float
+    confidence: float = 1.0
+
+
+class SeenSample(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+    """What a camera saw in one frame; `t_s` is the middle of the exposure.
+
+    camera_body_m: where the camera is, from the centre of buoyancy. axis_body: where it looks.
+    """
+
+    t_s: float
+    found: tuple[Detection, ...] = ()
+    camera_body_m: Vec3 = ZERO3
+    axis_body: Vec3 = (1.0, 0.0, 0.0)
+
+
 class SensorReadings(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """The newest good sample of every sensor; its `t_s` tells a new one from an old one.
 
@@ -151,6 +178,7 @@ class SensorReadings(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     power: PowerSample | None = None
     transmitter: TransmitterSample | None = None
     flow: FlowSample | None = None  # measured and shown; the estimator does not use it yet
+    seen: SeenSample | None = None  # a mode uses it, no filter does
     unhealthy: tuple[str, ...] = ()
 
 

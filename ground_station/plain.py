@@ -166,6 +166,7 @@ class Ship:
     takeoff = _plain(ship.Ship.takeoff)
     goto = _plain(ship.Ship.goto)
     velocity = _plain(ship.Ship.velocity)
+    follow = _plain(ship.Ship.follow)
     trajectory = _plain(ship.Ship.trajectory)
     stick = _plain(ship.Ship.stick)
     hold = _plain(ship.Ship.hold)

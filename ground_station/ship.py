@@ -370,6 +370,22 @@ class Ship:
         }  # fmt: skip
         return await self._do("stick", arguments)
 
+    async def follow(
+        self,
+        kind: str,
+        *,
+        distance_m: float = 2.0,
+        size_m: float = 0.28,
+        seconds: float = 60.0,
+    ) -> Reply:
+        """Fly to what the camera sees, and keep a distance to it for a time.
+
+        kind: a colour, "tag-7", or a name of your own detector. distance_m: 0 flies into it.
+        size_m: its diameter, by which its distance is known. Raises Refused if it finds none.
+        """
+        arguments = {"kind": kind, "distance_m": distance_m, "size_m": size_m, "seconds": seconds}
+        return await self._do("follow", arguments)
+
     async def hold(self) -> Reply:
         """Hold height and heading. It needs no position, so the wind moves the ship."""
         return await self._do("hold")

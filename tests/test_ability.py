@@ -22,6 +22,7 @@ ARGUMENTS: dict[str, dict[str, Any]] = {
     "takeoff": {"altitude_m": 2.0},
     "goto": {"north_m": 0.0, "east_m": 0.0, "altitude_m": 2.0},
     "velocity": {"north_mps": 0.0, "east_mps": 0.0, "up_mps": 0.1, "seconds": 1.0},
+    "follow": {"kind": "red"},
     "trajectory": {"name": "a", "points": [[0, 0, 0, 1, 0, 0, 0], [1, 0, 0, 1, 0, 0, 0]]},
 }
 
@@ -89,7 +90,9 @@ def test_no_failsafe_asks_for_what_no_sensor_measures() -> None:
 
 
 def test_what_a_ship_cannot_do_without() -> None:
-    assert lacking(ship("gtmab", "imu", "tag")) == (Need.ATTITUDE, Need.POSITION)
+    assert lacking(ship("gtmab", "imu", "tag")) == (
+        Need.ATTITUDE, Need.POSITION, Need.CAMERA,
+    )  # fmt: skip
     for devices, missing in (
         (("imu",), "devices: no IMU: an attitude would never be known: it would not arm"),
         (("baro", "ranger"), "devices: no barometer, ranger or sonar: a height"),

@@ -101,6 +101,8 @@ def build_flight_loop(
         doubt=witnesses.doubt,
         touch=lambda: witnesses.touch,
         astray=lambda: not effect.only_dead,
+        seen=lambda: pilot.seen,
+        sways=lambda: mixer.sways,
         steers=mixer.limit_n(1) < _WEAK * mixer.limit_n(0),
     )
     pilot = Pilot(ship=ship)

@@ -23,6 +23,7 @@ from blimp.control.failsafe import Action, Flags
 from blimp.control.inside import check_leg, check_points, check_velocity
 from blimp.control.memory import OutcomeMemory, Seen
 from blimp.control.modes.auto import Auto
+from blimp.control.modes.follow import Follow
 from blimp.control.modes.land import Land
 from blimp.control.modes.loiter import Loiter, heading_rad
 from blimp.control.modes.manual import Order
@@ -47,6 +48,7 @@ from blimp.types import Command, Mode, Outcome, OutcomeState, SensorStatus, Vehi
 from blimp.wires.check import WireCheck
 
 _PROGRESS_S = 0.2  # between two reports of one command
+_CAMERA_S = 3.0  # frames come 5 to 30 times a second: this is no hiccup
 _SERVO_S = 10.0  # an angle without a time is kept this long
 # The most of help first. MANUAL needs nothing.
 FLOWN_BY_HAND = (Mode.ALTHOLD, Mode.STABILIZE, Mode.MANUAL)
@@ -296,7 +298,8 @@ class Commander:
                 return self._done(command, at, {"mode": number.name, "on_ground": True})
             raise Refusal(f"mode: {number.name}: on the ground: send takeoff first")
         if mode is None:
-            raise Refusal(f"mode: {number.name} cannot be entered: send a trajectory")
+            command_name = "follow" if number is Mode.FOLLOW else "trajectory"
+            raise Refusal(f"mode: {number.name} cannot be entered: send a {command_name}")
         self._pilot.enter(mode, reason=_superseded(command))
         return self._entered(command, at, {"mode": number.name})
 
@@ -345,6 +348,10 @@ class Commander:
         if wish.last:
             return self._follow(command, at, mode)
         return self._entered(command, at, {**mode.result, "until_s": wish.points[-1].t_s})
+
+    def follow(self, command: Command, wish: forms.FollowSeen, at: Situation) -> Outcome:
+        mode = Follow(at.state, ship=self._pilot.ship, wish=wish, before=self._pilot.flying.demand)
+        return self._fly(command, at, mode)
 
     def stick(self, command: Command, wish: forms.PushStick, at: Situation) -> Outcome:
         stick = Stick(
@@ -432,9 +439,9 @@ class Commander:
         for need in needs:
             if need in self._lacks:
                 by_hand = [m for m in FLOWN_BY_HAND if not {*MODE_NEEDS[m]} & {*self._lacks}]
+                instead = "" if need is Need.CAMERA else f"; fly {by_hand[0].name}"
                 raise Refusal(
-                    f"{what} needs {need}: {self._airframe.name} has {without(need)}; "
-                    f"fly {by_hand[0].name}"
+                    f"{what} needs {need}: {self._airframe.name} has {without(need)}{instead}"
                 )
         for need in needs:
             _CHECKS[need](self, at, what)
@@ -448,6 +455,12 @@ class Commander:
     def _must_be_up(self, at: Situation, what: str) -> None:
         if self._resting(at):
             raise Refusal(f"{what}: on the ground: send takeoff first")
+
+    def _must_see(self, at: Situation, what: str) -> None:
+        seen = self._pilot.seen
+        if seen is None or at.now_s - seen.t_s > _CAMERA_S:
+            age = "nothing yet" if seen is None else f"nothing for {at.now_s - seen.t_s:.1f} s"
+            raise Refusal(f"{what}: the camera has sent {age}: is blimp camera running?")
 
     def _must_be_by_hand(self, _: Situation, what: str) -> None:
         supervisor, pilot = self._supervisor, self._pilot
@@ -630,6 +643,7 @@ HANDLERS: dict[str, Callable[..., Outcome]] = {
     "goto": Commander.goto,
     "velocity": Commander.set_velocity,
     "trajectory": Commander.trajectory,
+    "follow": Commander.follow,
     "hold": Commander.hold,
     "land": Commander.land,
     "return": Commander.return_to_pad,
@@ -650,6 +664,7 @@ _CHECKS: dict[Need, _Check] = {
     Need.ATTITUDE: _known("attitude"),
     Need.HEIGHT: _known("height"),
     Need.POSITION: _known("position", works="hold and land work"),
+    Need.CAMERA: Commander._must_see,
     Need.MANUAL: Commander._must_be_by_hand,
     Need.DISARMED: Commander._must_be_disarmed,
     Need.GROUND: Commander._must_rest,

@@ -200,6 +200,7 @@ class FlightLoop:
         if lands:
             self._supervisor.recover(state)
         self._witnesses.update(readings, state, now_s, at_rest=not flown)
+        self._pilot.seen = readings.seen
         flags = self._flags(readings, now_s)
         self._transmitter.act(state, flags, now_s=now_s)
         for command in self._inbox.receive():

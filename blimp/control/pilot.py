@@ -6,7 +6,7 @@ from blimp.control.modes.manual import Manual
 from blimp.control.modes.mode import FlightMode, Ship
 from blimp.control.payload import Payload
 from blimp.rotation import wrap_pi, yaw_of
-from blimp.types import Mode, Setpoint, VehicleState
+from blimp.types import Mode, SeenSample, Setpoint, VehicleState
 
 IDLE = Setpoint(idle=True)
 _SILENT_S = 2.0  # without an order: two commands of a terminal follow each other sooner
@@ -19,7 +19,10 @@ class Pilot:
     """Holds the mode that flies. `reason` says why the one before it ended.
 
     resting: on the ground and not asked to fly: idle until something lifts the ship.
+    seen: what the camera saw last.
     """
+
+    seen: SeenSample | None = None
 
     def __init__(self, *, ship: Ship) -> None:
         self.ship = ship

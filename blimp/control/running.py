@@ -60,8 +60,9 @@ def judge(running: Running, *, pilot: Pilot, now_s: float) -> Standing:
     mode = running.mode
     if mode.done:
         return Standing(state=OutcomeState.DONE, fraction=1.0, reason=mode.note, result=mode.result)
-    if pilot.mode is not mode:
-        return Standing(state=OutcomeState.REFUSED, fraction=mode.fraction, reason=pilot.reason)
+    reason = mode.gave_up if pilot.mode is mode else pilot.reason
+    if reason or pilot.mode is not mode:
+        return Standing(state=OutcomeState.REFUSED, fraction=mode.fraction, reason=reason)
     return Standing(state=OutcomeState.IN_PROGRESS, fraction=mode.fraction)
 
 

@@ -38,7 +38,7 @@ SENSORS = {
 MODES = {
     "LAND": "#c2478f", "MANUAL": "#7a828c", "VELOCITY": "#0f8f9e", "LOITER": "#2f7ed8",
     "RTL": "#e8820c", "AUTO": "#1a9e5c", "HOLD": "#a8a032", "STABILIZE": "#8a5cd6",
-    "ALTHOLD": "#a8792b",
+    "ALTHOLD": "#a8792b", "FOLLOW": "#6b9e1a",
 }  # fmt: skip
 KIND_COLOURS = {
     "command": "#2f7ed8", "refusal": "#e8820c", "failsafe": "#d5373b", "fault": "#c2478f",

@@ -34,6 +34,7 @@ MODES = (
     ModeRow(Mode.HOLD, 4, 12),  # needs no position: PX4 has none
     ModeRow(Mode.STABILIZE, 7, 0),
     ModeRow(Mode.ALTHOLD, 2, 0, 4),
+    ModeRow(Mode.FOLLOW, 4, 8),
 )
 BY_NAME = {row.mode.name: row for row in MODES}
 _BY_CUSTOM = {row.custom: row for row in MODES}

@@ -152,7 +152,7 @@ def test_leg(action: Action) -> None:
         with pytest.raises(MissionError, match=f"{action.name}' is no command"):
             read_leg({"do": action.name}, "leg 1")
         return
-    assert set(action.needs) <= {Need.ARMED, Need.UP, Need.POSITION}
+    assert set(action.needs) <= {Need.ARMED, Need.UP, Need.POSITION, Need.CAMERA}
     without = action.leg.without
     values = {one.name: _plain(one) for one in known if one.name not in without}
     if action.name == "payload":

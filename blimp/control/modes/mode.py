@@ -12,7 +12,7 @@ from blimp.control.failsafe import Action
 from blimp.control.path import Reference
 from blimp.control.trajectory import TrajectoryPoint
 from blimp.geofence import Geofence
-from blimp.types import Mode, Setpoint, Vec3, VehicleState
+from blimp.types import Mode, SeenSample, Setpoint, Vec3, VehicleState
 
 
 class Area:
@@ -29,6 +29,7 @@ class Ship(msgspec.Struct, frozen=True, kw_only=True):
     wind_mps: Callable[[], tuple[float, float]]  # north, east, as estimated
     weight: Callable[[], Weight]  # as flight has shown it so far
     steers: bool  # it goes where its nose points: sideways it is weak
+    sways: Callable[[], bool] = lambda: True  # it has a side force: a push aside does not turn it
     doubt: Callable[[], str] = lambda: ""  # why raw sensors say that it is not down, or ""
     touch: Callable[[], Touch] = Touch  # whether the ground carries it, by raw heights
     push_n: Callable[[], float] = lambda: 1.0  # what thrust can push down with
@@ -36,6 +37,7 @@ class Ship(msgspec.Struct, frozen=True, kw_only=True):
     pushes_n: Callable[[], float | None] = lambda: None  # and does now; None: not known
     lasts_s: Callable[[], float | None] = lambda: None  # the battery, at what it now gives
     astray: Callable[[], bool] = lambda: False  # an output pushes by itself, or stays where it is
+    seen: Callable[[], SeenSample | None] = lambda: None  # the newest of the camera
     area: Area = msgspec.field(default_factory=Area)
 
     @property
@@ -131,6 +133,11 @@ class FlightMode:
     def fraction(self) -> float:
         """How far it is, 0 to 1."""
         return 0.0
+
+    @property
+    def gave_up(self) -> str:
+        """Why it will not reach that any more, or "". It holds by then."""
+        return ""
 
     @property
     def note(self) -> str:

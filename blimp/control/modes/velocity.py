@@ -89,7 +89,8 @@ class Velocity(FlightMode):
             self.number = Mode.LOITER
             self._after = Loiter(state, ship=self._ship)
             return self._after.update(state, dt_s=dt_s)
-        self._wish_mps = self._ramp(dt_s)
+        limits = self._ship.airframe.limits
+        self._wish_mps = ramped(self._wish_mps, self._velocity, limits.acceleration_mps2 * dt_s)
         north, east, down = self._wish_mps
         if self._turn_radps:
             self._yaw_rad = turned(self._yaw_rad, self._turn_radps * dt_s, state)
@@ -101,11 +102,11 @@ class Velocity(FlightMode):
             yaw_rate_radps=self._turn_radps,
         )
 
-    def _ramp(self, dt_s: float) -> Vec3:
-        """Approach the demand no faster than the ship can accelerate."""
-        n, e, d = (w - v for w, v in zip(self._velocity, self._wish_mps, strict=True))
-        change = hypot(n, e, d)
-        step = self._ship.airframe.limits.acceleration_mps2 * dt_s
-        k = 1.0 if change <= step else step / change
-        a, b, c = self._wish_mps
-        return (a + k * n, b + k * e, c + k * d)
+
+def ramped(now_mps: Vec3, wish_mps: Vec3, step_mps: float) -> Vec3:
+    """Return `now_mps` brought nearer to `wish_mps`, by no more than a step: what thrust can do."""
+    n, e, d = (w - v for w, v in zip(wish_mps, now_mps, strict=True))
+    change = hypot(n, e, d)
+    k = 1.0 if change <= step_mps else step_mps / change
+    a, b, c = now_mps
+    return (a + k * n, b + k * e, c + k * d)

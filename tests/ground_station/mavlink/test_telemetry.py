@@ -161,5 +161,5 @@ def test_a_mode_whose_needs_the_ship_lacks_cannot_be_selected() -> None:
         for one in telemetry.available_modes((Need.POSITION,))
         if one.properties == 2  # MAV_MODE_PROPERTY_NOT_USER_SELECTABLE
     }
-    assert withheld == {"VELOCITY", "LOITER", "RTL", "AUTO"}
+    assert withheld == {"VELOCITY", "LOITER", "RTL", "AUTO", "FOLLOW"}
     assert [one.properties for one in telemetry.available_modes(())].count(2) == 1  # AUTO
