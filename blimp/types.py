@@ -135,7 +135,7 @@ class TransmitterSample(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     doubted: tuple[int, ...] = ()
 
 
-class Detection(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+class Sighting(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """One thing that a camera saw.
 
     kind: a colour, "tag-7", or a name that somebody's own detector gives. direction_body: the
@@ -156,7 +156,7 @@ class SeenSample(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """
 
     t_s: float
-    found: tuple[Detection, ...] = ()
+    found: tuple[Sighting, ...] = ()
     camera_body_m: Vec3 = ZERO3
     axis_body: Vec3 = (1.0, 0.0, 0.0)
 

@@ -12,11 +12,11 @@ from blimp.control.modes.mode import Ship
 from blimp.geofence import Geofence
 from blimp.rotation import from_euler, rotate_back
 from blimp.types import (
-    Detection,
     Mode,
     OutcomeState,
     SeenSample,
     Setpoint,
+    Sighting,
     Vec3,
     VehicleState,
 )
@@ -67,7 +67,7 @@ class Scene:
         ray = (rel[0] / far_m, rel[1] / far_m, rel[2] / far_m)
         inside = sum(a * b for a, b in zip(ray, self.axis, strict=True)) > cos(VIEW_RAD)
         size = 2.0 * asin(min(1.0, 0.5 * SIZE_M / far_m))
-        found = (Detection(kind=self.kind, direction_body=ray, size_rad=size),)
+        found = (Sighting(kind=self.kind, direction_body=ray, size_rad=size),)
         seen = inside and self.sees()
         self._frames.append(
             SeenSample(t_s=self.state.t_s, found=found if seen else (), axis_body=self.axis)
@@ -171,7 +171,7 @@ def test_what_it_does_not_look_for_and_what_is_no_angle_move_nothing() -> None:
     scene.kind = "blue"
     scene.run(2.0)
     assert scene.setpoint.velocity_ned_mps == (0.0, 0.0, 0.0)
-    nan = Detection(kind="red", direction_body=AHEAD, size_rad=float("nan"))
+    nan = Sighting(kind="red", direction_body=AHEAD, size_rad=float("nan"))
     bad = SeenSample(t_s=scene.state.t_s, found=(nan,))
     scene.mode._look(bad)
     assert "distance_m" not in scene.mode.result
@@ -189,7 +189,7 @@ def test_another_one_of_its_colour_does_not_take_its_place() -> None:
     frame = scene.newest()
     assert frame is not None
     side = (cos(pi / 4), sin(pi / 4), 0.0)
-    other = Detection(kind="red", direction_body=side, size_rad=1.0)  # nearer
+    other = Sighting(kind="red", direction_body=side, size_rad=1.0)  # nearer
     before = scene.mode._place
     scene.mode._look(msgspec.structs.replace(frame, t_s=scene.state.t_s - 0.02, found=(other,)))
     assert scene.mode._place == before

@@ -18,7 +18,7 @@ from blimp.control.modes.mode import Demand, FlightMode, Ship
 from blimp.control.modes.sticks import turned
 from blimp.control.modes.velocity import ramped
 from blimp.rotation import rotate, wrap_pi, yaw_of
-from blimp.types import ZERO3, Detection, Mode, Quaternion, SeenSample, Setpoint, Vec3, VehicleState
+from blimp.types import ZERO3, Mode, Quaternion, SeenSample, Setpoint, Sighting, Vec3, VehicleState
 from blimp.vector import dot, minus
 
 _MEMORY_S = 0.7  # of the filter: several frames, and a balloon drifts slower than it changes
@@ -155,7 +155,7 @@ class Follow(FlightMode):
         self._axis, self._camera_m = sample.axis_body, sample.camera_body_m
         self._correct(_plus(camera, at, self._range_m(best)), sample.t_s)
 
-    def _range_m(self, seen: Detection) -> float:
+    def _range_m(self, seen: Sighting) -> float:
         return min(_FAR_M, 0.5 * self._wish.size_m / tan(0.5 * seen.size_rad))
 
     def _correct(self, measured: Vec3, t_s: float) -> None:
