@@ -28,6 +28,20 @@ class Kind(IntEnum):
     MESSAGE = 3  # a Command, an Outcome or a Snapshot as JSON, with its type
     INJECTED = 4  # what Lockstep did to ship or world, an `Injected` as JSON
     TRUTH = 5  # where a simulated ship really is, from `truth_of`
+    PICTURE = 6  # of the ship's camera, from `picture_record`
+
+
+_EXPOSED = struct.Struct("<d")
+
+
+def picture_record(t_s: float, jpeg: bytes) -> bytes:
+    """Return the record of a picture that was exposed at `t_s`."""
+    return _EXPOSED.pack(t_s) + jpeg
+
+
+def picture_of(record: bytes) -> tuple[float, bytes]:
+    """Return time and JPEG of a record that `picture_record` made. Raises struct.error."""
+    return _EXPOSED.unpack_from(record)[0], record[_EXPOSED.size :]
 
 
 @ready

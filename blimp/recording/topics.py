@@ -21,12 +21,15 @@ from blimp.recording.tape import (
     Injected,
     Kind,
     Session,
+    picture_of,
 )
 from blimp.rotation import euler
 from blimp.types import Command, Outcome, Snapshot
 
 NS = 1_000_000_000
 INFO, WARNING = 2, 3  # levels of foxglove.Log
+
+CAMERA = "/camera"
 
 Schema = dict[str, Any]
 _NUMBER: Schema = {"type": "number"}
@@ -90,6 +93,11 @@ def schemas(session: Session) -> dict[str, tuple[str, Schema]]:
             t_s=_NUMBER, position_ned_m=_VECTOR, velocity_ned_mps=_VECTOR,
             attitude_rad=_ATTITUDE,
         )),
+        # Of this name Foxglove shows it as a picture.
+        CAMERA: ("foxglove.CompressedImage", _object(
+            timestamp=_object(sec=_COUNT, nsec=_COUNT), frame_id=_TEXT,
+            data={"type": "string", "contentEncoding": "base64"}, format=_TEXT,
+        )),
     }  # fmt: skip
 
 
@@ -132,6 +140,8 @@ class Translator:
         elif kind == Kind.TRUTH and self.is_timed:
             time_ns = self._epoch_ns + int(msgspec.json.decode(payload)["t_s"] * NS)
             yield Message("/truth", time_ns, payload)
+        elif kind == Kind.PICTURE and self.is_timed:
+            yield self._picture(*picture_of(payload))
         elif kind == Kind.MESSAGE:
             message = self._decode(payload)
             if isinstance(message, Snapshot):
@@ -212,6 +222,14 @@ class Translator:
             "digest": digest,
         }  # fmt: skip
         return self._message("/snapshot", self._encode(fields))
+
+    def _picture(self, t_s: float, jpeg: bytes) -> Message:
+        at_ns = self._epoch_ns + int(t_s * NS)
+        fields = {
+            "timestamp": {"sec": at_ns // NS, "nsec": at_ns % NS},
+            "frame_id": "camera", "data": jpeg, "format": "jpeg",
+        }  # fmt: skip
+        return Message(CAMERA, at_ns, self._encode(fields))
 
     def _faults(self, now: Snapshot) -> Iterator[Message]:
         """Yield a message for each device that fails, or works again."""

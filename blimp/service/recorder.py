@@ -19,13 +19,14 @@ import msgspec
 from blimp.clock import Clock, SystemClock
 from blimp.config import notify_address
 from blimp.errors import BlimpError, ConfigError, LogError
+from blimp.link.camera_control import ask
 from blimp.link.paths import own_paths
 from blimp.recording.chain import continued
 from blimp.recording.directory import MIN_FREE_BYTES, LogDirectory
 from blimp.recording.log_file import LogFile
 from blimp.recording.ring import SIZE, Ring
-from blimp.recording.tape import Kind, Session, truth_of
-from blimp.recording.topics import WARNING, Message, Translator
+from blimp.recording.tape import Kind, Session, picture_record, truth_of
+from blimp.recording.topics import CAMERA, WARNING, Message, Translator
 from blimp.service import notify
 from blimp.sim.remote import RemoteWorld
 from blimp.types import VehicleState
@@ -41,6 +42,9 @@ UNREADABLE_S = 1.0  # a record that is not whole by then never will be
 RETRY_S = 5.0
 IDLE_S = 60.0  # on the ground for longer: a cycle in 10 s is enough
 IDLE_PERIOD_S = 10.0
+PICTURE_S = 2.0  # between pictures: at most 30 of 32 KiB a minute, usually of 8
+PICTURE_WAIT_S = 0.2  # for one: the ring holds 14 s
+NO_PICTURE_S = 10.0  # until a camera that gave none is asked again
 FILES = 8  # a log has at most this share of the bound, so that some are left when one goes
 NICE = 10
 
@@ -88,6 +92,7 @@ def record(options: RecorderOptions, *, on_stop: OnStop) -> None:
             if recorder.is_simulated:
                 with contextlib.suppress(OSError):  # its world has died, or starts again
                     recorder.take_truth(world.truth())
+            recorder.take_picture(paths.camera_control)
         recorder.finish()
 
 
@@ -138,7 +143,7 @@ class Recorder:
         self._dropped = ring.dropped
         self._lost = 0  # records that came while the disk took none
         self._flushed_s = self._read_s = clock.now_s()
-        self._retry_s = 0.0
+        self._retry_s = self._picture_s = 0.0
         self._wrong = ""  # what was said to be wrong, until something is on the disk again
         self._active_s: float | None = None  # when the ship was armed last, in its time
         self._kept_s: dict[str, float] = {}  # of an idle ship, by topic
@@ -169,6 +174,24 @@ class Recorder:
             self._take(Kind.TRUTH, truth_of(state, t_s=now_s))
         except LogError as error:
             self._give_up(error, now_s)
+
+    def take_picture(self, camera_control: Path) -> None:
+        """Ask the camera's process for a picture, if it is time, and record it."""
+        now_s = self._clock.now_s()
+        if self._translator is None or now_s < max(self._picture_s, self._retry_s):
+            return
+        self._picture_s = now_s + NO_PICTURE_S
+        if not camera_control.exists():
+            return
+        try:
+            found = ask(camera_control, "picture", timeout_s=PICTURE_WAIT_S)
+            record = picture_record(found["about"]["t_s"], found["jpeg"])
+            self._picture_s = now_s + PICTURE_S
+            self._take(Kind.PICTURE, record)
+        except LogError as error:
+            self._give_up(error, now_s)
+        except (BlimpError, LookupError, TypeError):
+            return  # no camera's process, no camera, or a stopped one: its status says which
 
     def finish(self) -> None:
         """Take the last words of a flight process that ends as well, and close the log."""
@@ -239,7 +262,7 @@ class Recorder:
                 self._close()
                 self._is_new_flight = True
         self._is_idle = t_s - self._active_s > IDLE_S
-        if not self._is_idle or message.topic not in ("/snapshot", "/status", "/truth"):
+        if not self._is_idle or message.topic not in ("/snapshot", "/status", "/truth", CAMERA):
             return True
         if t_s - self._kept_s.get(message.topic, 0.0) < IDLE_PERIOD_S:
             return False

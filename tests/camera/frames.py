@@ -3,13 +3,26 @@
 import threading
 from collections.abc import Iterable, Iterator
 
+import msgspec
 import numpy as np
+import pytest
 
+from blimp import airframe as airframes
+from blimp.airframe import Airframe, Device
 from blimp.camera.frame import Frame
+from blimp.chips import CHIPS, Chip
 from blimp.clock import ManualClock
 from blimp.errors import CameraError
 
 SIZE = (64, 48)
+ROW = Device(name="camera", chip="imx219", bus="camera", required=False)
+
+
+def with_camera(monkeypatch: pytest.MonkeyPatch) -> Airframe:
+    """Return the twin with a camera."""
+    monkeypatch.setitem(CHIPS, ROW.chip, Chip(driver="", twin="", role="camera", supply=""))
+    twin = airframes.load("twin")
+    return msgspec.structs.replace(twin, device=(*twin.device, ROW))
 
 
 def frame(sequence: int = 1, *, size: tuple[int, int] = SIZE, value: int | None = None) -> Frame:

@@ -1,5 +1,6 @@
 """The recorder on a real ring and a real disk: full, idle, restarted, out of room."""
 
+import base64
 import contextlib
 import resource
 import subprocess
@@ -14,7 +15,8 @@ import pytest
 
 from blimp.clock import ManualClock, SystemClock
 from blimp.config import log_bound_mb, log_directory
-from blimp.errors import ConfigError, LogError
+from blimp.errors import CameraError, ConfigError, LogError
+from blimp.link.camera_control import ControlServer
 from blimp.link.paths import RuntimePaths
 from blimp.recording.directory import LogDirectory, check_bound
 from blimp.recording.log_file import LogFile
@@ -397,3 +399,35 @@ def truths(directory: Path) -> list[dict[str, Any]]:
         with contextlib.suppress(LogError), open_recording(path) as log:
             found += [one.data for one in log.entries({"/truth"})]
     return found
+
+
+def test_the_cameras_picture_is_a_topic_that_foxglove_shows(
+    rig: Rig, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("blimp.service.recorder.PICTURE_WAIT_S", DEADLINE_S)  # a busy machine
+    control = tmp_path / "camera-control.sock"
+    asked = 0
+    jpeg = b"\xff\xd8\xff" + bytes(3000)
+
+    def picture(_: dict[str, Any]) -> dict[str, Any]:
+        nonlocal asked
+        asked += 1
+        if asked == 3:
+            raise CameraError("no new frame in 0.5 s")
+        return {"about": {"t_s": 0.1 * asked}, "jpeg": jpeg}
+
+    def fly(seconds: float) -> None:
+        for _ in range(round(seconds / 0.5)):
+            rig.fly(0.5)
+            rig.recorder.take_picture(control)
+
+    fly(12.0)  # no camera's process: it is looked for every 10 s
+    with ControlServer(control, {"picture": picture}):
+        fly(14.0)
+        assert asked == 3, "2 s from picture to picture, 10 s from none"
+    rig.recorder.finish()
+    with open_recording(rig.directory.logs()[0].path) as log:
+        first, second = log.entries({"/camera"})
+    assert base64.b64decode(first.data["data"]) == jpeg
+    assert first.data["format"] == "jpeg"
+    assert second.data["timestamp"] == {"sec": 1_700_000_000, "nsec": 200_000_000}

@@ -15,7 +15,9 @@ from pathlib import Path
 
 import msgspec
 
-from blimp.errors import BlimpError, ConfigError
+from blimp import airframe as airframes
+from blimp.chips import role_of
+from blimp.errors import AirframeError, BlimpError, ConfigError
 from blimp.service.computer.configuration import BROKER_DIR, Configuration
 from blimp.service.files import write_whole
 from blimp.service.stack.broker import find_server_binary, server_arguments
@@ -26,10 +28,12 @@ TARGET = "blimp.target"
 FLIGHT, WORKER = "blimp-flight.service", "blimp-worker.service"
 RELAY, BROKER = "blimp-relay.service", "blimp-broker.service"
 RECORDER = "blimp-recorder.service"
+CAMERA = "blimp-camera.service"  # only of an airframe that has one
 MAVLINK = "blimp-mavlink.service"  # only of a configuration that asks for it
 UNITS = (TARGET, FLIGHT, WORKER, RELAY, RECORDER, BROKER)
 # The groups that own a Pi's buses. One that this machine lacks would keep the unit from starting.
 GROUPS = ("gpio", "i2c", "spi", "dialout")
+CAMERA_GROUPS = ("video", "render")  # of the camera, and of memory that it shares
 _WRITTEN = "# Written by `blimp install-service`."  # the first line of every unit, of any version
 _BOOTED = Path("/run/systemd/system")  # sd_booted(3)
 _WITHOUT_SYSTEMD = re.compile("useradd |ch|systemctl (en|dis)able ")
@@ -66,12 +70,14 @@ def plan_install(
         raise ConfigError(f"--user: {user[:40]!r} cannot name a user")
     units = [FLIGHT, WORKER, RELAY]
     units += [RECORDER] if configuration.log_mb != 0 else []
+    units += [CAMERA] if has_camera(configuration) else []
     units += [MAVLINK] if configuration.mavlink is not None else []
     units += [BROKER] if configuration.has_local_broker else []
     words = {
         "blimp": unit_words([python, "-m", "blimp"]),
         "user": user,
         "groups": " ".join(group for group in GROUPS if _group_exists(group)),
+        "camera_groups": " ".join(group for group in CAMERA_GROUPS if _group_exists(group)),
         "config": unit_words([str(config_path)]),
         "key": "",
         "log_dir": "",
@@ -110,6 +116,15 @@ def plan_install(
             f"--shell /usr/sbin/nologin {user}",
         )
     return Change(files=tuple(files), commands=tuple(commands))
+
+
+def has_camera(configuration: Configuration) -> bool:
+    """Return whether the airframe has a camera; of one that cannot be read, the ship says why."""
+    try:
+        devices = airframes.load(configuration.airframe).device
+    except AirframeError:
+        return False
+    return any(role_of(device.chip) == "camera" for device in devices)
 
 
 def plan_uninstall(*, unit_dir: Path = UNIT_DIR) -> Change:

@@ -48,6 +48,7 @@ CHECKS = (
     Row("clock", system.clock),
     Row("broker", services.broker),
     Row("emergency stop", services.emergency),
+    Row("camera", services.camera),
     Row("keys", services.keys),
     Row("units", services.units, on_board=True),
     Row("power", system.power, real=True),

@@ -5,11 +5,14 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from blimp.config import check_broker_is_closed, read_signing_keys
-from blimp.errors import BlimpError, ConfigError
+from blimp.errors import BlimpError, ConfigError, LinkError
+from blimp.link.camera_control import camera_status
 from blimp.queue.redis.client import open_redis
 from blimp.queue.redis.urls import SCHEMES, hide_password, link_errors
+from blimp.service.camera import camera_of
 from blimp.service.computer.systemd import (
     BROKER,
+    CAMERA,
     FLIGHT,
     RELAY,
     UNIT_DIR,
@@ -76,6 +79,27 @@ def emergency(computer: Computer) -> Iterator[Finding]:
         )
     else:
         yield ok("a stop by the broker arrives: worker and relay hear their own probes")
+
+
+def camera(computer: Computer) -> Iterator[Finding]:
+    """Whether the camera's process runs, and what its pictures are like."""
+    if camera_of(computer.airframe) is None:
+        return
+    try:
+        found = camera_status(computer.paths.camera_control)
+    except LinkError as failed:
+        yield warning(f"{failed}; the ship flies without it", f"sudo systemctl restart {CAMERA}")
+        return
+    if found.problem:
+        cure = "check its cable, its cover and the light; journalctl -u " + CAMERA
+        yield warning(f"{found.camera}: {found.problem}", cure)
+        return
+    light = "" if found.brightness is None else f", light {found.brightness:.0f} of 255"
+    focus = (
+        "" if found.focus is None else f", focus {found.focus:.0f} (turn the lens: more is sharper)"
+    )
+    tags = "" if found.tags is None else f", {found.tags} tags seen"
+    yield ok(f"{found.camera}: {found.rate_hz:.0f} Hz{light}{focus}{tags}")
 
 
 def keys(computer: Computer) -> Iterator[Finding]:

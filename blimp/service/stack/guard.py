@@ -115,7 +115,7 @@ def clean_up(
     begun = [ship for ship in ships if (ship.vehicle, "world") in children]
     unreached = [what for ship in begun for what in _make_safe(ship.directory, airframe)]
     safe_s = time.monotonic() - started_s
-    for ending in ("worker", "relay", "flight", "world", "broker", "recorder"):
+    for ending in ("camera", "worker", "relay", "flight", "world", "broker", "recorder"):
         for (_, role), pidfd in children.items():
             if role == ending:
                 _signal(pidfd, signal.SIGTERM)

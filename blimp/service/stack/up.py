@@ -23,6 +23,7 @@ from blimp.errors import ConfigError
 from blimp.link.paths import RuntimePaths
 from blimp.queue.redis.urls import check_url
 from blimp.recording.directory import check_bound
+from blimp.service.camera import camera_of
 from blimp.service.compose import make_safe
 from blimp.service.stack.broker import (
     answers,
@@ -202,6 +203,27 @@ def _recorder(options: StackOptions, *, ship: StackShip, number: int) -> list[Ro
     ]  # fmt: skip
 
 
+def _camera(options: StackOptions, *, ship: StackShip, url: dict[str, str]) -> list[Role]:
+    """Return the process of a ship's camera, which nobody waits for; none without a camera."""
+    if camera_of(airframes.load(options.airframe)) is None:
+        return []
+    return [
+        Role(
+            name="camera",
+            vehicle=ship.vehicle,
+            arguments=(
+                *_THIS, "camera", "--sim", "--runtime-dir", str(ship.paths.directory),
+                "--airframe", options.airframe, "--vehicle", ship.vehicle,
+            ),
+            environment=url,
+            needs=("world",),
+            is_optional=True,
+            death_signal=signal.SIGKILL,  # it drives nothing
+            end_within_s=2.0,
+        )
+    ]  # fmt: skip
+
+
 def _roles(options: StackOptions, *, ship: StackShip, number: int, broker: str) -> list[Role]:
     """Return the processes of one ship, the `number`th from 0."""
     url = {"BLIMP_BROKER_URL": broker}  # every user can read a command line
@@ -210,6 +232,7 @@ def _roles(options: StackOptions, *, ship: StackShip, number: int, broker: str) 
     pad = ("--pad-east", str(number * PAD_SPACING_M)) if number else ()
     return [
         *_recorder(options, ship=ship, number=number),
+        *_camera(options, ship=ship, url=url),
         Role(
             name="world",
             vehicle=ship.vehicle,

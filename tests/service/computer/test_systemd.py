@@ -8,12 +8,14 @@ import subprocess
 import sys
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from blimp.errors import BlimpError, ConfigError
 from blimp.service.computer.configuration import Configuration
 from blimp.service.computer.systemd import (
     BROKER,
+    CAMERA,
     FLIGHT,
     MAVLINK,
     RECORDER,
@@ -28,6 +30,7 @@ from blimp.service.computer.systemd import (
     plan_uninstall,
     unit_words,
 )
+from tests.camera.frames import with_camera
 from tests.needs import not_run
 
 CONFIG = Path("/etc/blimp/blimp.toml")
@@ -100,6 +103,34 @@ def test_the_gateway_of_mavlink_is_a_unit_only_where_it_is_configured() -> None:
     assert " mavlink --config /etc/blimp/blimp.toml" in units[MAVLINK]
     assert asked.options()["listen"] == ["udp:0.0.0.0:14550"]
     assert asked.options()["mavlink_key_file"] == "/etc/blimp/m"
+
+
+def test_the_camera_is_a_unit_only_of_a_ship_that_has_one(
+    analyze: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert CAMERA not in texts(Configuration())
+    assert CAMERA not in texts(Configuration(airframe="no-such-airframe"))
+    ship = tmp_path / "ship.json"
+    ship.write_bytes(msgspec.json.encode(with_camera(monkeypatch)))
+    units = texts(Configuration(airframe=str(ship), signing_key_file="/etc/blimp/k"))
+    assert CAMERA in units[TARGET]
+    assert " camera --config /etc/blimp/blimp.toml" in units[CAMERA]
+    assert "signing.key:/etc/blimp/k" in units[CAMERA]
+    wanted = {"Nice=10", "CPUQuota=100%", "MemoryMax=250M", "DeviceAllow=char-video4linux rw"}
+    assert wanted <= set(units[CAMERA].splitlines())
+    (tmp_path / CAMERA).write_text(units[CAMERA])
+    checked = subprocess.run(
+        [analyze, "security", "--offline=true", "--no-pager", str(tmp_path / CAMERA)],
+        capture_output=True, text=True, check=True,
+    )  # fmt: skip
+    found = re.search(r"exposure level for \S+: (\d+\.\d)", checked.stdout)
+    assert found is not None
+    assert float(found[1]) <= 3.0
+    verified = subprocess.run(
+        [analyze, "verify", "--recursive-errors=no", str(tmp_path / CAMERA)],
+        capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert verified.stderr == ""
 
 
 def test_the_safe_state_needs_no_credential() -> None:

@@ -2,10 +2,14 @@
 
 from pathlib import Path
 
+import msgspec
 import pytest
 
+from blimp.link.camera_control import CameraStatus, ControlServer
+from blimp.link.paths import RuntimePaths
 from blimp.service.computer.configuration import Configuration
 from blimp.service.doctor import examine, services
+from tests.camera.frames import with_camera
 from tests.directory import socket_directory
 from tests.redis_server import RedisServer
 from tests.service.doctor.pi import UNIT, Pi, worst
@@ -92,3 +96,27 @@ def test_units(pi: Pi) -> None:
     (stale, _) = services.units(pi.computer())
     assert stale.found.endswith("write them: blimp-later.service")
     assert stale.cure == "sudo blimp install-service"
+
+
+def test_the_camera_that_runs_is_black_or_does_not_answer(
+    pi: Pi, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    assert list(services.camera(pi.computer())) == [], "the ship has none"
+    directory = tmp_path / "c"
+    directory.mkdir(mode=0o700)
+    computer = pi.computer(ship=with_camera(monkeypatch), paths=RuntimePaths(directory))
+    (silent,) = services.camera(computer)
+    assert (silent.state, silent.cure) == ("warning", "sudo systemctl restart blimp-camera.service")
+    seen = CameraStatus(
+        camera="imx219", simulated=False, problem="", size=(640, 480), rate_hz=14.9, frames=9,
+        missed=0, opened=1, age_s=0.1, exposure_s=0.01, gain=1.0, brightness=90.4, focus=311.0,
+        tags=3, steps={},
+    )  # fmt: skip
+    answers = [seen, msgspec.structs.replace(seen, problem="black: the lens is covered")]
+    control = {"status": lambda _: msgspec.to_builtins(answers.pop(0))}
+    with ControlServer(computer.paths.camera_control, control):
+        (good,) = services.camera(computer)
+        (black,) = services.camera(computer)
+    assert good.found.startswith("imx219: 15 Hz, light 90 of 255, focus 311 (")
+    assert good.found.endswith(", 3 tags seen")
+    assert (black.state, black.found) == ("warning", "imx219: black: the lens is covered")

@@ -6,6 +6,7 @@ import sys
 import tempfile
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from blimp import airframe
@@ -13,8 +14,9 @@ from blimp.clock import SystemClock
 from blimp.errors import ConfigError
 from blimp.link.paths import RuntimePaths
 from blimp.service.stack.supervisor import Event, Role, Stack, StackShip, _tell
-from blimp.service.stack.up import StackOptions, build_stack, vehicle_names
+from blimp.service.stack.up import StackOptions, _camera, build_stack, vehicle_names
 from blimp.ship import Lockstep
+from tests.camera.frames import with_camera
 
 
 def roles_of(
@@ -191,6 +193,28 @@ def test_a_brokers_password_is_on_no_command_line(
     for name in ("worker", "relay"):
         environments = [role.environment for role in roles if role.name == name]
         assert environments == [{"BLIMP_BROKER_URL": url}]
+
+
+def test_the_cameras_process_is_there_for_a_ship_that_has_one_and_nobody_waits_for_it(
+    directory: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = tmp_path / "ship.json"
+    file.write_bytes(msgspec.json.encode(with_camera(monkeypatch)))
+    ship = StackShip(
+        vehicle="twin", paths=RuntimePaths(directory), registration=tmp_path, safe_state=list
+    )
+
+    def role_of(airframe: str) -> list[Role]:
+        options = StackOptions(
+            airframe=airframe, vehicle=None, seed=1, wind_mps=0.0, runtime_dir=directory
+        )
+        return _camera(options, ship=ship, url={"BLIMP_BROKER_URL": "redis://x"})
+
+    assert role_of("twin") == []
+    (role,) = role_of(str(file))
+    assert (role.is_optional, role.restarts, role.needs) == (True, (), ("world",))
+    assert role.arguments[3:5] == ("camera", "--sim")
+    assert "redis://x" not in role.arguments
 
 
 @pytest.mark.parametrize("wind_mps", [0.85, 20.0])
