@@ -2,8 +2,9 @@
 
 healthy: nothing fails. Take-off, a square, a hold, a landing; drawn are airframe, weight (up to
 5 % of the displaced mass either way, as far as the thrust suffices), drag (x 0.5 to 2), thrust
-(x 0.8 to 1.2), wind (to what this plant can hold) and seed. Counted is what did not come down or
-stay down, and what was refused.
+(x 0.8 to 1.2), wind (to what this plant can hold), errors that data sheets allow (the ranger's
+scale, the accelerometer's offset), how far off level it hangs, and seed. Counted is what did not
+come down or stay down, and what was refused.
 
 cells: `blimp sim matrix` drawn at random: airframe, mode, one failure or two, wind to 0.5 m/s or
 the ship's limit, weight and seed. Counted is what ended unsafe, and apart from it what nobody could
@@ -55,11 +56,12 @@ from blimp.ship.failures import BY_NAME, FAILURES, Failure
 from blimp.ship.lockstep import Lockstep
 from blimp.ship.matrix import FLY_AWAY_M, FLY_UP_M, GROUND_M, MODES, TOUCHDOWN_MPS, end_of
 from blimp.sim.atmosphere import GRAVITY_MPS2
-from blimp.types import OutcomeState
+from blimp.types import ZERO3, OutcomeState, Vec3
 from blimp.wires.wrong import Wrong, seen
 
 LOAD = 0.05  # of the displaced mass, either way
 LEAN_RAD = math.radians(2.0)  # a ship whose gondola hangs a little off its middle
+ACCEL_MPS2 = 0.2  # 20 of the 50 mg that MPU-6050's data sheet allows, 6.2
 CELL_WIND_MPS = 0.5
 LEG_S = 11.0  # of the square in which an output does otherwise
 APART = 0.2  # of full throttle, or radians: by less nothing moves that a wind could not
@@ -89,6 +91,7 @@ class Draw(msgspec.Struct, frozen=True, kw_only=True):
     thrust_scale: float = 1.0
     ranger_scale: float = 1.0
     lean_rad: float = 0.0  # how far off level it hangs
+    accel_mps2: Vec3 = ZERO3  # that the accelerometer reads too much, along its chip's axes
     mode: str = ""
     failures: tuple[str, ...] = ()
     wrong: Wrong | None = None  # of `outputs`
@@ -180,6 +183,7 @@ def draw_plant(chance: Random, name: str, *, wind_mps: float = math.inf, **given
 
 def draw_healthy(number: int, *, seed: int, ships: Sequence[str], watch_s: float) -> Draw:
     chance = Random(f"healthy:{seed}:{number}")
+    off_mps2 = partial(chance.uniform, -ACCEL_MPS2, ACCEL_MPS2)
     return draw_plant(
         chance,
         chance.choice(ships),
@@ -187,6 +191,7 @@ def draw_healthy(number: int, *, seed: int, ships: Sequence[str], watch_s: float
         thrust_scale=chance.uniform(0.8, 1.2),
         ranger_scale=chance.uniform(0.98, 1.02),  # TF-Luna datasheet, table 1
         lean_rad=chance.uniform(-LEAN_RAD, LEAN_RAD),
+        accel_mps2=(off_mps2(), off_mps2(), off_mps2()),
         watch_s=watch_s,
     )
 
@@ -341,6 +346,10 @@ def fly_healthy(draw: Draw, look: Look = lambda _: None) -> Flown:
         for device in ship.device:
             if role_of(device.chip) in ("ranger", "sonar"):
                 lockstep.fault(device.name, "scale", factor=draw.ranger_scale)
+            elif role_of(device.chip) == "imu":
+                for axis, off_mps2 in zip("xyz", draw.accel_mps2, strict=True):
+                    channel = f"accel_{axis}"
+                    lockstep.fault(device.name, "offset", channel=channel, amount=off_mps2)
         bad, outcome = _mission(flight, ship, draw)
         if flight.accused:
             bad = ("accused", *bad)

@@ -21,7 +21,7 @@ from multiprocessing import Pool
 from typing import Any
 
 from benchmarks import campaign
-from blimp.rotation import wrap_pi, yaw_of
+from blimp.rotation import rotate_back, wrap_pi, yaw_of
 from blimp.ship.lockstep import Lockstep
 
 # Degrees of freedom, and what chi-square of so many is below in 95 of 100 samples.
@@ -31,6 +31,7 @@ QUANTITIES = {
     "position": (2, 5.991),
     "velocity": (2, 5.991),
     "heading": (1, 3.841),
+    "attitude": (2, 5.991),
 }
 # Each sample: the error and the deviation, both squared, all degrees of freedom together.
 Squares = dict[str, list[tuple[float, float]]]
@@ -42,18 +43,22 @@ def look(ship: Lockstep, squares: Squares) -> None:
     if state.on_ground or truth.altitude_m < 0.5:
         return
     health = state.health
-    north, east, down = (
+    north, east, below = (
         a - b for a, b in zip(state.position_ned_m, truth.position_ned_m, strict=True)
     )
     v_north, v_east, v_down = (
         a - b for a, b in zip(state.velocity_ned_mps, truth.velocity_ned_mps, strict=True)
     )
     if state.height_valid:
-        squares["height"].append((down**2, health.height.sigma**2))
+        squares["height"].append((below**2, health.height.sigma**2))
         squares["climb"].append((v_down**2, health.climb.sigma**2))
     if state.position_valid:
         squares["position"].append((north**2 + east**2, health.position.sigma**2))
         squares["velocity"].append((v_north**2 + v_east**2, health.velocity.sigma**2))
+    if state.attitude_valid:
+        down, true = (rotate_back(one.attitude, (0.0, 0.0, 1.0)) for one in (state, truth))
+        off = (down[0] - true[0]) ** 2 + (down[1] - true[1]) ** 2
+        squares["attitude"].append((off, health.attitude.sigma**2))
     if state.attitude_valid and health.heading.sigma > 0.0:
         off_rad = wrap_pi(yaw_of(state.attitude) - yaw_of(truth.attitude))
         squares["heading"].append((off_rad**2, health.heading.sigma**2))

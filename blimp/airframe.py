@@ -384,8 +384,8 @@ class Estimation(_Part, frozen=True, kw_only=True):
     accel_up_sigma_mps2: Positive = 0.02
     accel_up_drift_mps2: Positive = 0.002
     height_gate_m: Positive = 0.4  # an innovation within it is never refused
-    accel_sigma_mps2: Positive = 0.015
-    accel_drift_mps2: Positive = 0.004
+    accel_sigma_mps2: Positive = 0.01
+    accel_drift_mps2: Positive = 0.003
     position_gate_m: Positive = 0.6
     gps_share: Positive = 0.3  # of its stated accuracy that is noise; the rest wanders slowly
     gps_floor_m: Positive = 0.5
@@ -394,9 +394,6 @@ class Estimation(_Part, frozen=True, kw_only=True):
     tag_latency_s: NotNegative = 0.1
     gps_latency_s: NotNegative = 0.2
     gate_sigmas: Positive = 5.0
-    plumb_gain: Positive = 0.12  # 1/s: slow against the swing, whose acceleration tilts the plumb
-    # 1/s^2, roll and pitch: a bias known from rest drifts less than the plumb line's own errors.
-    gyro_bias_gain: NotNegative = 0.0005
     gyro_drift_radps: Positive = 2e-5  # of its bias, warming up
     heading_drift_rad: Positive = 2e-3  # what scale and misalignment add
     thrust_accel_sigma_mps2: Positive = 0.02  # of the model of thrust and drag

@@ -1,10 +1,10 @@
-"""Attitude from gyro and accelerometer, with gyro bias.
+"""Attitude from the gyro, with its bias.
 
 State: attitude q (body to world) and gyro bias. Prediction: q turns by the measured rates less the
-bias. Measurement: the accelerometer's plumb line sees R(q)' (0, 0, 1), up to what the ship
-accelerates by. Gains: plumb_gain on q, gyro_bias_gain on the bias of roll and pitch; fixed, since
-the noise is. Source: Mahony, Hamel, Pflimlin, "Nonlinear complementary filters on SO(3)" (2008),
-the explicit filter.
+bias. In flight the horizontal filter levels it (`right`): it knows what the ship accelerates by,
+which turns the accelerometer's plumb line. At rest, and of an axis without a gyro, the plumb line
+is followed with a fixed gain. Source: Mahony, Hamel, Pflimlin, "Nonlinear complementary filters on
+SO(3)" (2008), the explicit filter.
 
 Yaw is what the gyro integrates from 0 on the pad, where the ship is laid down facing north; what
 its bias does to it is undone by `blimp/control/heading.py`. Neither sensor rewrites the other:
@@ -12,14 +12,14 @@ its bias does to it is undone by `blimp/control/heading.py`. Neither sensor rewr
 takes its place, by which the ship hangs level.
 """
 
+from cmath import rect
 from math import atan2, hypot, isfinite, pi, sqrt
 
-from blimp.airframe import Estimation
 from blimp.constants import GRAVITY_MPS2
 from blimp.control.coast import LOST_RAD, UNWATCHED_RADPS
 from blimp.control.plumb import PlumbCheck
 from blimp.control.rest import RestBias
-from blimp.rotation import euler, from_euler, integrate, rotate_back, yaw_of
+from blimp.rotation import euler, from_euler, integrate, normalize, rotate_back, yaw_of
 from blimp.types import LEVEL, ZERO3, ImuSample, QuantityHealth, Quaternion, Vec3, Vote
 
 _DOWN = (0.0, 0.0, 1.0)  # along forward, right, down
@@ -31,16 +31,13 @@ _BIAS_LIMIT_RADPS = 0.4  # MPU-6050 datasheet, 6.1: zero-rate output within 20 d
 _RATE_LIMIT_RADPS = 40.0  # past the 2000 deg/s full scale: not a gyro's value
 _ACCEL_GATE_MPS2 = 2.0  # this far from g the plumb line says nothing
 _APART_COS = 0.8  # nor when it is so far from the filter's
-_ACCELERATES_RAD = 0.05  # no ship accelerates by more of g: past it the accelerometer is off
-_SIGMA_RAD = 0.02  # what is published with a healthy IMU
 _DOUBT_SIGMA_RAD = 0.1  # while its gyro or its accelerometer is not believed
 
 
 class AttitudeFilter:
     """Call `update` with the newest sample every cycle; read the attributes."""
 
-    def __init__(self, *, noise: Estimation | None = None) -> None:
-        self._noise = noise or Estimation()
+    def __init__(self) -> None:
         self.attitude: Quaternion = LEVEL
         self.rates_body_radps: Vec3 = ZERO3
         self.specific_force_body_mps2: Vec3 = (0.0, 0.0, -GRAVITY_MPS2)
@@ -49,7 +46,7 @@ class AttitudeFilter:
         self.yaw_rate_radps: float | None = None  # of a model, while gyro z is not believed
         self.gyro_yaw_radps = 0.0  # what gyro z says, its bias taken out
         self.gyro_yaw_raw_radps = 0.0
-        self.righted_body_radps: Vec3 = ZERO3  # how fast the plumb line turns it, beside the gyro
+        self.accel_bias_mps2 = (0.0, 0.0)  # forward and right, as the horizontal filter finds it
         self._sample_s: float | None = None
         self._moved_s = 0.0  # by samples or, without, by a model
         self._check = PlumbCheck()
@@ -89,7 +86,8 @@ class AttitudeFilter:
         """Return the deviation that the time without a sample has added."""
         return UNWATCHED_RADPS * max(0.0, now_s - (self._sample_s or 0.0))
 
-    def health(self, now_s: float) -> QuantityHealth:
+    def health(self, now_s: float, sigma_rad: float) -> QuantityHealth:
+        """sigma_rad: of roll and of pitch while nothing is in doubt."""
         check = self._check
         age_s = 1e6 if self._sample_s is None else max(0.0, now_s - self._sample_s)
         gyro = check.gyro_doubt[0] or check.gyro_doubt[1]
@@ -104,7 +102,7 @@ class AttitudeFilter:
             ),
             Vote(sensor="gyro", value=0.0, innovation=0.0, age_s=age_s, agrees=not gyro),
         )
-        sigma = _DOUBT_SIGMA_RAD if doubt else _SIGMA_RAD
+        sigma = _DOUBT_SIGMA_RAD if doubt else sigma_rad
         sigma = hypot(sigma, min(pi, self.unwatched_rad(now_s)))
         return QuantityHealth(sigma=sigma, age_s=age_s, doubt=doubt, votes=votes)
 
@@ -121,6 +119,20 @@ class AttitudeFilter:
         )
         bx, by, bz = self.bias_radps
         self.bias_radps = (bx, by, _bounded(bz + bias_radps))
+
+    def right(self, turn_rad: complex, bias_radps: complex, accel_bias_mps2: complex) -> None:
+        """Level it by what the horizontal filter has found: a turn about the level axes, the gyro's
+        bias more than it was, and the accelerometer's bias, each north + i east."""
+        w, x, y, z = self.attitude
+        n, e = 0.5 * turn_rad.real, 0.5 * turn_rad.imag
+        self.attitude = normalize(
+            (w - n * x - e * y, x + n * w + e * z, y + e * w - n * z, z + n * y - e * x)
+        )
+        nose = rect(1.0, -yaw_of(self.attitude))
+        bias, accel = bias_radps * nose, accel_bias_mps2 * nose
+        bx, by, bz = self.bias_radps
+        self.bias_radps = (_bounded(bx + bias.real), _bounded(by + bias.imag), bz)
+        self.accel_bias_mps2 = (accel.real, accel.imag)
 
     def update(self, sample: ImuSample | None, *, at_rest: bool) -> float:
         """Take `sample` if it is new; return the seconds it moved the filter on, or 0.
@@ -167,6 +179,8 @@ class AttitudeFilter:
         if self.yaw_rate_radps is not None:
             wz = self.yaw_rate_radps
         ax, ay, az = sample.accel_body_mps2
+        bias_x, bias_y = self.accel_bias_mps2
+        ax, ay = ax - bias_x, ay - bias_y
         norm = sqrt(ax * ax + ay * ay + az * az)
         down = dx, dy, dz = rotate_back(self.attitude, _DOWN)
         measured = mx, my, mz = -ax / norm, -ay / norm, -az / norm
@@ -179,8 +193,6 @@ class AttitudeFilter:
         if no_y:
             wy = 0.0
         rates = (wx, wy, wz)
-        noise, still = self._noise, at_rest and self.still
-        self.righted_body_radps = ZERO3
         if not self.accel_believed:
             # The pendulum hangs level in the mean: body z is down.
             wx, wy = wx - _GAIN_LEVEL * dy, wy + _GAIN_LEVEL * dx
@@ -189,16 +201,12 @@ class AttitudeFilter:
             if trust > 0.0 and mx * dx + my * dy + mz * dz > _APART_COS:
                 ex, ey, ez = my * dz - mz * dy, mz * dx - mx * dz, mx * dy - my * dx
                 self._innovation_rad = hypot(ex, ey)
-                gain = trust * (_GAIN_REST if still else noise.plumb_gain)
+                gain = 0.0  # in flight the horizontal filter levels it
                 if self._check.tilt_is_poor:
                     gain = trust * _GAIN_NO_GYRO
-                righted = gain * ex, gain * ey, gain * ez
-                if self._innovation_rad < _ACCELERATES_RAD:
-                    self.righted_body_radps = righted
-                wx, wy, wz = wx + righted[0], wy + righted[1], wz + righted[2]
-                if not still and not self._check.tilt_is_poor:
-                    k = trust * noise.gyro_bias_gain * dt_s
-                    self.bias_radps = (_bounded(bx - k * ex), _bounded(by - k * ey), bz)
+                elif at_rest and self.still:
+                    gain = trust * _GAIN_REST
+                wx, wy, wz = wx + gain * ex, wy + gain * ey, wz + gain * ez
         if not self.rest.known and at_rest:
             wz = 0.0  # on the pad, bias still unknown: yaw stays where it was laid down
         self.attitude = integrate(self.attitude, (wx, wy, wz), dt_s)

@@ -42,6 +42,7 @@ _BLIND_S = 0.05  # without an IMU sample: five cycles at 100 Hz
 _MAX_BLIND_S = 0.2  # a longer gap is not filled with predicted movement
 _HEALTH_S = 0.1  # between two judgements of the sensors
 _BACK_S = 0.5  # a smaller step back of the clock is ignored
+_LEVEL_GYRO_RADPS = 5e-4  # of roll's and pitch's bias after a rest: 0.1 to 0.3 mrad/s, simulated
 _TURNED_RAD = 1.0  # how far the ship may have turned before the gyro's fault was noticed
 _LOST_GYRO_RAD = 0.08  # per sqrt(s): growth of the heading's deviation without a gyro
 # Of the difference, at each pose of motion capture: 2 s at 40 Hz, and half a minute for the bias.
@@ -67,7 +68,7 @@ class Estimator:
             role(device): float(device.options.get("rest_m", 0.0)) for device in airframe.device
         }
         self._samples = Samples(airframe=airframe)
-        self._attitude = AttitudeFilter(noise=noise)
+        self._attitude = AttitudeFilter()
         self._height = HeightFilter(noise=noise, climb_limit_mps=limits.climb_mps)
         self._horizontal = HorizontalFilter(
             home=airframe.home, noise=noise, speed_limit_mps=limits.speed_mps
@@ -174,6 +175,9 @@ class Estimator:
         arm_ned = rotate(q, self._imu_m)
         self._update_horizontal(readings, bad, now_s, at_rest, arm_ned)
         height, horizontal = self._height, self._horizontal
+        turn_rad, bias_radps = horizontal.take_tilt()
+        if turn_rad:
+            attitude.right(turn_rad, bias_radps, horizontal.bias_mps2)
         height.vote(now_s)
         horizontal.vote(now_s)
         if not horizontal.valid(now_s):
@@ -242,23 +246,22 @@ class Estimator:
             self._turn(dt_s, thrust, at_rest=at_rest)
             if field_t is not None:
                 self._heading.magnet(field_t, now_s, at_rest=at_rest, attitude=attitude)
-            north, east, down = rotate(q, attitude.specific_force_body_mps2)
-            up = -(down + GRAVITY_MPS2)
+            # A bias along down is no small thing in a ship that swings: a share of it is level.
+            forward, right, down = attitude.specific_force_body_mps2
+            north, east, down = rotate(q, (forward, right, down + height.bias_mps2))
+            up = height.bias_mps2 - (down + GRAVITY_MPS2)
             limits, believed = self._limits, attitude.accel_usable
             if believed and abs(up) < limits.accel_up_mps2:
                 height.predict(up, dt_s)
             else:
                 height.drift(dt_s, now_s)
             if believed and abs(north) + abs(east) < 2.0 * limits.accel_mps2:
+                still = at_rest and attitude.still
+                if still and attitude.rest.known:
+                    horizontal.rest(_LEVEL_GYRO_RADPS)
                 turn_rad = attitude.rates_body_radps[2] * dt_s
-                tilt_mps2 = 0j
-                if not at_rest:
-                    # A correction of the attitude by the plumb line turns gravity by the same
-                    # angle.
-                    right_n, right_e, _ = rotate(q, attitude.righted_body_radps)
-                    tilt_mps2 = GRAVITY_MPS2 * dt_s * complex(-right_e, right_n)
                 horizontal.predict(
-                    north, east, dt_s, turn_rad=turn_rad, tilt_mps2=tilt_mps2, on_feet=at_rest
+                    north, east, dt_s, turn_rad=turn_rad, on_feet=at_rest, still=still
                 )
             else:
                 horizontal.drift(dt_s, now_s)
@@ -318,7 +321,7 @@ class Estimator:
             climb=climb,
             position=position,
             velocity=velocity,
-            attitude=self._attitude.health(now_s),
+            attitude=self._attitude.health(now_s, self._horizontal.tilt_sigma_rad),
             heading=self._heading.health(now_s, self._yaw_rate.doubt),
         )
 

@@ -1,13 +1,14 @@
 """Height and climb from barometer, rangers and vertical acceleration.
 
-A Kalman filter with four states: height h above the resting place on the pad, climb v,
-accelerometer bias b along up, and the offset o between barometer and height.
+A Kalman filter with five states: height h above the resting place on the pad, climb v,
+accelerometer bias b along up, the offset o between barometer and height, and the error s of the
+rangers' scale.
 
-F: h' = v, v' = a - b with the measured acceleration a as input, b' = o' = 0.
+F: h' = v, v' = a - b with the measured acceleration a as input, b' = o' = s' = 0.
 Q: accel_up_sigma on v, accel_up_drift on b, baro_drift on o, per second.
-H: a ranger sees h, less the height of what is under it; a barometer sees h + o.
+H: a ranger sees (1 + s) h, less the height of what is under it; a barometer sees h + o.
 Source: Bar-Shalom, "Estimation with Applications to Tracking and Navigation", chapter 5
-(Joseph form not needed: scalar updates on a 4 x 4 covariance that is kept symmetric by storing
+(Joseph form not needed: scalar updates on a 5 x 5 covariance that is kept symmetric by storing
 one half).
 
 No source rewrites the height. A gate refuses an outlier; `Votes` finds the source that moves
@@ -27,9 +28,9 @@ from blimp.types import QuantityHealth, Vote
 _REST_SIGMA_M = 0.03  # of height and climb of a ship that lies still
 # No average takes it out: a ranger's offset, within 2 cm (datasheets of TF-Luna and VL53L1X).
 _LEVEL_M = 0.012
-# Nor its scale: within 2 % (TF-Luna datasheet, table 1; sound, by 10 K), evenly: one sigma of that.
-# Air that is 4 K warmer than its sensor says does the same to a barometer.
-_SCALE = 0.02 / 3.0**0.5
+# Nor what air does to a barometer that is 4 K warmer than it says, evenly: one sigma of that.
+_WARM_AIR = 0.014 / 3.0**0.5
+_SCALE = 0.02  # of a ranger: TF-Luna datasheet, table 1; sound, by 10 K
 _PERSISTENT_S = 3.0  # a source refused for so long has moved, not erred
 _STALE_S = 2.0  # without a source the height is not known
 _NEAR_GROUND_S = 10.0  # longer near the ground, where a ranger is blind
@@ -52,7 +53,7 @@ _SOURCES = {
     "gps": Source(tolerance=1.6),
 }
 _MODEL_TOLERANCE_M = 0.35  # of thrust and weight as a witness, over the window of a vote
-_HEIGHT, _HEIGHT_AND_OFFSET, _CLIMB = range(3)  # what a measurement sees
+_RANGE, _HEIGHT_AND_OFFSET, _CLIMB = range(3)  # what a measurement sees
 
 
 class _Mark:
@@ -89,8 +90,9 @@ class HeightFilter:
         self.offset_m = 0.0
         self.ground_m = 0.0  # of what the rangers look at, above the pad
         self.reckoned = (0.0, 0.0)  # speed and way by the accelerometer alone, from anywhere
-        # Upper half of the covariance, row by row: hh hv hb ho vv vb vo bb bo oo.
-        self._p = [0.25, 0.0, 0.0, 0.0, 0.04, 0.0, 0.0, 0.04, 0.0, 25.0]
+        self.scale = 0.0  # of what the rangers show, less 1
+        # Upper half of the covariance, row by row: hh hv hb ho hs vv vb vo vs bb bo bs oo os ss.
+        self._p = _begun(height_m=0.5, climb_mps=0.2, offset_m=5.0)
         self._accepted_s: float | None = None
         self._rested_s: float | None = None
         self._rest_began_s = 0.0
@@ -120,7 +122,7 @@ class HeightFilter:
 
     @property
     def sigma_m(self) -> float:
-        return hypot(self._p[0] ** 0.5, _LEVEL_M, _SCALE * self.height_m)
+        return hypot(self._p[0] ** 0.5, _LEVEL_M, _WARM_AIR * self.height_m)
 
     @property
     def outvoted(self) -> frozenset[str]:
@@ -147,7 +149,7 @@ class HeightFilter:
         return (
             QuantityHealth(sigma=self.sigma_m, age_s=age_s, doubt=self._doubt, votes=tuple(votes)),
             QuantityHealth(
-                sigma=float(self._p[4] ** 0.5), age_s=age_s, doubt=self._doubt, votes=rates
+                sigma=float(self._p[5] ** 0.5), age_s=age_s, doubt=self._doubt, votes=rates
             ),
         )
 
@@ -179,24 +181,29 @@ class HeightFilter:
         speed_mps, way_m = self.reckoned
         self.reckoned = (speed_mps + a * dt_s, way_m + (speed_mps + 0.5 * a * dt_s) * dt_s)
         q_accel, q_bias, q_offset = self._q
-        hh, hv, hb, ho, vv, vb, vo, bb, bo, oo = self._p
+        hh, hv, hb, ho, hs, vv, vb, vo, vs, bb, bo, bs, oo, os, ss = self._p
         self._p = [
             hh + dt_s * (2.0 * hv + dt_s * vv) + 1e-8 * dt_s,
             hv + dt_s * (vv - hb - dt_s * vb),
             hb + dt_s * vb,
             ho + dt_s * vo,
+            hs + dt_s * vs,
             vv + dt_s * (dt_s * bb - 2.0 * vb) + q_accel * dt_s,
             vb - dt_s * bb,
             vo - dt_s * bo,
+            vs - dt_s * bs,
             bb + q_bias * dt_s,
             bo,
+            bs,
             oo + q_offset * dt_s,
+            os,
+            ss,
         ]
 
     def drift(self, dt_s: float, now_s: float) -> None:
         """Move on by `dt_s` without an accelerometer."""
         self.predict(self.bias_mps2, dt_s)
-        self._p[4] += _BLIND_ACCEL_MPS2**2 * dt_s
+        self._p[5] += _BLIND_ACCEL_MPS2**2 * dt_s
         self._felt_s = now_s
 
     def coast(self, dt_s: float) -> None:
@@ -220,8 +227,7 @@ class HeightFilter:
         self._said["baro"] = baro_height_m
         gate = self._gates["baro"]
         innovation = baro_height_m - self.height_m - self.offset_m
-        hh, _, _, ho, _, _, _, _, _, oo = self._p
-        variance = hh + 2.0 * ho + oo + self._noise.baro_sigma_m**2
+        variance = self._p[0] + 2.0 * self._p[3] + self._p[12] + self._noise.baro_sigma_m**2
         if "baro" in self._votes.outvoted:
             gate.refuse(innovation, now_s)
             if not self.valid(now_s):  # better than none
@@ -248,15 +254,17 @@ class HeightFilter:
             gate.accepts(0.0, 1.0, now_s)
             self._accepted_s = now_s
             return
-        innovation = height_m + self.ground_m - self.height_m
+        seen_m = 0.0 if source == "tag" else self.height_m - self.ground_m
+        innovation = height_m + self.ground_m - self.height_m - self.scale * seen_m
         if self._resting(now_s) and abs(height_m) > _RESTING_M:
             self._votes.exclude(source)
         if source in self._votes.outvoted:
             gate.refuse(innovation, now_s)
             return
-        variance = self._p[0] + self._noise.ranger_sigma_m**2
+        p = self._p
+        variance = p[0] + seen_m * (2.0 * p[4] + seen_m * p[14]) + self._noise.ranger_sigma_m**2
         if gate.accepts(innovation, variance, now_s):
-            self._correct(innovation, variance, _HEIGHT)
+            self._correct(innovation, variance, _RANGE, seen_m)
             self._accepted_s = now_s
         elif gate.refused_s(now_s) >= _PERSISTENT_S and self._moves_along(source):
             self.ground_m = self.height_m - height_m  # it sees something else than the pad's level
@@ -278,13 +286,13 @@ class HeightFilter:
             self._rest_began_s = now_s
         self._rested_s = now_s
         self.ground_m = 0.0
-        self._correct(-self.height_m, self._p[0] + _REST_SIGMA_M**2, _HEIGHT)
-        self._correct(-self.climb_mps, self._p[4] + _REST_SIGMA_M**2, _CLIMB)
+        self._correct(-self.height_m, self._p[0] + _REST_SIGMA_M**2, _RANGE)
+        self._correct(-self.climb_mps, self._p[5] + _REST_SIGMA_M**2, _CLIMB)
 
     def begin_at(self, height_m: float) -> None:
         """Start in the air: at `height_m`, give or take a metre, and as the barometer says."""
         self.height_m = height_m
-        self._p = [1.0, 0.0, 0.0, 0.0, 0.25, 0.0, 0.0, 0.04, 0.0, 0.04]
+        self._p = _begun(height_m=1.0, climb_mps=0.5, offset_m=0.2)
 
     def land(self) -> None:
         """The ship has touched down: this height is 0 from now on."""
@@ -354,7 +362,7 @@ class HeightFilter:
         self.climb_mps = climb_mps if new.t_s - self._felt_s > span_s else way_m / span_s
         self.offset_m = old.offset_m
         self._p[0] = max(self._p[0], 0.04)
-        self._p[4] = max(self._p[4], 0.04)
+        self._p[5] = max(self._p[5], 0.04)
         for mark in self._marks:  # nobody is to go back to what was wrong
             mark.height_m = old.height_m + way_m * (mark.t_s - old.t_s) / span_s
             mark.offset_m = old.offset_m
@@ -386,28 +394,45 @@ class HeightFilter:
         self.height_m = height_m
         self._p[0] = max(self._p[0], 0.25)
 
-    def _correct(self, innovation: float, variance: float, measured: int) -> None:
-        hh, hv, hb, ho, vv, vb, vo, bb, bo, oo = self._p
-        if measured == _HEIGHT:
-            ch, cv, cb, co = hh, hv, hb, ho
+    def _correct(
+        self, innovation: float, variance: float, measured: int, seen_m: float = 0.0
+    ) -> None:
+        """seen_m: the height that the error of a ranger's scale is multiplied by."""
+        hh, hv, hb, ho, hs, vv, vb, vo, vs, bb, bo, bs, oo, os, ss = self._p
+        if measured == _RANGE:
+            x = seen_m
+            ch, cv, cb, co, cs = hh + x * hs, hv + x * vs, hb + x * bs, ho + x * os, hs + x * ss
         elif measured == _HEIGHT_AND_OFFSET:
-            ch, cv, cb, co = hh + ho, hv + vo, hb + bo, ho + oo
+            ch, cv, cb, co, cs = hh + ho, hv + vo, hb + bo, ho + oo, hs + os
         else:
-            ch, cv, cb, co = hv, vv, vb, vo
+            ch, cv, cb, co, cs = hv, vv, vb, vo, vs
         kh, kv, kb, ko = ch / variance, cv / variance, cb / variance, co / variance
+        ks = cs / variance
         self.height_m += kh * innovation
         self.climb_mps += kv * innovation
         self.bias_mps2 += kb * innovation
         self.offset_m += ko * innovation
+        self.scale += ks * innovation
         self._p = [
             max(1e-9, hh - kh * ch),
             hv - kh * cv,
             hb - kh * cb,
             ho - kh * co,
+            hs - kh * cs,
             max(1e-9, vv - kv * cv),
             vb - kv * cb,
             vo - kv * co,
+            vs - kv * cs,
             max(1e-9, bb - kb * cb),
             bo - kb * co,
+            bs - kb * cs,
             max(1e-9, oo - ko * co),
+            os - ko * cs,
+            max(1e-9, ss - ks * cs),
         ]
+
+
+def _begun(*, height_m: float, climb_mps: float, offset_m: float) -> list[float]:
+    """Return a covariance of these standard deviations, that of the barometer's offset last."""
+    hh, vv, oo = height_m**2, climb_mps**2, offset_m**2
+    return [hh, 0.0, 0.0, 0.0, 0.0, vv, 0.0, 0.0, 0.0, 0.04, 0.0, 0.0, oo, 0.0, _SCALE**2]

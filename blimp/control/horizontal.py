@@ -1,16 +1,17 @@
 """Horizontal position and velocity from position tag or GPS, with acceleration between.
 
-One Kalman filter with four states an axis: position p, velocity v, tilt b and accelerometer bias c
-(a tilt error of half a degree is 0.09 m/s^2, more than the ship ever accelerates). The tilt stays
-where it is while the ship turns, and the bias turns with it. Levelled by its accelerometer, the
-ship starts with one the opposite of the other. What the plumb line turns the attitude by is known,
-so b follows it; else each correction would be a surprise, and the plumb hides slow accelerations.
+One error-state Kalman filter with five states an axis: position p, velocity v, tilt b,
+accelerometer bias c and gyro bias d (a tilt error of half a degree is 0.09 m/s^2, more than the
+ship ever accelerates). The tilt stays where it is while the ship turns, and the biases turn with
+it. Levelled by its accelerometer, the ship starts with one the opposite of the other. What is found
+of tilt and gyro bias goes to the attitude (`take_tilt`): in flight nothing else levels it.
 
-F: p' = v, v' = a - b - c with the measured acceleration a as input, b' = what the plumb line turns
-gravity by, c' = i w c with the turn rate w.
-Q: accel_sigma on v, accel_drift on b, a tenth of it on c, per second.
+F: p' = v, v' = a - b - c with the measured acceleration a as input, b' = d, c' = i w c and
+d' = i w d with the turn rate w.
+Q: accel_sigma on v, accel_drift on b, a tenth of it on c, gyro_drift on d, per second.
 Covariance: `blimp/control/motion.py`.
-H: tag and GPS see p as it was their latency ago; a GPS's Doppler sees v.
+H: tag and GPS see p as it was their latency ago; a GPS's Doppler sees v; the plumb line sees that
+a ship accelerates little in the long run.
 Source: Bar-Shalom, "Estimation with Applications to Tracking and Navigation", chapter 6.
 
 The tag is used while it is there, then GPS, shifted by the offset tracked until then. `Votes`
@@ -33,10 +34,15 @@ RECKONED_S = 8.0  # so long the accelerometer alone gives a velocity good for br
 MAX_LATENCY_S = 0.5  # of a sample that says its own
 _BLIND_ACCEL_MPS2 = 0.2  # what a ship may accelerate by unseen, per sqrt(s)
 _LEVEL_MPS2 = 0.1  # tilt and bias together, levelled on the pad
-_BIAS_MPS2 = 0.05  # MPU-6050 datasheet, 6.2, once trimmed
+_BIAS_MPS2 = 0.28  # MPU-6050 datasheet, 6.2: within 0.49, evenly
 _SHOCK_MPS2 = 0.06  # what a knock adds to velocity, per sqrt(s)
 _SHOCK_DRIFT_MPS2 = 0.02  # and to the accelerometer's bias
+_GYRO_RADPS = 0.1  # before rest has shown it
 _GROW_S = 0.1  # step in which the covariance grows
+# A ship that flies accelerates by 0.1 m/s^2 for 2 s, now and then: so much is one sample in ten a
+# second worth.
+_PLUMB_MPS2 = 0.1 * (2.0 * 2.0 / _GROW_S) ** 0.5
+_STILL_MPS2 = 0.02  # of one that lies still: noise and grass
 _SURPRISE_SHARE = 0.05  # of each position
 _SURPRISING = 8.0  # at most: one reflection is no reason to doubt the accelerometer
 _OPENING = 3  # innovations twice as large as they should be: noise 64 times as large
@@ -87,13 +93,23 @@ class HorizontalFilter:
         self._noise = noise = noise or Estimation()
         self._speed_limit_mps = speed_limit_mps
         self._home = home
-        self._q = (noise.accel_sigma_mps2**2, noise.accel_drift_mps2**2)
+        self._q = (
+            noise.accel_sigma_mps2**2,
+            noise.accel_drift_mps2**2,
+            (GRAVITY_MPS2 * noise.gyro_drift_radps) ** 2,
+        )
         self.position_m = [0.0, 0.0]
         self.velocity_mps = [0.0, 0.0]
-        self._bias = self._tilt = 0j
+        self.bias_mps2 = self._tilt = self._tilting = 0j  # north + i east
         self._p = MotionCovariance(
-            position_m=2.0, velocity_mps=0.2, level_mps2=_LEVEL_MPS2, bias_mps2=_BIAS_MPS2
+            position_m=2.0,
+            velocity_mps=0.2,
+            level_mps2=_LEVEL_MPS2,
+            bias_mps2=_BIAS_MPS2,
+            gyro_mps3=GRAVITY_MPS2 * _GYRO_RADPS,
         )
+        self._gained = 0j  # velocity by the accelerometer since the covariance grew
+        self._blind = False  # since then it was not believed for a while
         self._ahead = (0.0, 0.0)  # seconds and angle that the covariance does not hold yet
         self._surprise = 1.0  # mean square of the innovations in their deviations
         self._accepted_s: float | None = None
@@ -133,6 +149,11 @@ class HorizontalFilter:
         return None if self.gps_offset is None else self._home.global_deg(*self.gps_offset)
 
     @property
+    def tilt_sigma_rad(self) -> float:
+        """Standard deviation of the attitude's roll, and of its pitch."""
+        return float(self._p.bb**0.5) / GRAVITY_MPS2
+
+    @property
     def outvoted(self) -> frozenset[str]:
         """The sources that have moved otherwise than the others."""
         return frozenset(self._votes.outvoted)
@@ -167,18 +188,17 @@ class HorizontalFilter:
         dt_s: float,
         *,
         turn_rad: float = 0.0,
-        tilt_mps2: complex = 0j,
         on_feet: bool = False,
+        still: bool = False,
     ) -> None:
         """Move on by `dt_s`.
 
-        turn_rad: how far the ship has turned, and the accelerometer's bias with it. tilt_mps2: the
-        acceleration, north + i east, that the attitude's last correction adds to the measured one.
-        on_feet: a ship that stands and rocks feels shocks that no sampling shows.
+        turn_rad: how far the ship has turned, and the accelerometer's bias with it.
+        on_feet: a ship that stands and rocks feels shocks that no sampling shows. still: it does
+        not even rock.
         """
-        self._bias *= rect(1.0, turn_rad)
-        self._tilt += tilt_mps2
-        wrong = self._bias + self._tilt
+        self.bias_mps2 *= rect(1.0, turn_rad)
+        wrong = self.bias_mps2 + self._tilt
         position, velocity = self.position_m, self.velocity_mps
         an, ae = accel_north_mps2 - wrong.real, accel_east_mps2 - wrong.imag
         position[0] += (velocity[0] + 0.5 * an * dt_s) * dt_s
@@ -188,6 +208,7 @@ class HorizontalFilter:
         speed, way = self.reckoned
         gained = complex(an, ae) * dt_s
         self.reckoned = (speed + gained, way + (speed + 0.5 * gained) * dt_s)
+        self._gained += gained
         if on_feet:
             self._p.vv += _SHOCK_MPS2**2 * dt_s
             self._p.bb += _SHOCK_DRIFT_MPS2**2 * dt_s
@@ -195,20 +216,35 @@ class HorizontalFilter:
         self._ahead = (ahead_s + dt_s, turned_rad + turn_rad)
         if ahead_s + dt_s >= _GROW_S:
             self._grow()
+            self._plumb(ahead_s + dt_s, _STILL_MPS2 if still else _PLUMB_MPS2)
+
+    def _plumb(self, dt_s: float, sigma_mps2: float) -> None:
+        """A ship accelerates little in the long run, and one that lies still not at all."""
+        felt, self._gained = self._gained / dt_s, 0j
+        blind, self._blind = self._blind, False
+        if blind:
+            return
+        column = self._p.of_acceleration
+        variance = -(column[2] + column[3]).real + sigma_mps2 * sigma_mps2
+        self._correct(-felt, column, variance)
 
     def _grow(self) -> None:
         """Bring the covariance up to now; it needs no hundred steps a second."""
         dt_s, turn_rad = self._ahead
         if dt_s > 0.0:
-            noise, drift = self._q
+            noise, drift, gyro = self._q
             noise *= max(1.0, self._surprise) ** _OPENING
-            self._p.grow(dt_s, turn_rad=turn_rad, noise=noise, drift=drift)
+            self._p.grow(dt_s, turn_rad=turn_rad, noise=noise, drift=drift, gyro=gyro)
+            self._tilt += dt_s * self._tilting
+            self._tilting *= rect(1.0, turn_rad)
             self._ahead = (0.0, 0.0)
 
     def drift(self, dt_s: float, now_s: float) -> None:
         """Move on by `dt_s` without an accelerometer."""
-        wrong = self._bias + self._tilt
+        wrong = self.bias_mps2 + self._tilt
         self.predict(wrong.real, wrong.imag, dt_s)
+        self._p.uncouple()
+        self._blind = True
         self._p.vv += _BLIND_ACCEL_MPS2**2 * dt_s
         self._felt_s = now_s
 
@@ -225,8 +261,19 @@ class HorizontalFilter:
 
     def turn(self, angle_rad: float) -> None:
         """The heading was wrong by this: what the ship feels, it feels in another direction."""
-        self._bias *= rect(1.0, angle_rad)
+        self.bias_mps2 *= rect(1.0, angle_rad)
         self._tilt *= rect(1.0, angle_rad)
+
+    def rest(self, gyro_sigma_radps: float) -> None:
+        """The ship lies still: its gyro's bias has been measured."""
+        self._p.rest(GRAVITY_MPS2 * gyro_sigma_radps)
+
+    def take_tilt(self) -> tuple[complex, complex]:
+        """Return what the attitude is to be turned by, and its bias to change by, in radians and
+        rad/s about north + i east; from now on the attitude has it."""
+        tilt, tilting = self._tilt, self._tilting
+        self._tilt = self._tilting = 0j
+        return 1j * tilt / GRAVITY_MPS2, -1j * tilting / GRAVITY_MPS2
 
     # --- measurements -------------------------------------------------------------------------
 
@@ -421,13 +468,14 @@ class HorizontalFilter:
     # --- arithmetic -----------------------------------------------------------------------------
 
     def _correct(self, innovation: complex, column: Column, variance: float) -> None:
-        kp, kv, kb, kc = self._p.correct(column, variance)
+        kp, kv, kb, kc, kd = self._p.correct(column, variance)
         for state, gain in ((self.position_m, kp), (self.velocity_mps, kv)):
             change = gain * innovation
             state[0] += change.real
             state[1] += change.imag
         self._tilt += kb * innovation
-        self._bias += kc * innovation
+        self.bias_mps2 += kc * innovation
+        self._tilting += kd * innovation
 
     def _restart(self, north_m: float, east_m: float, sigma_m: float, now_s: float) -> None:
         """Believe this sample alone: the first one, or one that has insisted."""

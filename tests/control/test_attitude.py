@@ -129,14 +129,23 @@ def test_turning_is_followed_exactly() -> None:
     assert euler(filter.attitude)[2] == pytest.approx(1.5, abs=0.03)
 
 
-def test_a_tilt_error_fades_in_flight_through_the_plumb_line() -> None:
+def test_a_large_tilt_error_is_set_right_in_flight_by_the_plumb_line() -> None:
     filter = resting((0.0, 0.0, 0.0))
     filter.attitude = from_euler(0.2, -0.2, 0.0)
     tilted = from_euler(0.05, 0.05, 0.0)
     for k in range(6000):
         t_s = 10.0 + k * DT_S
         filter.update(feel(tilted, t_s=t_s), at_rest=False)
-    assert euler(filter.attitude)[:2] == pytest.approx((0.05, 0.05), abs=0.02)
+    assert euler(filter.attitude)[:2] == pytest.approx((0.05, 0.05), abs=0.04)
+
+
+def test_it_is_levelled_by_turns_about_north_and_east_wherever_its_nose_points() -> None:
+    filter = resting((0.0, 0.0, 0.0))
+    filter.attitude = from_euler(0.0, 0.0, radians(90.0))  # nose east
+    filter.right(0.02 + 0.01j, 0.003 + 0.001j, 0.2 - 0.1j)
+    assert euler(filter.attitude) == pytest.approx((0.01, -0.02, radians(90.0)), abs=3e-4)
+    assert filter.bias_radps[:2] == pytest.approx((0.001, -0.003), abs=3e-4)
+    assert filter.accel_bias_mps2 == pytest.approx((-0.1, -0.2), abs=3e-3)
     filter.turn(0.0, 9.0)
     assert filter.bias_radps[2] == pytest.approx(0.4), "no chip has more"
 
