@@ -33,7 +33,7 @@ _FULL_CELL_V = 4.2
 SENSORS: dict[Need, dict[str, str]] = {
     Need.ATTITUDE: {"imu": "IMU"},
     Need.HEIGHT: {"baro": "barometer", "ranger": "ranger", "sonar": "sonar"},
-    Need.POSITION: {"tag": "tag", "gps": "GPS"},
+    Need.POSITION: {"tag": "tag", "gps": "GPS", "camera": "camera with a map of tags"},
     Need.BATTERY: {"power": "power monitor"},
     Need.CAMERA: {"camera": "camera"},
 }
@@ -74,7 +74,12 @@ class Ability(msgspec.Struct, frozen=True, kw_only=True):
 
 def lacking(airframe: Airframe) -> tuple[Need, ...]:
     """Return the needs that no sensor of this airframe measures."""
-    roles = {role_of(device.chip) for device in airframe.device}
+    # A camera without a map of tags takes pictures, and knows no place.
+    roles = {
+        role
+        for device in airframe.device
+        if (role := role_of(device.chip)) != "camera" or device.options.get("tags")
+    }
     return tuple(need for need, measured_by in SENSORS.items() if not roles & measured_by.keys())
 
 

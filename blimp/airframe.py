@@ -281,6 +281,26 @@ class Device(_Part, frozen=True, kw_only=True):
     options: dict[str, Any] = {}
 
 
+class CameraRow(_Part, frozen=True, kw_only=True):
+    """The options of a camera's row. A path is from the directory of the process that reads it.
+
+    position_m: of the lens from the centre of buoyancy. At angles of 0 it looks forward, its
+    picture upright; pitch -90 looks down, the bow at the top. lens: a file that `blimp camera
+    calibrate` writes; without one, horizontal_fov_deg of the data sheet. tags: the map of the
+    room's tags; "" gives no position.
+    """
+
+    width: Annotated[int, Meta(ge=64, le=4608)] = 728
+    height: Annotated[int, Meta(ge=64, le=2592)] = 544
+    horizontal_fov_deg: Annotated[float, Meta(ge=20.0, le=150.0)] = 66.0
+    lens: str = ""
+    tags: str = ""
+    position_m: tuple[Finite, Finite, Finite] = (0.0, 0.0, 0.0)
+    roll_deg: Annotated[float, Meta(ge=-180.0, le=180.0)] = 0.0
+    pitch_deg: Annotated[float, Meta(ge=-180.0, le=180.0)] = -90.0
+    yaw_deg: Annotated[float, Meta(ge=-180.0, le=180.0)] = 0.0
+
+
 class Channel(_Part, frozen=True, kw_only=True):
     """A channel of the radio transmitter, counted from 1 as on its screen."""
 
@@ -485,6 +505,12 @@ class Airframe(_Part, frozen=True, kw_only=True):
     def mass_kg(self) -> float:
         """Everything that has to be moved: structure, gas and ballast, without added mass."""
         return AIR_DENSITY_KGM3 * self.hull.volume_m3 + self.mass.heaviness_kg
+
+    @property
+    def stand_m(self) -> float:
+        """How far the floor is below the hull's centre when the ship stands on it, level."""
+        half_m = 0.5 * (self.hull.height_m or self.hull.diameter_m)
+        return max([half_m, *(foot[2] for foot in self.ground.feet_m)])
 
     @property
     def thruster_names(self) -> tuple[str, ...]:

@@ -99,6 +99,13 @@ CHIPS: dict[str, Chip] = {
         driver=".hcsr04:HcSr04", twin=".hcsr04:HcSr04", role="sonar",
         supply="5V; echo through a divider to 3.3 V", registers=("HCSR04",),
     ),
+    **{
+        name: Chip(
+            driver=".tag_camera:TagCamera", twin=".camera:Camera", role="camera",
+            supply="the ribbon cable of the Pi's camera port", rate_hz=10.0,
+        )
+        for name in ("imx219", "imx296", "imx708", "ov5647")
+    },
     "icm20948": Chip(
         driver=".icm20948:Icm20948", twin=".icm20948:Icm20948", role="imu", supply="3V3",
         addresses=(0x69, 0x68), rate_hz=100.0, registers=("ICM20948", "AK09916"),

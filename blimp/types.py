@@ -96,7 +96,8 @@ class PositionSample(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """A position from the indoor tag, in the room's frame (NED, origin at the pad).
 
     latency_s: how old it was at `t_s`; None if the receiver does not say. yaw_rad: of a motion
-    capture system, which also sees height; None from a tag.
+    capture system or a camera, which also see height; None from a tag. bias_m: of the accuracy,
+    what is the same in the next sample, so that no average takes it out.
     """
 
     t_s: float
@@ -105,6 +106,28 @@ class PositionSample(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     latency_s: float | None = None
     yaw_rad: float | None = None
     yaw_accuracy_rad: float = 0.0
+    bias_m: float = 0.0
+
+
+class CameraPose(msgspec.Struct, frozen=True, kw_only=True, tag="camera-pose"):
+    """What the camera's process tells the flight process of one picture, one datagram.
+
+    boot_id: drawn when the camera's process starts; sequence: grows with each of its
+    datagrams. exposed_s: the middle of the exposure, CLOCK_MONOTONIC. position_ned_m: of the
+    hull's middle, from the pad; None if the picture has no position, and `reason` says why.
+    accuracy_m: one standard deviation, horizontal, of which bias_m is the same in every picture.
+    """
+
+    boot_id: str
+    sequence: int
+    exposed_s: float
+    position_ned_m: Vec3 | None = None
+    yaw_rad: float = 0.0
+    accuracy_m: float = 0.0
+    bias_m: float = 0.0
+    yaw_accuracy_rad: float = 0.0
+    tags: int = 0
+    reason: str = ""
 
 
 class GpsSample(msgspec.Struct, frozen=True, kw_only=True, gc=False):
@@ -177,6 +200,7 @@ class SensorReadings(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     gps: GpsSample | None = None
     power: PowerSample | None = None
     transmitter: TransmitterSample | None = None
+    camera: PositionSample | None = None
     flow: FlowSample | None = None  # measured and shown; the estimator does not use it yet
     seen: SeenSample | None = None  # a mode uses it, no filter does
     unhealthy: tuple[str, ...] = ()
@@ -202,7 +226,7 @@ class Vote(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     agrees: it is within its gate, so the estimate may use it; with False it is outvoted.
     """
 
-    sensor: str  # "baro", "ranger", "sonar", "tag", "gps", "imu", "magnetometer", "thrust"
+    sensor: str  # "baro", "ranger", "sonar", "tag", "camera", "gps", "imu", "thrust", ...
     value: float
     innovation: float  # value minus estimate when it came
     age_s: float

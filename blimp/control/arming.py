@@ -20,7 +20,7 @@ from blimp.types import SensorStatus, VehicleState
 _LEVEL_RAD = 0.26  # 15 degrees
 _STILL_RADPS = 0.3  # a ship in a person's arms turns by less
 _STALL_S = 2.0  # after a cycle that came late
-_POSITION = ("tag", "gps")
+_POSITION = ("tag", "gps", "camera")
 
 
 class Readiness(msgspec.Struct, frozen=True, kw_only=True):

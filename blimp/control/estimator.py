@@ -48,6 +48,7 @@ _LOST_GYRO_RAD = 0.08  # per sqrt(s): growth of the heading's deviation without 
 # Of the difference, at each pose of motion capture: 2 s at 40 Hz, and half a minute for the bias.
 _POSE_TURN = 0.012
 _POSE_BIAS = 2e-5  # see above
+_POSE_HZ, _POSE_MOST = 40.0, 4.0
 _POSE_RAD = 0.02  # of a heading by motion capture
 # Tilt that a coast leaves, the swing: rms of three ships, growing over the first second, simulated.
 _TILTED_RAD, _TILTS_RADPS = 0.05, 0.05
@@ -81,7 +82,7 @@ class Estimator:
         self._imu_m = airframe.mass.center_of_gravity_m
         self._reference_pa: float | None = None
         self._reference: list[float] = []
-        self._posed_s = -1e9
+        self._posed_s = self._captured_s = -1e9  # by any source, and by motion capture
         self._high_s = -1e9
         self._moved_s = 0.0
         self._last_s = -1e9
@@ -329,14 +330,17 @@ class Estimator:
         self, readings: SensorReadings, bad: set[str], now_s: float, at_rest: bool
     ) -> None:
         height, is_new = self._height, self._samples.is_new
-        tag, gps, baro = readings.tag, readings.gps, readings.baro
-        # `_update_horizontal` uses the times of tag and GPS; here they only vote.
-        if tag is not None and "tag" not in bad and is_new("tag-height", tag, now_s):
-            pose_m = self._pose_height(tag, now_s)
-            if pose_m is None:
-                height.update_witness(-tag.position_ned_m[2], "tag")
-            else:
-                height.update_ranger(pose_m, now_s, source="tag")
+        gps, baro = readings.gps, readings.baro
+        # `_update_horizontal` uses the times of these and of GPS; here they only vote.
+        for name, fix in (("tag", readings.tag), ("camera", readings.camera)):
+            if fix is not None and name not in bad and is_new(f"{name}-height", fix, now_s):
+                pose_m = self._pose_height(fix, now_s)
+                if pose_m is None:
+                    height.update_witness(-fix.position_ned_m[2], name)
+                    continue
+                height.update_ranger(pose_m, now_s, source=name)
+                if name == "tag":
+                    self._captured_s = now_s
         if gps is not None and "gps" not in bad and is_new("gps-height", gps, now_s):
             height.update_witness(gps.altitude_msl_m - self._airframe.home.altitude_msl_m, "gps")
         if baro is not None and "baro" not in bad and is_new("baro", baro, now_s):
@@ -351,7 +355,7 @@ class Estimator:
                 ranged_m = self._ranged_m(name, sample, now_s)
                 if ranged_m is None:
                     continue
-                if now_s - self._posed_s < _POSED_S:
+                if now_s - self._captured_s < _POSED_S:
                     # A ranger measures the distance to the floor, motion capture the ship itself.
                     height.update_witness(ranged_m, name)
                 else:
@@ -360,7 +364,7 @@ class Estimator:
             height.update_rest(now_s, counts=self._looks_down_only)
 
     def _pose_height(self, sample: PositionSample, now_s: float) -> float | None:
-        """Return the height of a pose from motion capture, and use its heading."""
+        """Return the height of a pose by motion capture or a camera, and use its heading."""
         yaw_rad, latency_s, down_m = sample.yaw_rad, sample.latency_s, sample.position_ned_m[2]
         if yaw_rad is None or latency_s is None or not isfinite(yaw_rad + latency_s + down_m):
             return None
@@ -368,8 +372,10 @@ class Estimator:
             return None
         turned_rad = latency_s * self._attitude.rates_body_radps[2]
         error_rad = wrap_pi(yaw_rad + turned_rad - yaw_of(self._attitude.attitude))
-        self._attitude.turn(_POSE_TURN * error_rad, -_POSE_BIAS * error_rad)
-        self._heading.seen(max(_POSE_RAD, abs(error_rad)))
+        # A slower source's pose counts for those that it has left out, up to a tenth of a second.
+        share = max(1.0, min(_POSE_MOST, (now_s - self._posed_s) * _POSE_HZ))
+        self._attitude.turn(share * _POSE_TURN * error_rad, -share * _POSE_BIAS * error_rad)
+        self._heading.seen(max(_POSE_RAD, sample.yaw_accuracy_rad, abs(error_rad)))
         self._posed_s = now_s
         return latency_s * self._height.climb_mps - down_m
 
@@ -400,16 +406,17 @@ class Estimator:
     def _update_horizontal(
         self, readings: SensorReadings, bad: set[str], now_s: float, at_rest: bool, arm_ned_m: Vec3
     ) -> None:
-        tag, gps, is_new = readings.tag, readings.gps, self._samples.is_new
+        gps, is_new = readings.gps, self._samples.is_new
         horizontal = self._horizontal
         used = ""
-        if (
-            tag is not None
-            and "tag" not in bad
-            and is_new("tag", tag, now_s)
-            and horizontal.update_tag(tag, now_s, arm_ned_m=arm_ned_m)
-        ):
-            used = "tag"
+        for name, fix in (("tag", readings.tag), ("camera", readings.camera)):
+            if (
+                fix is not None
+                and name not in bad
+                and is_new(name, fix, now_s)
+                and horizontal.update_tag(fix, now_s, arm_ned_m=arm_ned_m, source=name)
+            ):
+                used = used or name
         if gps is not None and "gps" not in bad and is_new("gps", gps, now_s):
             on_pad = at_rest and self._attitude.still
             if horizontal.update_gps(gps, now_s, arm_ned_m=arm_ned_m, on_pad=on_pad):

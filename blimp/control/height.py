@@ -50,6 +50,7 @@ _SOURCES = {
     "sonar": Source(tolerance=0.15, group="down"),
     "baro": Source(tolerance=0.25),
     "tag": Source(tolerance=0.35),
+    "camera": Source(tolerance=0.35),
     "gps": Source(tolerance=1.6),
 }
 _MODEL_TOLERANCE_M = 0.35  # of thrust and weight as a witness, over the window of a vote
@@ -101,7 +102,7 @@ class HeightFilter:
         self._moved_s = 0.0
         self._gates = {
             name: Gate(noise.height_gate_m, noise.gate_sigmas)
-            for name in ("baro", "ranger", "sonar", "tag")
+            for name in ("baro", "ranger", "sonar", "tag", "camera")
         }
         self._said: dict[str, float] = {}
         self._votes: Votes[float] = Votes(_SOURCES, zero=0.0, model_tolerance=_MODEL_TOLERANCE_M)

@@ -57,9 +57,11 @@ _TICK_S = 0.5  # a window of 6 s: GPS wanders
 # A fix wanders by a metre in the window, the Doppler does not: it is the better witness.
 _SOURCES = {
     "tag": Source(tolerance=0.35),
+    "camera": Source(tolerance=0.35),
     "gps": Source(tolerance=0.5),
     "gps-fix": Source(tolerance=1.6, group="gps"),
 }
+_INDOORS = ("tag", "camera")  # before GPS
 _DOPPLER_GAP_S = 1.0  # across a longer gap its way is not added up
 _MODEL_TOLERANCE_M = 0.8  # of thrust and wind as a witness, over the window of a vote
 
@@ -120,7 +122,8 @@ class HorizontalFilter:
         self._doppler_s = -1e9
         self._doppler_m = 0j
         self._gates = {
-            name: Gate(noise.position_gate_m, noise.gate_sigmas) for name in ("tag", "gps")
+            name: Gate(noise.position_gate_m, noise.gate_sigmas)
+            for name in ("tag", "camera", "gps")
         }
         self.fixed_m = (
             0.0,
@@ -277,8 +280,15 @@ class HorizontalFilter:
 
     # --- measurements -------------------------------------------------------------------------
 
-    def update_tag(self, sample: PositionSample, now_s: float, *, arm_ned_m: Vec3 = ZERO3) -> bool:
-        """Take a tag's position of the hull; `arm_ned_m` leads from there to the IMU.
+    def update_tag(
+        self,
+        sample: PositionSample,
+        now_s: float,
+        *,
+        arm_ned_m: Vec3 = ZERO3,
+        source: str = "tag",
+    ) -> bool:
+        """Take a tag's or a camera's position of the hull; `arm_ned_m` leads from there to the IMU.
 
         Return whether it was used.
         """
@@ -288,10 +298,10 @@ class HorizontalFilter:
             return False
         if not 0.0 <= latency_s <= MAX_LATENCY_S:
             return False
-        self._votes.note("tag", complex(north_m, east_m))
+        self._votes.note(source, complex(north_m, east_m))
         self.fixed_m, self.fixed_sigma_m = (north_m, east_m), max(0.03, sample.accuracy_m)
         if not self._take(
-            "tag",
+            source,
             north_m + arm_ned_m[0],
             east_m + arm_ned_m[1],
             sample.accuracy_m,
@@ -299,7 +309,7 @@ class HorizontalFilter:
             latency_s=latency_s,
         ):
             return False
-        self._wander_m = _MOUNTED_M
+        self._wander_m = max(_MOUNTED_M, sample.bias_m)
         return True
 
     def update_gps(
@@ -315,9 +325,9 @@ class HorizontalFilter:
         north_m, east_m = self._home.local_m(sample.latitude_deg, sample.longitude_deg)
         self._vote_of_gps(complex(north_m, east_m), sample, now_s)
         north_m, east_m = north_m + arm_ned_m[0], east_m + arm_ned_m[1]
-        tag_s = self._gates["tag"].last_s
-        tagged = tag_s is not None and now_s - tag_s <= _TAG_LOST_S
-        if tagged or (on_pad and tag_s is None):
+        seen = [s for name in _INDOORS if (s := self._gates[name].last_s) is not None]
+        tagged = bool(seen) and now_s - max(seen) <= _TAG_LOST_S
+        if tagged or (on_pad and not seen):
             reference = self.position_m if tagged else arm_ned_m
             self._track_offset(north_m - reference[0], east_m - reference[1])
             if tagged:
@@ -438,9 +448,9 @@ class HorizontalFilter:
         self._doubt = self._votes.doubt
         changes = self._votes.changes
         gone_m = changes.get("gps", changes.get("gps-fix"))
-        if out == "tag" and gone_m is not None:
+        if out in _INDOORS and gone_m is not None:
             self._undo(gone_m)
-            self._gates["tag"].forget()
+            self._gates[out].forget()
 
     def _predicted(self) -> complex | None:
         """Return the change over the window by the accelerometer alone."""

@@ -27,7 +27,7 @@ class Samples:
     def __init__(self, *, airframe: Airframe) -> None:
         rates = {role(device): device.rate_hz for device in airframe.device}
         self._spacing_s = {name: 1.0 / (_FASTEST * rate_hz) for name, rate_hz in rates.items()}
-        for name in ("tag", "gps"):  # each is asked for twice
+        for name in ("tag", "camera", "gps"):  # each is asked for twice
             self._spacing_s[f"{name}-height"] = self._spacing_s.get(name, 0.0)
         self._from_s: dict[str, float] = {}  # what is earlier is old, or comes too fast
 

@@ -123,6 +123,16 @@ class SerialPort(Protocol):
     def close(self) -> None: ...
 
 
+class Datagrams(Protocol):
+    """Messages of another process, which are read without waiting. Close is idempotent."""
+
+    def receive(self) -> list[bytes]:
+        """Return what has come, oldest first, none if nothing has."""
+        ...
+
+    def close(self) -> None: ...
+
+
 class Buses(Protocol):
     """Opens each bus, pin or port once: the seam between drivers and the machine."""
 
@@ -140,6 +150,10 @@ class Buses(Protocol):
 
     def serial(self, port: str, baud: int, *, framing: str = "8N1") -> SerialPort:
         """framing: data bits, parity, stop bits; "8E2" is even parity with two stop bits."""
+        ...
+
+    def datagrams(self, name: str) -> Datagrams:
+        """Open the socket of this name in the ship's runtime directory."""
         ...
 
     def close(self) -> None:

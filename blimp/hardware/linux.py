@@ -22,6 +22,7 @@ from blimp.clock import Clock, SystemClock
 from blimp.closing import Closing
 from blimp.errors import BusError
 from blimp.hardware.bus import (
+    Datagrams,
     DigitalOutput,
     EchoPin,
     I2CBus,
@@ -60,8 +61,12 @@ _C = TypeVar("_C", bound=_Closable)
 class LinuxBuses(Closing):
     """Opens buses, pins and ports of this machine, each once. Implements `bus.Buses`."""
 
-    def __init__(self, *, clock: Clock) -> None:
+    def __init__(
+        self, *, clock: Clock, datagrams: Callable[[str], Datagrams] | None = None
+    ) -> None:
+        """datagrams: opens the socket of a name; without one there is none."""
         self._clock = clock
+        self._datagrams = datagrams
         self._open: dict[str, _Closable] = {}
         self._gpio: Any = None
 
@@ -135,6 +140,12 @@ class LinuxBuses(Closing):
             port,
             LinuxSerial(name=port, baud=baud, framing=framing, closed=self._forget(port)),
         )
+
+    def datagrams(self, name: str) -> Datagrams:
+        """Open the socket of this name. Raises BusError without a runtime directory for it."""
+        if self._datagrams is None:
+            raise BusError(f"no runtime directory: nothing can be received on {name}")
+        return self._datagrams(name)
 
     def close(self) -> None:
         """Close all that is open, newest first. Idempotent; one failure stops no other."""

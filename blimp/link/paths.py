@@ -49,6 +49,11 @@ class RuntimePaths(msgspec.Struct, frozen=True):
         return self.directory / "flight.tape"
 
     @property
+    def camera(self) -> Path:
+        """The socket on which the flight process hears what its camera sees."""
+        return self.directory / "camera.sock"
+
+    @property
     def camera_control(self) -> Path:
         """The socket on which the camera's process answers."""
         return self.directory / "camera-control.sock"

@@ -294,7 +294,9 @@ def output_lost(trace: Trace) -> Values:
 
 def required_sick(trace: Trace) -> Values:
     needed = [one.name for one in trace.ship.device if one.required]
-    places = [one.name for one in trace.ship.device if one.chip and one.name in ("tag", "gps")]
+    places = [
+        one.name for one in trace.ship.device if one.chip and one.name in ("tag", "gps", "camera")
+    ]
     found = [sick(trace, name) for name in needed if name not in places]
     return np.nan_to_num(np.max(found, axis=0)) if found else np.zeros(len(trace.t_s))
 

@@ -32,7 +32,8 @@ CYCLE, PERIOD = "#0f8f9e", "#8a5cd6"
 # Sensors and models, by the names in their votes.
 SENSORS = {
     "baro": "#2f7ed8", "ranger": "#e8820c", "sonar": "#1a9e5c", "tag": "#8a5cd6",
-    "gps": "#c2478f", "imu": "#0f8f9e", "magnetometer": "#a8792b", "thrust": "#7a828c",
+    "camera": "#6a7a1e", "gps": "#c2478f", "imu": "#0f8f9e", "magnetometer": "#a8792b",
+    "thrust": "#7a828c",
     "accelerometer": "#0f8f9e", "gyro": "#a8792b", "position": "#8a5cd6",
 }  # fmt: skip
 MODES = {

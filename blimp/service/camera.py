@@ -115,6 +115,8 @@ def watch(options: CameraOptions, *, on_stop: OnStop) -> None:
     clock = SystemClock()
     look = Look()
     steps: list[Step] = [look]
+    if row is not None and row.options.get("tags"):
+        steps += _position(airframe, row, paths.camera, say=options.say)
     with contextlib.ExitStack() as exits:
         exits.enter_context(machine(simulated=options.simulated, paths=paths, clock=clock))
         pipeline = exits.enter_context(Pipeline(steps, clock=clock, say=options.say))
@@ -134,6 +136,29 @@ def watch(options: CameraOptions, *, on_stop: OnStop) -> None:
         _send_pictures(options, airframe, picturer, exits, clock)
         notify.send(notify.READY, address=notify_address())
         select.select([wake], [], [])
+
+
+def _position(
+    airframe: Airframe, row: Device, flight: Path, *, say: Callable[[str], object]
+) -> list[Step]:
+    """Return the step that tells the flight process where the ship is.
+
+    None, and why, if lens or map cannot be read: the camera has other uses.
+    """
+    from blimp.camera.position import TagPosition, camera_row, to_socket
+
+    period_s = 1.0 / row.rate_hz
+    try:
+        found = camera_row(airframe)
+        return [] if found is None else [
+            TagPosition(
+                found[1], stand_m=airframe.stand_m, send=to_socket(flight), period_s=period_s,
+                budget_s=period_s,
+            )
+        ]  # fmt: skip
+    except ConfigError as error:
+        say(f"no position from tags: {error}")
+        return []
 
 
 def _photo(grabber: Grabber) -> Callable[[dict[str, Any]], dict[str, Any]]:

@@ -13,6 +13,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
+from functools import partial
 from math import ceil
 from pathlib import Path
 
@@ -32,6 +33,7 @@ from blimp.control.runner import run
 from blimp.control.watchdog import Watchdog
 from blimp.errors import BlimpError, ConfigError
 from blimp.hardware.board import Board, safe_state
+from blimp.hardware.datagrams import in_directory
 from blimp.hardware.linux import LinuxBuses
 from blimp.link.flight_record import RecordFile
 from blimp.link.mailbox import MailboxServer
@@ -186,6 +188,7 @@ def _fly(
             left=(left := record.read()),
             left_age_s=0.0 if left is None else _started_s(clock) - left.t_s,
             take_over=wanted.append,
+            datagrams=partial(in_directory, paths.directory),
         ) as ship,
         Watchdog(clock=clock, safe=ship.board.actuators.safe) as watchdog,
     ):

@@ -14,6 +14,7 @@ from blimp.closing import Closing
 from blimp.control.build import build_flight_loop
 from blimp.control.loop import FlightLoop, Inbox
 from blimp.hardware.board import Board, open_board
+from blimp.hardware.bus import Datagrams
 from blimp.hardware.linux import LinuxBuses
 from blimp.recording.tape import Session
 from blimp.ship.meter import Meter, MeteredOutputs, MeteredSensors
@@ -69,13 +70,15 @@ def assemble(
     left_age_s: float = 0.0,
     meter: Meter | None = None,
     take_over: Callable[[Airframe], object] | None = None,
+    datagrams: Callable[[str], Datagrams] | None = None,
 ) -> Ship:
     """Open the airframe's board on this machine's buses and build the loop that flies it.
 
     left: the record of a flight process that died; it was so old when this one started.
-    take_over: see `build_flight_loop`.
+    take_over: see `build_flight_loop`. datagrams: opens the socket of a name, on which another
+    process tells what it measures.
     """
-    buses = LinuxBuses(clock=clock)
+    buses = LinuxBuses(clock=clock, datagrams=datagrams)
     try:
         board = open_board(airframe, buses=buses, clock=clock)
     except BaseException:

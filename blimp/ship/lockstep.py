@@ -173,6 +173,7 @@ class Lockstep(Closing):
                 left=left,
                 meter=self._meter,
                 left_age_s=0.0 if left is None else self._clock.now_s() - left.t_s,
+                datagrams=self._world.electronics.datagrams,
             )
 
     def _record(

@@ -7,7 +7,7 @@ from blimp.airframe import Airframe, Device
 from blimp.chips import CHIPS, load
 from blimp.errors import BoardError, ConfigError
 from blimp.sim.bus import I2CBus, no_answer
-from blimp.sim.chips.chip import Chip, Fitting, I2CChip, SerialChip, SpiChip
+from blimp.sim.chips.chip import Chip, Fitting, I2CChip, MessageChip, SerialChip, SpiChip
 from blimp.sim.chips.esc import EscPwm
 from blimp.sim.electrical import BytesCallback
 from blimp.sim.gpio import GpioBank
@@ -42,6 +42,7 @@ class Electronics:
         self.ports: dict[str, int] = {}
         self.pwm_pins: dict[tuple[int, int], int] = {}
         self.spi_chips: dict[tuple[int, int], SpiChip] = {}
+        self.messages: MessageChip | None = None
         self._timeline = timeline
         self._listeners: dict[str, list[BytesCallback]] = {}
         self._serial: dict[str, SerialChip] = {}
@@ -97,6 +98,12 @@ class Electronics:
             self._serial[device.port] = chip
         elif isinstance(chip, SpiChip):
             self._fit_spi(device, chip)
+        elif isinstance(chip, MessageChip):
+            if device.bus != "camera" or self.messages is not None:
+                raise BoardError(
+                    f'device {device.name!r}: needs bus "camera", one a ship, not {device.bus!r}'
+                )
+            self.messages = chip
         elif isinstance(chip, EscPwm):
             prefix, _, number = device.bus.partition("-")
             if prefix != "pwm" or not number.isdecimal():
@@ -132,6 +139,12 @@ class Electronics:
         if chip.faults.garbage:
             return chip.faults.random.randbytes(len(data))
         return chip.exchange(data)
+
+    def datagrams(self, name: str) -> MessageChip:
+        """Return the end of the socket on which a ship's camera tells what it sees."""
+        if self.messages is None:
+            raise ConfigError(f"the simulated ship has nothing that sends to {name}")
+        return self.messages
 
     def listen(self, port: str, callback: BytesCallback) -> None:
         self._listeners.setdefault(port, []).append(callback)

@@ -22,7 +22,7 @@ class Machine:
         self.airframe = ship or airframe.load("twin")
         self.clock = ManualClock()
         self.world = World(self.airframe, seed=seed, clock=self.clock)
-        self.buses: Buses = LinuxBuses(clock=self.clock)
+        self.buses: Buses = LinuxBuses(clock=self.clock, datagrams=self.world.electronics.datagrams)
 
     def run(self, seconds: float) -> None:
         self.world.advance(seconds)

@@ -16,7 +16,8 @@ from blimp.chips import CHIPS
 from blimp.hardware.board import wiring_of
 
 _BUSES = {
-    "i2c": "I2C", "spi": "SPI", "gpio": "pins", "pwm": "PWM", "serial": "serial port, {} baud"
+    "i2c": "I2C", "spi": "SPI", "gpio": "pins", "pwm": "PWM", "serial": "serial port, {} baud",
+    "camera": "camera port",
 }  # fmt: skip
 _PAGE = Path(__file__).parents[2] / "docs" / "chips.md"
 
@@ -67,11 +68,17 @@ def _places(addresses: tuple[int, ...]) -> str:
 
 
 def sensors() -> list[str]:
-    return [name for name, row in documented().items() if CHIPS[row.chip].role]
+    """Return the sensors; of those that share driver and twin, as cameras do, the first."""
+    first: dict[tuple[str, str], str] = {}
+    for name, row in documented().items():
+        chip = CHIPS[row.chip]
+        if chip.role:
+            first.setdefault((chip.driver, chip.twin), name)
+    return list(first.values())
 
 
 def outputs() -> list[str]:
-    return [name for name in documented() if name not in sensors()]
+    return [name for name, row in documented().items() if not CHIPS[row.chip].role]
 
 
 def ship(*names: str) -> Airframe:

@@ -228,6 +228,20 @@ class Port:
         self.is_open = False
 
 
+class Messages:
+    """A socket, with what a test puts on it."""
+
+    def __init__(self) -> None:
+        self.waiting: list[bytes] = []
+
+    def receive(self) -> list[bytes]:
+        found, self.waiting = self.waiting, []
+        return found
+
+    def close(self) -> None:
+        self.waiting.clear()
+
+
 class Doubles:
     """All of them behind `Buses`."""
 
@@ -243,6 +257,7 @@ class Doubles:
         self.echoes: dict[tuple[int, int], Echo] = {}
         self.ports: dict[str, Port] = {}
         self.opened_ports = 0
+        self.messages: dict[str, Messages] = {}
         self.missing: set[str] = set()
 
     def i2c(self, bus: str) -> RegisterBus:
@@ -285,6 +300,9 @@ class Doubles:
         self.opened_ports += 1
         self.ports[port] = Port(port, baud, framing)
         return self.ports[port]
+
+    def datagrams(self, name: str) -> "Messages":
+        return self.messages.setdefault(name, Messages())
 
     def close(self) -> None:
         pass

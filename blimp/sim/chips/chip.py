@@ -1,5 +1,6 @@
 """What all simulated chips have in common, and what each gets when it is made."""
 
+from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
 from random import Random
@@ -82,6 +83,8 @@ class Chip:
         return {}
 
 
+_QUEUE = 32  # messages that nobody has read, as a socket keeps them
+
 SENSOR_KINDS = frozenset(
     {"no_answer", "frozen", "stuck", "drift", "offset", "scale", "noise", "garbage"}
 )
@@ -137,6 +140,29 @@ class SerialChip(Chip):
 
     def receive(self, data: bytes) -> None:
         """Take bytes the computer sent."""
+
+
+class MessageChip(Chip):
+    """A device with a process of its own, which tells the flight process what it has measured."""
+
+    KINDS = SENSOR_KINDS
+
+    def __init__(self, fitting: Fitting) -> None:
+        super().__init__(fitting)
+        self._queue: deque[bytes] = deque(maxlen=_QUEUE)
+
+    def send(self, data: bytes, *, after_s: float = 0.0) -> None:
+        self.timeline.at(self.timeline.now_s + after_s, lambda: self._queue.append(data))
+
+    def receive(self) -> list[bytes]:
+        """Return what has arrived; the flight process reads it so, with `close`."""
+        found = list(self._queue)
+        self._queue.clear()
+        return found
+
+    def close(self) -> None:
+        """A socket that is closed forgets what was not read."""
+        self._queue.clear()
 
 
 def clamp(value: float, low: float, high: float) -> float:
