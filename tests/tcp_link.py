@@ -8,9 +8,11 @@ import selectors
 import socket
 import threading
 import time
+from math import inf
 from typing import Self
 
 CHUNK_BYTES = 65_536
+PACKET_BYTES = 1448  # of TCP on Ethernet
 LEAST_TIMEOUT_S = 0.2  # Linux' TCP_RTO_MIN
 
 
@@ -23,15 +25,19 @@ class TcpLink:
     delay_s: what each way takes. handshake: a connection takes a round trip before its first byte,
     as it does where no proxy accepts it nearby. loss: the share of packets that is lost; each is
     sent again after a retransmission timeout, which doubles (RFC 6298), and what follows waits.
+    bytes_per_s: what each way carries, of all connections together, in packets.
     """
 
     def __init__(
         self, *, server: int | str, delay_s: float = 0.0, handshake: bool = False,
-        loss: float = 0.0, seed: int = 1,
+        loss: float = 0.0, bytes_per_s: float = inf, seed: int = 1,
     ) -> None:  # fmt: skip
         self._delay_s = delay_s
         self._handshake_s = 2 * delay_s if handshake else 0.0
         self._loss, self._chance = loss, random.Random(seed)
+        self._bytes_per_s = bytes_per_s
+        self._free_s = {True: 0.0, False: 0.0}  # when each way, to the server or back, is free
+        self._to_server: set[socket.socket] = set()
         self._due_s: dict[socket.socket, float] = {}  # of the newest that goes to a socket
         self._under_way: list[tuple[float, int, socket.socket, bytes]] = []
         self._numbers = itertools.count()
@@ -91,11 +97,16 @@ class TcpLink:
         if self._mode == "cut":
             near.close()
             return
-        if isinstance(self._server, str):
-            far = socket.socket(socket.AF_UNIX)
-            far.connect(self._server)
-        else:
-            far = socket.create_connection(("127.0.0.1", self._server))
+        try:
+            if isinstance(self._server, str):
+                far = socket.socket(socket.AF_UNIX)
+                far.connect(self._server)
+            else:
+                far = socket.create_connection(("127.0.0.1", self._server))
+        except OSError:  # the server is down
+            near.close()
+            return
+        self._to_server.add(far)
         for one, other in ((near, far), (far, near)):
             self._pairs[one] = other
             begun_s = time.monotonic() + self._handshake_s + self._lost_s()
@@ -121,9 +132,16 @@ class TcpLink:
         self._drop(source)
 
     def _delay(self, target: socket.socket, data: bytes) -> None:
-        begun_s = max(time.monotonic(), self._due_s.get(target, 0.0) - self._delay_s)
-        due_s = self._due_s[target] = begun_s + self._delay_s + self._lost_s()
-        heapq.heappush(self._under_way, (due_s, next(self._numbers), target, data))
+        size = CHUNK_BYTES if self._bytes_per_s == inf else PACKET_BYTES
+        for start in range(0, len(data), size):
+            packet = data[start : start + size]
+            begun_s = max(time.monotonic(), self._due_s.get(target, 0.0) - self._delay_s)
+            way = target in self._to_server
+            sent_s = max(time.monotonic(), self._free_s[way]) + len(packet) / self._bytes_per_s
+            self._free_s[way] = sent_s
+            due_s = max(begun_s, sent_s) + self._delay_s + self._lost_s()
+            self._due_s[target] = due_s
+            heapq.heappush(self._under_way, (due_s, next(self._numbers), target, packet))
 
     def _lost_s(self) -> float:
         """Return by how much a packet is later for being lost, perhaps several times."""
@@ -135,6 +153,7 @@ class TcpLink:
     def _drop(self, one: socket.socket) -> None:
         for each in (one, self._pairs.pop(one)):
             self._due_s.pop(each, None)
+            self._to_server.discard(each)
             self._pairs.pop(each, None)
             with contextlib.suppress(KeyError, ValueError):
                 self._selector.unregister(each)

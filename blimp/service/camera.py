@@ -40,6 +40,7 @@ if TYPE_CHECKING:
     from blimp.camera.frame import Source
     from blimp.camera.grabber import Grabber
     from blimp.camera.look import Look
+    from blimp.camera.photograph import StillSource
     from blimp.camera.picture import Picturer
     from blimp.camera.pipeline import Pipeline, Step
     from blimp.service.compose import OnStop
@@ -130,7 +131,7 @@ def watch(options: CameraOptions, *, on_stop: OnStop) -> None:
         answers: dict[str, Callable[[dict[str, Any]], Any]] = {
             "status": lambda _: _status(name, options.simulated, grabber, pipeline, look, clock),
             "picture": lambda about: picturer.picture(int(about.get("after", -1)), PICTURE_S),
-            "photo": _photo(grabber),
+            "photo": photograph_answer(grabber),
         }
         exits.enter_context(ControlServer(paths.camera_control, answers))
         _send_pictures(options, airframe, picturer, exits, clock)
@@ -161,7 +162,7 @@ def _position(
         return []
 
 
-def _photo(grabber: Grabber) -> Callable[[dict[str, Any]], dict[str, Any]]:
+def photograph_answer(camera: StillSource) -> Callable[[dict[str, Any]], dict[str, Any]]:
     """Return what takes photographs, into the directory of the ship that asks."""
     from blimp.camera.photograph import Photographer
     from blimp.camera.store import PhotoStore
@@ -175,7 +176,7 @@ def _photo(grabber: Grabber) -> Callable[[dict[str, Any]], dict[str, Any]]:
             if ship not in made:
                 store = PhotoStore(photo_directory() / ship)
                 store.open()
-                made[ship] = Photographer(source=grabber, store=store)
+                made[ship] = Photographer(source=camera, store=store)
         return made[ship].answer(arguments)
 
     return answer

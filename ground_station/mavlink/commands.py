@@ -24,6 +24,7 @@ from blimp.errors import BlimpError
 from blimp.tasks.reply import Reply
 from blimp.types import Mode
 from ground_station.mavlink import telemetry
+from ground_station.mavlink.camera import CameraComponent
 from ground_station.mavlink.frames import means_stop
 from ground_station.mavlink.items import GLOBAL, RELATIVE
 from ground_station.mavlink.missions import Missions
@@ -47,6 +48,8 @@ from ground_station.mavlink.system import (
     answer_of,
 )
 from ground_station.mavlink.wire import (
+    AUTOPILOT,
+    CAMERA,
     PROTOCOL_VERSION,
     Message,
     message,
@@ -74,6 +77,7 @@ class Parts(NamedTuple):
     missions: Missions
     demands: Demands
     parameters: Parameters
+    camera: CameraComponent
 
     def flown_by(self) -> Mode | None:
         """Return the mode in which a part flies the ship now."""
@@ -91,6 +95,7 @@ class Asked(msgspec.Struct, frozen=True):
     station: Station
     peer: Any
     everyone: bool  # sent to all systems, not to this one
+    component: int = AUTOPILOT  # that answers
 
 
 class Row(msgspec.Struct, frozen=True):
@@ -120,13 +125,20 @@ class Commands:
 
     def _long(self, peer: Peer, station: Station, m: Message) -> None:
         params = (m.param1, m.param2, m.param3, m.param4, m.param5, m.param6, m.param7)
-        self._take(Asked(m.command, params, None, station, peer, m.target_system == 0))
+        self._take(self._asked(m, params, None, peer, station))
 
     def _int(self, peer: Peer, station: Station, m: Message) -> None:
         scale = 1e-7 if m.frame in (*GLOBAL, *RELATIVE) else 1e-4
         x, y = (math.nan if v in _NO_PLACE else v * scale for v in (m.x, m.y))
         params = (m.param1, m.param2, m.param3, m.param4, x, y, m.z)
-        self._take(Asked(m.command, params, m.frame, station, peer, m.target_system == 0))
+        self._take(self._asked(m, params, m.frame, peer, station))
+
+    @staticmethod
+    def _asked(
+        m: Message, params: tuple[float, ...], frame: int | None, peer: Peer, station: Station
+    ) -> Asked:
+        component = CAMERA if m.target_component == CAMERA else AUTOPILOT
+        return Asked(m.command, params, frame, station, peer, m.target_system == 0, component)
 
     def _set_mode(self, peer: Peer, station: Station, m: Message) -> None:
         """The older form of DO_SET_MODE, answered as that is."""
@@ -222,6 +234,7 @@ class Commands:
                 target_system=asked.station.system, target_component=asked.station.component,
             ),
             asked.peer,
+            component=asked.component,
         )  # fmt: skip
 
 
@@ -272,6 +285,10 @@ async def _carry_out(parts: Parts, name: str, arguments: dict[str, Any]) -> Answ
         fenced = answer_of(await parts.system.command("geofence", fence))
         if fenced != OK:
             return fenced
+    if not ACTIONS[name].flies:  # what flies the ship goes on
+        reply = await parts.system.command(name, arguments)
+        parts.camera.noted(name, arguments, reply)
+        return answer_of(reply)
     answer = await _order(parts, name, arguments)
     # RTL means to land there, too; a stop or another command in between ends it.
     return await _order(parts, "land", {}) if name == "return" and answer == OK else answer
@@ -421,6 +438,22 @@ async def _request_home(parts: Parts, asked: Asked) -> Answer:
     return _sent(parts, asked, number_of("home_position"))
 
 
+async def _digicam(parts: Parts, asked: Asked) -> Answer:
+    """The older form of IMAGE_START_CAPTURE."""
+    if asked.params[4] != 1.0:
+        return DENIED, f"parameter 5 is {asked.params[4]:g}, must be 1: take a photograph"
+    return await _carry_out(parts, "photo", {})
+
+
+async def _camera_mode(parts: Parts, asked: Asked) -> Answer:
+    return parts.camera.set_mode(asked.params[1])
+
+
+async def _request_of(name: str, parts: Parts, asked: Asked) -> Answer:
+    """The older form of REQUEST_MESSAGE for one message."""
+    return _sent(parts, asked, number_of(name))
+
+
 async def _request_version(parts: Parts, asked: Asked) -> Answer:
     return _sent(parts, asked, number_of("autopilot_version"))
 
@@ -447,6 +480,9 @@ def _sent(parts: Parts, asked: Asked, number: int) -> Answer:
             return DENIED, f"mode {index}, the limits are 0 to {len(modes)}"
         for one in modes if index == 0 else modes[index - 1 : index]:
             parts.system.send(one, asked.peer)
+        return OK
+    if (make := parts.camera.messages.get(number)) is not None and parts.camera.chip:
+        parts.system.send(make(), asked.peer, component=CAMERA)
         return OK
     if number == number_of("mission_current"):
         parts.missions.tell(at_once=True)
@@ -493,20 +529,37 @@ def _rows_of_actions() -> dict[int, Row]:
     rows = {}
     for number, choice in found.items():
         used = {parameter for _, command in choice for parameter in command.only}
-        long = any(action.progress is not Progress.NONE for action, _ in choice)
-        rows[number] = Row(choice[0][0].name, partial(_act, choice), tuple(sorted(used)), long=long)
+        long = any(a.progress is not Progress.NONE or not a.flies for a, _ in choice)
+        acts = any(action.needs_control or action.is_emergency for action, _ in choice)
+        rows[number] = Row(
+            choice[0][0].name, partial(_act, choice), tuple(sorted(used)), acts=acts, long=long
+        )
     return rows
 
 
-COMMANDS: dict[int, Row] = _rows_of_actions() | {
-    176: Row("mode", _set_mode, used=(1, 2)),
-    193: Row("pause", _pause, used=(1,)),
-    224: Row("mission item", _set_current, used=(1,)),
-    262: Row("mode", _set_standard_mode, used=(1,)),
-    300: Row("mission", _start_mission),
-    410: Row("home", _request_home, acts=False),
-    510: Row("interval", _get_interval, used=(1,), acts=False),
-    511: Row("interval", _set_interval, used=(1, 2), acts=False),
-    512: Row("message", _request, used=(1,), acts=False),
-    520: Row("version", _request_version, acts=False),
-}
+COMMANDS: dict[int, Row] = (
+    _rows_of_actions()
+    | {
+        176: Row("mode", _set_mode, used=(1, 2)),
+        193: Row("pause", _pause, used=(1,)),
+        224: Row("mission item", _set_current, used=(1,)),
+        262: Row("mode", _set_standard_mode, used=(1,)),
+        300: Row("mission", _start_mission),
+        410: Row("home", _request_home, acts=False),
+        510: Row("interval", _get_interval, used=(1,), acts=False),
+        511: Row("interval", _set_interval, used=(1, 2), acts=False),
+        512: Row("message", _request, used=(1,), acts=False),
+        520: Row("version", _request_version, acts=False),
+        203: Row("photo", _digicam, used=(5,), acts=False, long=True),
+        530: Row("camera mode", _camera_mode, used=(2,), acts=False),
+    }
+    | {
+        number: Row(name, partial(_request_of, name), acts=False)
+        for number, name in (
+            (521, "camera_information"),
+            (522, "camera_settings"),
+            (525, "storage_information"),
+            (527, "camera_capture_status"),
+        )
+    }
+)

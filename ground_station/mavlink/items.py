@@ -34,11 +34,11 @@ _NAMES = {
     113: "CONDITION_CHANGE_ALT", 114: "CONDITION_DISTANCE", 176: "DO_SET_MODE",
     179: "DO_SET_HOME", 180: "DO_SET_PARAMETER", 181: "DO_SET_RELAY", 182: "DO_REPEAT_RELAY",
     184: "DO_REPEAT_SERVO", 189: "DO_LAND_START", 200: "DO_CONTROL_VIDEO",
-    202: "DO_DIGICAM_CONFIGURE", 203: "DO_DIGICAM_CONTROL", 204: "DO_MOUNT_CONFIGURE",
+    202: "DO_DIGICAM_CONFIGURE", 204: "DO_MOUNT_CONFIGURE",
     205: "DO_MOUNT_CONTROL",
     206: "DO_SET_CAM_TRIGG_DIST", 207: "DO_FENCE_ENABLE", 208: "DO_PARACHUTE", 211: "DO_GRIPPER",
-    212: "DO_AUTOTUNE_ENABLE", 530: "SET_CAMERA_MODE", 2000: "IMAGE_START_CAPTURE",
-    2001: "IMAGE_STOP_CAPTURE", 2500: "VIDEO_START_CAPTURE", 2501: "VIDEO_STOP_CAPTURE",
+    212: "DO_AUTOTUNE_ENABLE", 530: "SET_CAMERA_MODE",
+    2500: "VIDEO_START_CAPTURE", 2501: "VIDEO_STOP_CAPTURE",
 }  # fmt: skip
 
 
@@ -344,6 +344,12 @@ def _refuse_polygon(corners: Sequence[Item]) -> NoReturn:
     _refuse(corners[0], f"a polygon of {count} corners is incomplete")
 
 
+def _digicam(t: _Translator, item: Item) -> list[Table]:  # noqa: ARG001
+    if item.params[4] != 1.0:
+        _refuse(item, f"param 5 is {_number(item.params[4])}, must be 1: take a photograph")
+    return [{"do": "photo"}]
+
+
 class Row(NamedTuple):
     """A command. legs: what it is flown as; a fence and a rally point are none."""
 
@@ -379,6 +385,7 @@ COMMANDS: dict[int, Row] = {
     195: Row("DO_SET_ROI_LOCATION", _roi),
     197: Row("DO_SET_ROI_NONE", _roi),
     201: Row("DO_SET_ROI", _roi),
+    203: Row("DO_DIGICAM_CONTROL", _digicam),
     5001: Row("NAV_FENCE_POLYGON_VERTEX_INCLUSION", _corner, FENCE),
     5002: Row("NAV_FENCE_POLYGON_VERTEX_EXCLUSION", _corner, FENCE),
     5003: Row("NAV_FENCE_CIRCLE_INCLUSION", _circle, FENCE),

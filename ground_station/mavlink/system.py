@@ -22,7 +22,7 @@ from ground_station.mavlink.link import Links
 from ground_station.mavlink.peer import Peer
 from ground_station.mavlink.stations import Station, Stations, name_of
 from ground_station.mavlink.telemetry import Seen
-from ground_station.mavlink.wire import Encoder, Message
+from ground_station.mavlink.wire import AUTOPILOT, Encoder, Message
 from ground_station.ship import Ship
 
 RELEASE_S = 60.0  # a station is lost for so long: others may take the ship
@@ -87,10 +87,10 @@ class System:
 
     # --- telling --------------------------------------------------------------------------
 
-    def send(self, sent: Message, peer: Peer | None = None) -> None:
-        """Send to one peer, or to all of them."""
+    def send(self, sent: Message, peer: Peer | None = None, *, component: int = AUTOPILOT) -> None:
+        """Send to one peer, or to all of them, as this component of the system."""
         try:
-            data = self._encoder.pack(sent)
+            data = self._encoder.pack(sent, component)
         except (struct.error, ValueError, OverflowError, TypeError) as error:
             log.warning("%s: %s is not sent: %s", self.ship.vehicle, sent.get_type(), error)
             return

@@ -117,15 +117,34 @@ def attitude(at: Seen) -> Message:
 
 
 def attitude_quaternion(at: Seen) -> Message:
+    q1, q2, q3, q4 = rotation(at)
+    return message(
+        "attitude_quaternion", time_boot_ms=at.boot_ms, q1=q1, q2=q2, q3=q3, q4=q4,
+        rollspeed=math.nan, pitchspeed=math.nan, yawspeed=math.nan,
+    )  # fmt: skip
+
+
+def rotation(at: Seen) -> list[float]:
+    """Return the attitude as a quaternion, w first."""
     angle = at.ship.attitude_rad
     (cr, sr), (cp, sp), (cy, sy) = (
         (math.cos(a / 2.0), math.sin(a / 2.0)) for a in (angle.roll, angle.pitch, angle.yaw)
     )
-    return message(
-        "attitude_quaternion", time_boot_ms=at.boot_ms, q1=cr * cp * cy + sr * sp * sy,
-        q2=sr * cp * cy - cr * sp * sy, q3=cr * sp * cy + sr * cp * sy,
-        q4=cr * cp * sy - sr * sp * cy, rollspeed=math.nan, pitchspeed=math.nan, yawspeed=math.nan,
-    )  # fmt: skip
+    return [
+        cr * cp * cy + sr * sp * sy, sr * cp * cy - cr * sp * sy, cr * sp * cy + sr * cp * sy,
+        cr * cp * sy - sr * sp * cy,
+    ]  # fmt: skip
+
+
+def place_of(at: Seen) -> dict[str, int]:
+    """Return where the ship is, as messages have it: degrees times 1e7, millimetres."""
+    north_m, east_m, _ = at.ship.position_ned_m
+    latitude, longitude = at.home.global_deg(north_m, east_m)
+    height_m = at.ship.altitude_m
+    return {
+        "lat": _e7(latitude), "lon": _e7(longitude),
+        "alt": int(1e3 * (at.home.altitude_msl_m + height_m)), "relative_alt": int(1e3 * height_m),
+    }  # fmt: skip
 
 
 def local_position_ned(at: Seen) -> Message:
@@ -136,13 +155,9 @@ def local_position_ned(at: Seen) -> Message:
 
 
 def global_position_int(at: Seen) -> Message:
-    north_m, east_m, _ = at.ship.position_ned_m
-    latitude, longitude = at.home.global_deg(north_m, east_m)
     vx, vy, vz = (int(100.0 * v) for v in at.ship.velocity_ned_mps)
-    height_m = at.ship.altitude_m
     return message(
-        "global_position_int", time_boot_ms=at.boot_ms, lat=_e7(latitude), lon=_e7(longitude),
-        alt=int(1e3 * (at.home.altitude_msl_m + height_m)), relative_alt=int(1e3 * height_m),
+        "global_position_int", time_boot_ms=at.boot_ms, **place_of(at),
         vx=vx, vy=vy, vz=vz, hdg=int(100.0 * _heading_deg(at)) % 36000,
     )  # fmt: skip
 

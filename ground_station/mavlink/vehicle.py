@@ -4,6 +4,7 @@ from collections.abc import AsyncIterator, Callable
 
 from blimp.config import log_directory
 from ground_station.mavlink import telemetry
+from ground_station.mavlink.camera import CameraComponent
 from ground_station.mavlink.commands import Commands, Parts
 from ground_station.mavlink.ftp import Ftp
 from ground_station.mavlink.logs import Logs
@@ -14,7 +15,7 @@ from ground_station.mavlink.setpoints import Demands
 from ground_station.mavlink.stations import Station
 from ground_station.mavlink.system import CRITICAL, NOTICE, System
 from ground_station.mavlink.telemetry import Seen
-from ground_station.mavlink.wire import AUTOPILOT, Message, message
+from ground_station.mavlink.wire import AUTOPILOT, CAMERA, Message, message
 
 FULL_CELL_V = 4.2
 
@@ -36,7 +37,9 @@ class Vehicle:
 
     def __init__(self, system: System) -> None:
         self.system = system
-        self.parts = parts = Parts(system, Missions(system), Demands(system), Parameters(system))
+        self.parts = parts = Parts(
+            system, Missions(system), Demands(system), Parameters(system), CameraComponent(system)
+        )
         self._hears: dict[str, Heard] = {
             "HEARTBEAT": lambda _, station, __: system.stations.hear(station, is_beat=True),
             "TIMESYNC": self._timesync,
@@ -57,7 +60,8 @@ class Vehicle:
         heard = self._hears.get(found.get_type())
         target = getattr(found, "target_system", getattr(found, "target", 0))
         component = getattr(found, "target_component", 0)
-        if heard is None or target not in (0, system.number) or component not in (0, AUTOPILOT):
+        known = (0, AUTOPILOT, CAMERA) if self.parts.camera.chip else (0, AUTOPILOT)
+        if heard is None or target not in (0, system.number) or component not in known:
             return
         with system.answering(station, found):
             if target == 0 and found.get_type() in _ONE_SHIP:
@@ -108,6 +112,7 @@ class Vehicle:
                 for name in system.streams.due(system.ship.now_s):
                     system.send(telemetry.STREAMS[name][0](system.seen))
                 self.parts.missions.tell()
+                self.parts.camera.tell()
                 before = system.seen
                 await system.review(snapshot)
         finally:

@@ -14,7 +14,7 @@ with needing("mavlink", "MAVLink needs"):
 
 Message = Any
 PROTOCOL_VERSION, _PROTOCOL_VERSION_CRC = 300, 217  # MAVLink's common.xml
-AUTOPILOT = 1  # MAV_COMP_ID_AUTOPILOT1
+AUTOPILOT, CAMERA = 1, 100  # MAV_COMP_ID_AUTOPILOT1, MAV_COMP_ID_CAMERA
 
 
 def message(name: str, **fields: object) -> Message:
@@ -71,12 +71,14 @@ class Encoder:
     ) -> None:
         self.system = system
         self._now = now
+        self._seq = {AUTOPILOT: 0, CAMERA: 0}  # stations count what is lost of each
         self._mav = dialect.MAVLink(None, srcSystem=system, srcComponent=AUTOPILOT)
         self._signing = self._mav.signing
         self._signing.secret_key, self._signing.sign_outgoing = key, key is not None
 
-    def pack(self, sent: Message) -> bytes:
+    def pack(self, sent: Message, component: int = AUTOPILOT) -> bytes:
+        self._mav.srcComponent, self._mav.seq = component, self._seq[component]
         self._signing.timestamp = max(self._signing.timestamp, self._now())
         packed = bytes(sent.pack(self._mav))
-        self._mav.seq = (self._mav.seq + 1) % 256
+        self._seq[component] = (self._mav.seq + 1) % 256
         return packed

@@ -22,6 +22,7 @@ from typing import Any, NamedTuple
 from pymavlink.dialects.v20 import all as dialect
 from pymavlink.generator.mavcrc import x25crc
 
+from blimp.actions import ACTIONS
 from blimp.airframe import Airframe, load
 from blimp.clock import ManualClock
 from blimp.config import ground_config, log_directory
@@ -91,7 +92,7 @@ class NotingShip:
         return None
 
     def _note(self, name: str, arguments: dict[str, Any]) -> Reply:
-        if not self.is_held:
+        if not self.is_held and (name not in ACTIONS or ACTIONS[name].needs_control):
             raise Broken(f"{name} without control")
         self.asked.append((name, arguments))
         result = self._twin.limits if name == "limits" else {}
@@ -226,7 +227,7 @@ NUMBERS = (0, 4, 11, 20, 21, 23, 41, 43, 44, 45, 47, 51, 69, 73, 75, 76, 84, 86,
 RIGHT, OTHER_TARGET, RAW, CUT, FLIPPED, UNSIGNED, FORGED, REPLAYED, STALE = range(9)
 MODE_COMMANDS = (176, 262)
 MISSION_TASKS = {"limits", "geofence", "arm", "takeoff", "goto", "yaw", "velocity", "hold",
-                 "payload", "return", "land", "disarm", "mode"}  # fmt: skip
+                 "payload", "return", "land", "disarm", "mode", "photo", "photo_stop"}  # fmt: skip
 TASKS = {20: {"return", "land"}, 21: {"land"}, 22: {"takeoff"}, 192: {"goto"}, 193: {"mode"},
          183: {"payload"}, 185: set(), 224: set(), 300: set(),
          400: {"arm", "disarm", "geofence"}}  # fmt: skip

@@ -1,0 +1,127 @@
+"""The ship's camera as a component of MAVLink's camera protocol, as far as stations ask for it.
+
+Source: MAVLink's common message set and its page "Camera Protocol v2". Photographs are the action
+`photo`; the files come by `ground photo`. What the protocol has and a ship does not say is NaN, or
+"not supported": how full its disk is, zoom, focus. There is no video stream here: the page has one.
+"""
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+from blimp.chips import role_of
+from blimp.tasks.reply import Reply
+from ground_station.mavlink.system import DENIED, OK, Answer, System
+from ground_station.mavlink.telemetry import place_of, rotation
+from ground_station.mavlink.wire import CAMERA, Message, message, number_of
+
+TYPE_CAMERA, INVALID, ACTIVE = 30, 8, 4  # MAV_TYPE, MAV_AUTOPILOT, MAV_STATE
+CAPTURES_IMAGES = 2  # CAMERA_CAP_FLAGS
+IMAGE_MODE = 0.0  # CAMERA_MODE
+NOT_SUPPORTED = 3  # STORAGE_STATUS: its capacities are not known
+IDLE, INTERVAL = 0, 2  # of CAMERA_CAPTURE_STATUS.image_status
+BEAT_S = 1.0
+
+
+class CameraComponent:
+    """The camera of one system. Used in its event loop."""
+
+    def __init__(self, system: System) -> None:
+        self._system = system
+        self._due_s = 0.0
+        self._count = 0  # photographs that were asked for here
+        self._every_s = 0.0
+        self.messages: dict[int, Callable[[], Message]] = {
+            number_of("camera_information"): self._information,
+            number_of("camera_settings"): self._settings,
+            number_of("storage_information"): self._storage,
+            number_of("camera_capture_status"): self._status,
+        }
+
+    @property
+    def chip(self) -> str:
+        """The chip of the ship's camera, "" for a ship without one."""
+        airframe = self._system.airframe
+        rows = () if airframe is None else airframe.device
+        return next((row.chip for row in rows if role_of(row.chip) == "camera"), "")
+
+    def tell(self) -> None:
+        """Send its heartbeat, if it is due and there is a camera."""
+        now_s = self._system.ship.now_s
+        if now_s >= self._due_s and self.chip:
+            self._due_s = now_s + BEAT_S
+            beat = message(
+                "heartbeat", type=TYPE_CAMERA, autopilot=INVALID, system_status=ACTIVE,
+                mavlink_version=3, base_mode=0, custom_mode=0,
+            )  # fmt: skip
+            self._system.send(beat, component=CAMERA)
+
+    def noted(self, name: str, arguments: dict[str, Any], reply: Reply) -> None:
+        """Tell every station of a photograph that was asked for, and of its interval."""
+        if name == "photo_stop":
+            self._every_s = 0.0
+        if name == "photo":
+            self._count += 1
+            is_taken = reply.state == "SUCCESS"
+            several = is_taken and arguments.get("count") != 1
+            self._every_s = arguments.get("every_s", 0.0) if several else 0.0
+            self._system.send(self._captured(reply, is_taken=is_taken), component=CAMERA)
+        self._system.send(self._status(), component=CAMERA)
+
+    def set_mode(self, mode: float) -> Answer:
+        """Answer SET_CAMERA_MODE."""
+        return OK if mode == IMAGE_MODE else (DENIED, f"camera mode {mode:g}, must be 0, images")
+
+    def _boot_ms(self) -> int:
+        return 0 if self._system.seen is None else self._system.seen.boot_ms
+
+    def _information(self) -> Message:
+        rows = () if self._system.airframe is None else self._system.airframe.device
+        options = next((row.options for row in rows if role_of(row.chip) == "camera"), {})
+        width, height = (int(options.get(side, 0)) for side in ("width", "height"))
+        return message(
+            "camera_information", time_boot_ms=self._boot_ms(), vendor_name=_letters("blimp"),
+            model_name=_letters(self.chip), firmware_version=0, focal_length=math.nan,
+            sensor_size_h=math.nan, sensor_size_v=math.nan, resolution_h=width,
+            resolution_v=height, lens_id=0, flags=CAPTURES_IMAGES, cam_definition_version=0,
+            cam_definition_uri=b"",
+        )  # fmt: skip
+
+    def _settings(self) -> Message:
+        return message(
+            "camera_settings", time_boot_ms=self._boot_ms(), mode_id=int(IMAGE_MODE),
+            zoomLevel=math.nan, focusLevel=math.nan,
+        )  # fmt: skip
+
+    def _storage(self) -> Message:
+        return message(
+            "storage_information", time_boot_ms=self._boot_ms(), storage_id=1, storage_count=1,
+            status=NOT_SUPPORTED, total_capacity=0.0, used_capacity=0.0, available_capacity=0.0,
+            read_speed=0.0, write_speed=0.0,
+        )  # fmt: skip
+
+    def _status(self) -> Message:
+        return message(
+            "camera_capture_status", time_boot_ms=self._boot_ms(),
+            image_status=INTERVAL if self._every_s else IDLE, video_status=0,
+            image_interval=self._every_s, recording_time_ms=0, available_capacity=0.0,
+            image_count=self._count,
+        )  # fmt: skip
+
+    def _captured(self, reply: Reply, *, is_taken: bool) -> Message:
+        result = reply.result if is_taken and isinstance(reply.result, dict) else {}
+        seen = self._system.seen
+        place = dict.fromkeys(("lat", "lon", "alt", "relative_alt"), 0)
+        q = [1.0, 0.0, 0.0, 0.0]
+        if seen is not None:
+            place, q = place_of(seen), rotation(seen)
+        return message(
+            "camera_image_captured", time_boot_ms=self._boot_ms(),
+            time_utc=int(1e6 * result.get("taken_s", 0.0)), camera_id=0, **place, q=q,
+            image_index=self._count - 1, capture_result=int(is_taken),
+            file_url=str(result.get("name", "")).encode(),
+        )  # fmt: skip
+
+
+def _letters(text: str) -> list[int]:
+    return list(text.encode("ascii", "replace")[:32].ljust(32, b"\0"))
