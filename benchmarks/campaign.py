@@ -46,7 +46,7 @@ from blimp.actions import Need
 from blimp.airframe import Airframe
 from blimp.chips import role_of
 from blimp.constants import AIR_DENSITY_KGM3
-from blimp.control.ground import AIRBORNE_M
+from blimp.control.witness import AIRBORNE_M
 from blimp.recording.policies import check as ask
 from blimp.service.airframes.check import check
 from blimp.service.airframes.figures import compute

@@ -28,7 +28,6 @@ TURN = 50  # cycles
 # In the order of the loop: whose method, of the loop's own where no name is given.
 STAGES = {
     "estimator": ("_estimator", "update"),
-    "witnesses": ("_witnesses", "update"),
     "flags": ("", "_flags"),
     "supervisor and mode": ("_supervisor", "decide"),
     "controller": ("_actuation._controller", "update"),

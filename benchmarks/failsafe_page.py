@@ -93,7 +93,7 @@ def _table_of_landing() -> Iterator[str]:
     yield "<h2>A landing</h2><p>A phase goes on until one of its rows is met.</p><table>"
     yield "<tr><th>phase<th>row<th>when<th>next<th>once<th>why</tr>"
     for phase, rows in LANDING.items():
-        name = f"{phase.name}<br><small>{escape(phase.value)}</small>"
+        name = f"{phase.name}<br><small>{escape(phase.text)}</small>"
         for k, row in enumerate(rows):
             first = f"<td rowspan={len(rows)}>{name}" if k == 0 else ""
             done = "; ".join(does.value for does in row.does)

@@ -285,6 +285,41 @@ class EstimateHealth(msgspec.Struct, frozen=True, kw_only=True, gc=False):
         return tuple(f"{name}: {doubt}" for name, doubt in found if doubt)
 
 
+class Contact(StrEnum):
+    """What carries the ship."""
+
+    UNKNOWN = "unknown"  # what would tell is missing, or contradicts itself
+    AIRBORNE = "airborne"  # air and thrust alone
+    TOUCHING = "touching"  # the ground carries some of it, and nothing says that it stays
+    RESTING = "resting"  # it lies on the ground by its weight, or by its feet, without thrust
+    PRESSED = "pressed"  # thrust holds it on the ground
+    HELD = "held"  # somebody holds it
+
+
+STANDS = (Contact.RESTING, Contact.PRESSED)  # on the ground for good, by what brought it there
+
+
+class Touch(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+    """How the ship touches the world, and what says so: made once a cycle, read by all.
+
+    carried: two families of raw heights say that the ground carries it: then no height moves it.
+    probability: of that, by all of them. doubt: why it may be in the air, "" if nothing says so.
+    """
+
+    contact: Contact = Contact.UNKNOWN
+    carried: bool = False
+    probability: float = 0.0
+    doubt: str = ""
+
+    @property
+    def on_ground(self) -> bool:
+        return self.contact is Contact.TOUCHING or self.contact in STANDS
+
+
+IN_AIR = Touch(contact=Contact.AIRBORNE)
+ON_GROUND = Touch(contact=Contact.TOUCHING)
+
+
 class VehicleState(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """Where the ship is and how it moves. Position is that of the centre of buoyancy.
 
@@ -303,8 +338,12 @@ class VehicleState(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     position_age_s: float = 0.0  # of the place alone
     heading_valid: bool = True
     coasting: bool = False  # attitude and rates are a model's: the IMU is silent
-    on_ground: bool = False
+    touch: Touch = IN_AIR
     health: EstimateHealth = EstimateHealth()
+
+    @property
+    def on_ground(self) -> bool:
+        return self.touch.on_ground
 
     @property
     def altitude_m(self) -> float:
@@ -521,6 +560,7 @@ class Snapshot(msgspec.Struct, frozen=True, kw_only=True, tag="snapshot"):
     deaf: str = ""  # why an emergency stop would not come by the broker; "" if it would
     pilot_age_s: float | None = None  # of the pilot's heartbeat; None: no pilot sends one
     heaviness_kg: float | None = None  # as level flight has weighed it; None before any
+    contact: Contact = Contact.UNKNOWN  # what carries the ship
     target_ned_m: tuple[float | None, float | None, float | None] = (None, None, None)  # asked for
     wind_ned_mps: Vec3 | None = None  # as flight has shown it, horizontal; None before any
     wind_age_s: float | None = None  # since flight last showed it: without a position it does not

@@ -2,13 +2,13 @@
 
 from blimp.constants import GRAVITY_MPS2
 from blimp.control.bounds import lifts
-from blimp.control.contact import EVEN, Weight
 from blimp.control.controller import Controller
 from blimp.control.effect import EffectCheck
 from blimp.control.mixer import Mixer
 from blimp.control.pilot import Pilot
 from blimp.control.supervisor import Supervisor
-from blimp.types import ActuatorCommand, Setpoint, VehicleState, Wrench
+from blimp.control.weight import EVEN, Weight
+from blimp.types import ActuatorCommand, Contact, Setpoint, VehicleState, Wrench
 
 _PUSHED = 0.3  # of the vertical force: less may be a gust's
 _ASKED = 0.5  # of the vertical force
@@ -100,7 +100,7 @@ class Actuation:
             saturated=self._mixer.saturated,
             sways=self._mixer.sways,
             straight=self._mixer.straight,
-            weighs=self._knows_thrust and not self._pilot.ship.touches,
+            weighs=self._knows_thrust and not state.touch.carried,
             height_first=height_first,
         )
         command = self._mixer.allocate(
@@ -137,8 +137,9 @@ class Actuation:
         elif (
             thrusts_n is None
             or state.coasting
-            or supervisor.may_stand(state)
-            or (self._pilot.ship.touches and not rises)
+            or supervisor.is_down(state)
+            or supervisor.believed is Contact.UNKNOWN
+            or (state.touch.carried and not rises)
         ):
             effect.pause()  # what lies on the ground does not follow a push; a model always does
         else:
@@ -184,7 +185,7 @@ class Actuation:
         pushed = down_n > _PUSHED * self._mixer.limit_n(2)
         # A broken output may leave no push to command: what is asked counts, if slower.
         asked = not setpoint.idle and setpoint.velocity_ned_mps[2] > 0.0
-        free = not self._pilot.ship.touches  # else no push moves it
+        free = not state.touch.carried  # else no push moves it
         commanded = powered and state.height_valid and free and (pushed or asked)
         rises = -state.velocity_ned_mps[2] > _RISING_MPS and not state.on_ground
         share = 1.0 if pushed else _ASKED

@@ -23,7 +23,6 @@ from blimp.control.snapshot import RecordWriter, SnapshotBuilder
 from blimp.control.supervisor import Supervisor
 from blimp.control.timing import Timing
 from blimp.control.transmitter import Transmitter
-from blimp.control.witness import Witnesses
 from blimp.types import FlightRecord
 
 _STRAIGHT = 0.1  # of a push: so little aside is friction's
@@ -70,7 +69,6 @@ def build_flight_loop(
         if died_in_air(left, age_s=left_age_s):
             may_land = may_recover(left, age_s=left_age_s, airframe=airframe)
             recovery = Recovery(left, airframe=airframe, may_land=may_land)
-    witnesses = Witnesses(airframe=airframe)
     effect = EffectCheck(airframe=airframe)
     battery = BatteryFilter(
         measured=Need.BATTERY not in lacking(airframe),
@@ -98,8 +96,6 @@ def build_flight_loop(
         push_n=lambda: mixer.reach_n(2, 1.0),
         pushes_n=lambda: None if mixer.doubted else mixer.achieved.force_body_n[2],
         lasts_s=battery_s,
-        doubt=witnesses.doubt,
-        touch=lambda: witnesses.touch,
         astray=lambda: not effect.only_dead,
         seen=lambda: pilot.seen,
         sways=lambda: mixer.sways,
@@ -143,7 +139,6 @@ def build_flight_loop(
         actuation=Actuation(
             controller=controller, mixer=mixer, effect=effect, supervisor=supervisor, pilot=pilot
         ),
-        witnesses=witnesses,
         battery=battery,
         transmitter=Transmitter(
             airframe=airframe, commander=commander, pilot=pilot, supervisor=supervisor

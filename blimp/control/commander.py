@@ -44,7 +44,7 @@ from blimp.control.samples import role
 from blimp.control.supervisor import Supervisor
 from blimp.geofence import Geofence
 from blimp.parameters import with_parameter
-from blimp.types import Command, Mode, Outcome, OutcomeState, SensorStatus, VehicleState
+from blimp.types import STANDS, Command, Mode, Outcome, OutcomeState, SensorStatus, VehicleState
 from blimp.wires.check import WireCheck
 
 _PROGRESS_S = 0.2  # between two reports of one command
@@ -261,7 +261,7 @@ class Commander:
     def disarm(self, command: Command, _: forms.Nothing, at: Situation) -> Outcome:
         if self._supervisor.armed:
             # A person may say what no sensor can: that a ship that lies there is down.
-            said = self._pilot.idles or self._pilot.resting or self._supervisor.stands
+            said = self._pilot.resting or self._supervisor.believed in STANDS
             if not (at.state.on_ground or said):
                 where = f"in the air at {at.state.altitude_m:.1f} m"
                 if not at.state.height_valid:
@@ -283,7 +283,7 @@ class Commander:
         if number is Mode.MANUAL:
             manual = self._pilot.manual
             if self._pilot.flying is not manual:
-                flies = not self._resting(at) and not at.state.on_ground
+                flies = not self._pilot.rests(at.state) and not at.state.on_ground
                 manual.begin(at.now_s, in_flight=flies)
             self._pilot.enter(manual, reason=_superseded(command))
             return self._entered(command, at, {"mode": number.name})
@@ -292,7 +292,7 @@ class Commander:
         self._must_have(MODE_NEEDS[number], at, number.name)
         if number is Mode.HOLD:
             return self.hold(command, forms.Nothing(), at)
-        if self._resting(at) and not (mode is not None and mode.steered):
+        if self._pilot.rests(at.state) and not (mode is not None and mode.steered):
             if number is Mode.LAND:
                 self._pilot.rest(at.state, reason=_superseded(command))
                 return self._done(command, at, {"mode": number.name, "on_ground": True})
@@ -372,7 +372,9 @@ class Commander:
 
     def land(self, command: Command, _: forms.Nothing, at: Situation) -> Outcome:
         supervisor, refusal = self._supervisor, self._supervisor.refusal()
-        if supervisor.armed and self._resting(at):  # nothing moves, whatever else is in force
+        if supervisor.armed and self._pilot.rests(
+            at.state
+        ):  # nothing moves, whatever else is in force
             doubt = supervisor.let_go(at.state, reason="landed")
             result = {"touchdown_mps": 0.0, **({"doubt": doubt} if doubt else {})}
             return self._done(command, at, result)
@@ -453,7 +455,7 @@ class Commander:
             raise Refusal(refusal)
 
     def _must_be_up(self, at: Situation, what: str) -> None:
-        if self._resting(at):
+        if self._pilot.rests(at.state):
             raise Refusal(f"{what}: on the ground: send takeoff first")
 
     def _must_see(self, at: Situation, what: str) -> None:
@@ -480,13 +482,10 @@ class Commander:
             raise Refusal(f"{what}: killed: arm and disarm first")
 
     def _must_rest(self, at: Situation, what: str) -> None:
-        if not self._resting(at):
+        if not self._pilot.rests(at.state):
             raise Refusal(
                 f"{what}: works only on the ground: no flight loses its limits on the way"
             )
-
-    def _resting(self, at: Situation) -> bool:
-        return self._pilot.resting and (at.state.on_ground or not at.state.height_valid)
 
     def _leg_start(self, state: VehicleState) -> tuple[float, float, float] | None:
         """Return the corner the last leg ended at, so that legs join; None if it is far."""

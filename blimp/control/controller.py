@@ -19,10 +19,10 @@ from math import atan2, cos, hypot, inf, sin
 from blimp.airframe import Airframe
 from blimp.constants import AIR_DENSITY_KGM3, GRAVITY_MPS2
 from blimp.control.bounds import FELT, LIGHT
-from blimp.control.contact import Weight, level_sigma_kg
 from blimp.control.horizontal import RECKONED_S
 from blimp.control.pid import Pid
 from blimp.control.swing import SwingDamper
+from blimp.control.weight import Weight, level_sigma_kg
 from blimp.control.wind import WindObserver, turned, turned_back
 from blimp.rotation import rotate, rotate_back, wrap_pi, yaw_of
 from blimp.types import LEVEL, ZERO3, Quaternion, Setpoint, Vec3, VehicleState, Wrench

@@ -29,7 +29,7 @@ from blimp.ability import drag_speed
 from blimp.airframe import Airframe
 from blimp.constants import AIR_DENSITY_KGM3, GRAVITY_MPS2
 from blimp.control.bounds import lifts, most_lift_n
-from blimp.control.ground import AIRBORNE_M
+from blimp.control.witness import AIRBORNE_M
 from blimp.rotation import rotate_back
 from blimp.types import ZERO3, ActuatorCommand, Vec3, VehicleState
 from blimp.vector import minus

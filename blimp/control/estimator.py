@@ -13,17 +13,19 @@ from blimp.constants import GRAVITY_MPS2
 from blimp.control.attitude import AttitudeFilter
 from blimp.control.bounds import bounds
 from blimp.control.coast import UNWATCHED_RADPS, Coast
-from blimp.control.ground import AIRBORNE_M, GroundDetector
 from blimp.control.heading import STEER_RAD, HeadingFilter
 from blimp.control.height import HeightFilter
 from blimp.control.horizontal import MAX_LATENCY_S, HorizontalFilter
 from blimp.control.pressure import baro_height_m, pad_ratio
 from blimp.control.samples import Samples, role
+from blimp.control.witness import AIRBORNE_M, Witnesses
 from blimp.control.yaw_rate import YawRateCheck
 from blimp.rotation import rotate, rotate_back, wrap_pi, yaw_of
 from blimp.types import (
+    STANDS,
     ZERO3,
     BaroSample,
+    Contact,
     EstimateHealth,
     FlightRecord,
     PositionSample,
@@ -86,7 +88,7 @@ class Estimator:
         self._high_s = -1e9
         self._moved_s = 0.0
         self._last_s = -1e9
-        self._ground = GroundDetector()
+        self._ground = Witnesses(airframe=airframe)
         self._health = EstimateHealth()
         self._health_s = -1e9
 
@@ -109,7 +111,7 @@ class Estimator:
     def declare_landed(self) -> None:
         """The ship has touched down: this is height 0, whatever the barometer says."""
         self._height.land()
-        self._ground.declare()
+        self._ground.declare(down=True)
 
     @property
     def gyro_bias_radps(self) -> Vec3:
@@ -137,7 +139,7 @@ class Estimator:
             noise=self._airframe.estimator, climb_limit_mps=self._limits.climb_mps
         )
         self._height.begin_at(height_m)
-        self._ground.down = False
+        self._ground.declare(down=False)
         self._reference.clear()
         self._reference_pa = None if baro is None else baro.pressure_pa * pad_ratio(height_m)
 
@@ -147,17 +149,15 @@ class Estimator:
         *,
         now_s: float,
         powered: bool,
-        stands: bool = False,
-        touches: bool = False,
+        believed: Contact = Contact.AIRBORNE,
         thrust: Wrench | None = _STILL,
     ) -> VehicleState:
         """Use the new values in `readings` and return the state at `now_s`.
 
         powered: something drives the ship; while nothing does and it lies on the ground it
-        may be at rest, and then gyro bias and heights are set. stands: it has come down, and is
-        pressed onto the ground or lies there. touches: the ground carries it, by raw heights.
-        thrust: what the thrusters give;
-        None: not known, since an output is broken. Then it is compared with nothing.
+        may be at rest, and then gyro bias and heights are set. believed: what the mode that flies
+        has found out about the ground. thrust: what the thrusters give; None: not known, since an
+        output is broken. Then it is compared with nothing.
         """
         self._note_time(now_s)
         bad = {self._roles.get(name, name) for name in readings.unhealthy}
@@ -183,11 +183,20 @@ class Estimator:
         horizontal.vote(now_s)
         if not horizontal.valid(now_s):
             horizontal.coast(now_s, dt_s)
-        if stands:
+        if believed in STANDS:
             height.stand(now_s)
         elif not height.valid(now_s):
             height.coast(dt_s)
-        self._ground.update(height.height_m, height.climb_mps, now_s, touches=touches)
+        known = height.valid(now_s)
+        touch = self._ground.update(
+            readings,
+            now_s=now_s,
+            height_m=height.height_m,
+            climb_mps=height.climb_mps,
+            known=known,
+            believed=believed,
+            driven=powered,
+        )
         if now_s - self._health_s >= _HEALTH_S:
             self._health_s = now_s
             self._health = self._gather_health(now_s)
@@ -208,12 +217,12 @@ class Estimator:
                 -height.climb_mps,
             ),
             attitude_valid=attitude.valid(now_s),
-            height_valid=height.valid(now_s),
+            height_valid=known,
             position_valid=horizontal.valid(now_s) and heading_known,
             position_age_s=min(horizontal.age_s(now_s), 1e6),
             heading_valid=heading_known,
             coasting=self._coasted_radps is not None,
-            on_ground=self._ground.down,
+            touch=touch,
             health=self._health,
         )
 

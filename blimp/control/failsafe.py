@@ -15,7 +15,7 @@ import msgspec
 from blimp.ability import lacking
 from blimp.actions import Need
 from blimp.airframe import Airframe
-from blimp.control.contact import UNKNOWN_WEIGHT, Weight
+from blimp.control.weight import UNKNOWN_WEIGHT, Weight
 from blimp.geofence import Geofence
 from blimp.types import LINK_HOLD_S, LINK_LAND_S, LINK_RETURN_S, VehicleState
 

@@ -9,18 +9,24 @@ from typing import NamedTuple
 
 import msgspec
 
+from blimp.types import Contact
+
 
 class LandingPhase(Enum):
-    """Each with what is flown in it."""
+    """Each with what is flown in it, and what it has found out about the ground."""
 
-    LEVEL = "keeps its height and weighs itself"
-    SINK = "comes down over its place, slower near the ground"
-    TOUCH = "is sent down as before, and does not sink"
-    TRIAL = "motors stand still, still armed"
-    PRESSED = "is pushed onto the ground by more than it lifts"
-    LOOSE = "is flown down at touchdown speed"
-    DOUBT = "motors idle, still armed, until a person has looked"
-    LANDED = "motors idle, and the supervisor disarms"
+    LEVEL = "keeps its height and weighs itself", Contact.AIRBORNE
+    SINK = "comes down over its place, slower near the ground", Contact.AIRBORNE
+    TOUCH = "is sent down as before, and does not sink", Contact.AIRBORNE
+    TRIAL = "motors stand still, still armed", Contact.TOUCHING
+    PRESSED = "is pushed onto the ground by more than it lifts", Contact.PRESSED
+    LOOSE = "is flown down at touchdown speed", Contact.TOUCHING
+    DOUBT = "motors idle, still armed, until a person has looked", Contact.RESTING
+    LANDED = "motors idle, and the supervisor disarms", Contact.RESTING
+
+    def __init__(self, text: str, contact: Contact) -> None:
+        self.text = text
+        self.contact = contact
 
 
 class LandingEvidence(NamedTuple):

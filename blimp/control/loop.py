@@ -21,9 +21,9 @@ from blimp.control.snapshot import RecordWriter, SnapshotBuilder
 from blimp.control.supervisor import Supervisor
 from blimp.control.timing import Timing
 from blimp.control.transmitter import Transmitter
-from blimp.control.witness import Witnesses
 from blimp.errors import HardwareError
 from blimp.types import (
+    ON_GROUND,
     ActuatorCommand,
     Command,
     Heartbeat,
@@ -126,7 +126,6 @@ class FlightLoop:
         commander: Commander,
         supervisor: Supervisor,
         actuation: Actuation,
-        witnesses: Witnesses,
         battery: BatteryFilter,
         transmitter: Transmitter,
         timing: Timing,
@@ -143,7 +142,6 @@ class FlightLoop:
         self._commander = commander
         self._supervisor = supervisor
         self._actuation = actuation
-        self._witnesses = witnesses
         self._battery = battery
         self._transmitter = transmitter
         self.timing = timing
@@ -158,7 +156,11 @@ class FlightLoop:
         self._powered = False
         self.setpoint = Setpoint(idle=True)
         self.state = VehicleState(
-            t_s=0.0, attitude_valid=False, height_valid=False, position_valid=False, on_ground=True
+            t_s=0.0,
+            attitude_valid=False,
+            height_valid=False,
+            position_valid=False,
+            touch=ON_GROUND,
         )
 
     @property
@@ -193,13 +195,11 @@ class FlightLoop:
             readings,
             now_s=now_s,
             powered=flown,
-            stands=self._supervisor.stands,
-            touches=self._pilot.ship.touches,
+            believed=self._supervisor.believed,
             thrust=self._actuation.thrust,
         )
         if lands:
             self._supervisor.recover(state)
-        self._witnesses.update(readings, state, now_s, at_rest=not flown)
         self._pilot.seen = readings.seen
         flags = self._flags(readings, now_s)
         self._transmitter.act(state, flags, now_s=now_s)

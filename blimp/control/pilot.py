@@ -43,11 +43,6 @@ class Pilot:
     def paused(self) -> bool:
         return self._stand_in is not None
 
-    @property
-    def idles(self) -> bool:
-        """Whether the last stage of a descent has stopped the motors."""
-        return self.flying.idles
-
     def enter(self, mode: FlightMode, *, reason: str) -> None:
         """Let `mode` fly from the next update on."""
         if mode is not self.manual:
@@ -69,6 +64,10 @@ class Pilot:
         else:
             hold = Hold(state, ship=self.ship, yaw_rad=self.heading_rad(state))
             self.enter(hold, reason=reason)
+
+    def rests(self, state: VehicleState) -> bool:
+        """Whether it lies there unasked to fly: without a height it has not risen."""
+        return self.resting and (state.on_ground or not state.height_valid)
 
     def can_rest(self, state: VehicleState) -> bool:
         """Whether the ship may idle on the ground. One that lands, or is known as light, may not.
@@ -96,9 +95,9 @@ class Pilot:
             self.mode.resume(state)
 
     def update(self, state: VehicleState, *, dt_s: float) -> Setpoint:
+        if self.rests(state):
+            return IDLE
         if self.resting:
-            if state.on_ground or not state.height_valid:  # without a height it has not risen
-                return IDLE
             self.enter(Hold(state, ship=self.ship), reason="the ship has left the ground")
         setpoint = self.flying.update(state, dt_s=dt_s)
         self._yaw_rad = setpoint.yaw_rad

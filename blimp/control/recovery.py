@@ -9,9 +9,9 @@ from math import inf, isfinite
 
 from blimp.airframe import Airframe
 from blimp.constants import AIR_DENSITY_KGM3
-from blimp.control.contact import a_weight, level_sigma_kg
 from blimp.control.pressure import baro_height_m
 from blimp.control.samples import role
+from blimp.control.weight import a_weight, level_sigma_kg
 from blimp.types import FlightRecord, RangeSample, SensorReadings
 
 RESTART_S = 5.0  # a later start is an ordinary one: a person may hold the ship by then

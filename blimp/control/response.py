@@ -7,8 +7,8 @@ from enum import Enum
 
 import msgspec
 
-from blimp.control.contact import Contact
 from blimp.control.failsafe import Action
+from blimp.types import Contact
 
 
 class Stance(Enum):

@@ -99,6 +99,7 @@ class SnapshotBuilder:
             deaf=_deaf(flags),
             pilot_age_s=pilot_age_s,
             heaviness_kg=controller.weight.mean_kg if controller.weight.weighed else None,
+            contact=state.touch.contact,
             target_ned_m=setpoint.position_ned_m,
             wind_ned_mps=controller.wind_ned_mps(),
             wind_age_s=controller.wind_age_s(now_s),

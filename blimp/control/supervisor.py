@@ -18,7 +18,7 @@ from blimp.control.recovery import adrift
 from blimp.control.response import RESPONSE_TO, Deed, Response, Stance
 from blimp.control.sides import Sides
 from blimp.geofence import Geofence
-from blimp.types import ActuatorCommand, Setpoint, VehicleState
+from blimp.types import STANDS, ActuatorCommand, Contact, Setpoint, VehicleState
 
 _CLIMB_M = 0.4  # below the lowest takeoff, 0.5 m; a stick that was touched asks for less
 _WAIT_S = 5.0  # of a takeoff: a first heartbeat comes in 0.5 s, and is passed on within 1 s
@@ -175,7 +175,7 @@ class Supervisor:
                 return self._pilot.manual.update(state, dt_s=dt_s)
             return IDLE
         decision = self._failsafe.update(now_s, state, flags)
-        if self.stands and Action.LAND <= decision.action < Action.IDLE:
+        if self.believed in STANDS and Action.LAND <= decision.action < Action.IDLE:
             lost, _, _ = decision.text.partition(":")
             decision = Decision(
                 action=decision.action, text=f"{lost}: on the ground, it stays there"
@@ -248,7 +248,7 @@ class Supervisor:
     def _stance(self, decision: Decision, state: VehicleState) -> Stance:
         """Return the one that holds: what rests has no landing, and no landing may rest."""
         pilot = self._pilot
-        if pilot.resting and (state.on_ground or not state.height_valid):
+        if pilot.rests(state):
             same = self._grounded == decision.text
             return Stance.STRAYED if same and has_drifted(self._grounded_m, state) else Stance.RESTS
         if pilot.can_rest(state):
@@ -262,24 +262,17 @@ class Supervisor:
         return target is not None and state.position_ned_m[2] - target[2] > _CLIMB_M
 
     @property
-    def stands(self) -> bool:
-        """Whether it has come down and lies on the ground, pressed down or with idling motors."""
-        return self.armed and self._pilot.flying.stands
-
-    def may_stand(self, state: VehicleState) -> bool:
-        """Whether the ground may hold the ship, so that no push moves it.
-
-        After a blind descent this is true until the ship is seen to sink as asked.
-        """
-        return self.is_down(state) or self._pilot.flying.may_stand
+    def believed(self) -> Contact:
+        """What the mode that flies has found out about the ground."""
+        return self._pilot.flying.contact if self.armed else Contact.AIRBORNE
 
     def is_down(self, state: VehicleState) -> bool:
         """Whether it has landed: nothing else may release a held ship, or move one in doubt.
 
         A person has read that its motors are idle, and comes to look.
         """
-        mode = self._pilot.flying
-        return mode.held or mode.stands or (mode.down and state.height_valid)
+        contact = self._pilot.flying.contact
+        return contact in STANDS or (contact is Contact.TOUCHING and state.height_valid)
 
     def _remedy(self, action: Action, state: VehicleState) -> FlightMode:
         ship = self._pilot.ship
@@ -322,7 +315,7 @@ class Supervisor:
         if mode.landed and mode.remedy is Action.IDLE:
             self.disarm(state, reason="down after the last stage")
         down = mode.remedy is Action.DESCEND and state.height_valid and state.on_ground
-        down = down and not self._pilot.ship.doubt()
+        down = down and not state.touch.doubt
         self._descended_s = self._descended_s + dt_s if down else 0.0
         if self._descended_s > _DESCENDED_S:
             land = Land(state, ship=self._pilot.ship, pushed=True, down=True)

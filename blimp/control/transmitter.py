@@ -209,7 +209,7 @@ class Transmitter:
     ) -> None:
         mode = Mode[self._table.mode_names[self._position or 0]]
         pilot, reason = self._pilot, ""
-        if pilot.resting and (state.on_ground or not state.height_valid):
+        if pilot.rests(state):
             # On the ground a stick lifts the ship, and no switch.
             self._asked = None
             if mode is Mode.MANUAL and any(sticks.values()):

@@ -1,9 +1,11 @@
-"""Whether the ground carries the ship: raw heights, no filter between them and no votes.
+"""How the ship touches the world, from all that says so: one `Touch` a cycle.
 
-The estimate may be wrong, and what declared a touchdown would then let go of a ship in the
-air. So a touchdown also asks the sensors themselves. They come in families that share no way to
-fail: what looks down, air pressure, and the tag's anchors. Each gives odds: how much likelier its
-height is of a ship on the ground than of one anywhere below 10 m. None may decide alone.
+A ship that is low, and neither rises nor sinks, is on the ground; one that a landing has brought
+there is, whatever its height says. Beside the estimate stand the raw heights, no filter between
+them and no votes: the estimate may be wrong, and would let go of a ship in the air. They come in
+families that share no way to fail: what looks down, air pressure, and the tag's anchors. Each gives
+odds: how much likelier its height is of a ship on the ground than of one anywhere below 10 m. None
+may decide alone.
 """
 
 from math import exp, inf, isfinite, log, pi, sqrt
@@ -12,12 +14,18 @@ from typing import NamedTuple
 from msgspec import structs
 
 from blimp.airframe import Airframe
-from blimp.control.contact import Contact, Touch
 from blimp.control.pressure import baro_height_m
 from blimp.control.samples import role
-from blimp.types import BaroSample, SensorReadings, VehicleState
+from blimp.types import STANDS, BaroSample, Contact, SensorReadings, Touch
 from blimp.vector import within
 
+AIRBORNE_M = 0.35  # higher than feet give way
+_GROUND_M = 0.15  # lower than this it stands on its feet
+_GROUND_CLIMB_MPS = 0.15  # if it neither sinks nor rises by more
+_GROUND_S = 0.5  # for so long
+_AIRBORNE_S = 0.1  # longer than a spike
+_HANGS_MPS = 0.05  # a ship without power that rises and sinks no faster than the noise of a climb
+_HANGS_S = 3.0  # for so long: somebody holds it
 _FRESH_S = 1.0  # an older sample counts for nothing
 # A ranger that last saw the ground this near says nothing more below. On a ship that the ground
 # carries it counts for as long as it stays blind: one that rises would be seen again.
@@ -41,7 +49,12 @@ class _Seen(NamedTuple):
 
 
 class Witnesses:
-    """What each family last said about the height above the pad."""
+    """Call `update` once a cycle.
+
+    down: low and slow for half a second; no more, as soon as it is clearly higher. But no height
+    lifts a ship off its pad while two families of sensors say that the ground carries it.
+    heights_m: what each family last said about the height above the pad.
+    """
 
     def __init__(self, *, airframe: Airframe) -> None:
         self._roles = {device.name: role(device) for device in airframe.device}
@@ -53,30 +66,85 @@ class Witnesses:
         self._baro_m: float | None = None
         self._range = _Seen(inf, -inf)
         self.heights_m: dict[str, float] = {}
-        self.touch = self._seen = Touch()
-        self._touched_s = -inf
+        self._raw = self.touch = Touch()
+        self._carried_s = -inf
+        self.down = True
+        self._since_s: float | None = None
+        self._moved_s = inf
+        self._said = ""
+
+    def declare(self, *, down: bool) -> None:
+        """The ship has landed, or was found in the air."""
+        self.down, self._since_s = down, None
 
     def update(
-        self, readings: SensorReadings, state: VehicleState, now_s: float, *, at_rest: bool
+        self,
+        readings: SensorReadings,
+        *,
+        now_s: float,
+        height_m: float,
+        climb_mps: float,
+        known: bool,
+        believed: Contact = Contact.AIRBORNE,
+        driven: bool,
+    ) -> Touch:
+        """Take what is new, and return how the ship touches the world.
+
+        height_m, climb_mps: as estimated. known: the height is. believed: what the mode that flies
+        has found out. driven: something drives the ship, or did when it was let go.
+        """
+        self._listen(readings, now_s, at_rest=not driven and self.down)
+        raw, carried = self._raw, self._raw.carried
+        if carried:
+            self._carried_s = now_s
+        elif raw.contact is Contact.UNKNOWN and abs(now_s - self._carried_s) < _FRESH_S:
+            carried = True  # one outlier of a tag is no take-off
+        self._note_height(height_m, climb_mps, now_s, carried=carried)
+        moves = driven or self.down or abs(climb_mps) > _HANGS_MPS
+        self._moved_s = now_s if moves else min(self._moved_s, now_s)
+        if believed in STANDS:
+            contact = believed
+        elif self.down:
+            contact = Contact.TOUCHING if driven else Contact.RESTING
+        elif carried or not known or believed is Contact.UNKNOWN:
+            contact = Contact.UNKNOWN
+        elif now_s - self._moved_s > _HANGS_S:
+            contact = Contact.HELD
+        else:
+            contact = Contact.AIRBORNE
+        if (contact, carried, raw.doubt) != (self.touch.contact, self.touch.carried, self._said):
+            self._said = raw.doubt
+            self.touch = structs.replace(raw, contact=contact, carried=carried)
+        return self.touch
+
+    def _note_height(
+        self, height_m: float, climb_mps: float, now_s: float, *, carried: bool
     ) -> None:
-        """Take what is new. at_rest: on the pad, and nothing drives the ship."""
+        if self.down:
+            changing, needed_s = height_m > AIRBORNE_M and not carried, _AIRBORNE_S
+        else:
+            changing = height_m < _GROUND_M and abs(climb_mps) < _GROUND_CLIMB_MPS
+            needed_s = _GROUND_S
+        if not changing:
+            self._since_s = None
+        elif self._since_s is None:
+            self._since_s = now_s
+        elif now_s - self._since_s >= needed_s:
+            self.declare(down=not self.down)
+
+    def _listen(self, readings: SensorReadings, now_s: float, *, at_rest: bool) -> None:
+        """Take the raw heights. at_rest: on the pad, and nothing drives the ship."""
         bad = {self._roles.get(name, name) for name in readings.unhealthy}
         found: dict[str, float] = {}
         self._look_down(readings, bad, found, now_s)
         baro, tag = readings.baro, readings.tag
         if baro is not None and "baro" not in bad and now_s - baro.t_s < _FRESH_S:
-            self._press(baro, found, at_rest=at_rest and state.on_ground)
+            self._press(baro, found, at_rest=at_rest)
         if tag is not None and "tag" not in bad and now_s - tag.t_s < _FRESH_S:
             found["tag"] = -tag.position_ned_m[2]
         heights_m = {name: height for name, height in found.items() if isfinite(height)}
         if heights_m != self.heights_m:
-            self.heights_m, self._seen = heights_m, _touch(heights_m)
-        self.touch = self._seen
-        if self._seen.contact is Contact.TOUCHING:
-            self._touched_s = now_s
-        elif self._seen.contact is Contact.UNKNOWN and abs(now_s - self._touched_s) < _FRESH_S:
-            # One outlier of a tag is no take-off.
-            self.touch = structs.replace(self._seen, contact=Contact.TOUCHING)
+            self.heights_m, self._raw = heights_m, _touch(heights_m)
 
     def _look_down(
         self, readings: SensorReadings, bad: set[str], found: dict[str, float], now_s: float
@@ -88,10 +156,10 @@ class Witnesses:
                 continue
             if sample.t_s >= self._range.t_s:
                 self._range = _Seen(sample.distance_m - self._rest_m.get(name, 0.0), sample.t_s)
-        age_s, touches = now_s - self._range.t_s, self.touch.contact is Contact.TOUCHING
+        age_s, carried = now_s - self._range.t_s, self.touch.carried
         if age_s < _FRESH_S:
             found["range"] = self._range.height_m
-        elif self._range.height_m < _BLIND_M and (age_s < _BLIND_S or touches):
+        elif self._range.height_m < _BLIND_M and (age_s < _BLIND_S or carried):
             found["range"] = 0.0  # nearer yet: closer than 0.2 m a TF-Luna sees nothing
 
     def _press(self, baro: BaroSample, found: dict[str, float], *, at_rest: bool) -> None:
@@ -107,23 +175,19 @@ class Witnesses:
         if self._baro_m is not None:
             found["baro"] = self._baro_m
 
-    def doubt(self) -> str:
-        """Return why the ship may not be down, or "": those against it must be outnumbered."""
-        return self.touch.evidence if self.touch.probability < _DOUBT else ""
-
 
 def _touch(heights_m: dict[str, float]) -> Touch:
-    """Return whether the ground carries the ship."""
+    """Return whether the ground carries the ship, by two families at the least."""
     odds = {name: _log_odds(height, _SIGMA_M[name]) for name, height in heights_m.items()}
     probability = 1.0 / (1.0 + exp(-sum(odds.values())))
-    contact = Contact.UNKNOWN
-    if probability > _TOUCHES and sum(one > _SAYS for one in odds.values()) > 1:
-        contact = Contact.TOUCHING
-    elif probability < 1.0 - _TOUCHES:
-        contact = Contact.AIRBORNE
-    against = [name for name, one in odds.items() if one <= 0.0] or list(odds)
-    evidence = ", ".join(f"{name} says {heights_m[name]:.1f} m" for name in against)
-    return Touch(contact=contact, probability=probability, evidence=evidence)
+    carried = probability > _TOUCHES and sum(one > _SAYS for one in odds.values()) > 1
+    in_air = probability < 1.0 - _TOUCHES
+    doubt = ""
+    if probability < _DOUBT:  # those against it must be outnumbered
+        against = [name for name, one in odds.items() if one <= 0.0] or list(odds)
+        doubt = ", ".join(f"{name} says {heights_m[name]:.1f} m" for name in against)
+    contact = Contact.AIRBORNE if in_air else Contact.UNKNOWN
+    return Touch(contact=contact, carried=carried, probability=probability, doubt=doubt)
 
 
 def _log_odds(height_m: float, sigma_m: float) -> float:

@@ -15,7 +15,7 @@ import msgspec
 
 from blimp.reading import ready
 from blimp.rotation import euler
-from blimp.types import Setpoint, VehicleState
+from blimp.types import Contact, Setpoint, VehicleState
 
 Write = Callable[[int, bytes], bool]
 
@@ -89,7 +89,8 @@ CYCLE_END = struct.Struct("<dI")
 _SNAPSHOT = b'{"type":"snapshot"'
 TRUTH_HZ = 10.0  # as often as /status
 _STATUS_EVERY = 2  # of 20 snapshots a second: the cycles hold what changes faster
-ARMED, ON_GROUND, IDLE = 1, 2, 4
+ARMED, ON_GROUND, IDLE, CONTACT = 1, 2, 4, 8  # the last one times the contact's place
+CONTACTS = tuple(Contact)  # 0 in a log of before: unknown
 
 
 class Loop(Protocol):
@@ -131,6 +132,7 @@ class Tape:
             (ARMED if loop.armed else 0)
             | (ON_GROUND if state.on_ground else 0)
             | (IDLE if setpoint.idle else 0)
+            | CONTACT * CONTACTS.index(state.touch.contact)
         )
         try:
             data = CYCLE.pack(

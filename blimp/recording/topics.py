@@ -14,6 +14,8 @@ import msgspec
 from blimp.link.timeline import Happening, fault_of
 from blimp.recording.tape import (
     ARMED,
+    CONTACT,
+    CONTACTS,
     CYCLE,
     CYCLE_END,
     IDLE,
@@ -52,7 +54,7 @@ def schemas(session: Session) -> dict[str, tuple[str, Schema]]:
     actuators = _object(**dict.fromkeys(session.actuators, _NUMBER))
     return {
         "/snapshot": ("blimp.Snapshot", _object(
-            t_s=_NUMBER, cycle=_COUNT, armed=_FLAG, on_ground=_FLAG, idle=_FLAG,
+            t_s=_NUMBER, cycle=_COUNT, armed=_FLAG, on_ground=_FLAG, contact=_TEXT, idle=_FLAG,
             position_ned_m=_VECTOR, velocity_ned_mps=_VECTOR, attitude_rad=_ATTITUDE,
             rates_body_radps=_VECTOR,
             setpoint=_object(
@@ -68,7 +70,7 @@ def schemas(session: Session) -> dict[str, tuple[str, Schema]]:
             actuators=actuators, sensors=_object(),
             loop=_object(rate_hz=_NUMBER, cycles=_COUNT, overruns=_COUNT), simulated=_FLAG,
             active_command=_TEXT, messages=_TEXTS, link_age_s=_NUMBER, deaf=_TEXT,
-            pilot_age_s=_NUMBER,
+            pilot_age_s=_NUMBER, contact=_TEXT,
             heaviness_kg=_NUMBER, wind_ned_mps=_VECTOR, wind_age_s=_NUMBER, health=_object(),
         )),
         "/command": ("blimp.Command", _object(
@@ -206,6 +208,7 @@ class Translator:
             "cycle": self._cycle,
             "armed": self.armed,
             "on_ground": bool(flags & ON_GROUND),
+            "contact": CONTACTS[flags // CONTACT % len(CONTACTS)],
             "idle": bool(flags & IDLE),
             "position_ned_m": numbers[0:3],
             "velocity_ned_mps": numbers[3:6],

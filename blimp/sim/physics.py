@@ -26,7 +26,7 @@ from blimp.sim.rigid_body import RigidBody
 from blimp.sim.servo import ServoArm
 from blimp.sim.thruster import Propeller
 from blimp.sim.wind import Wind
-from blimp.types import LEVEL, ZERO3, Quaternion, Vec3, VehicleState
+from blimp.types import IN_AIR, LEVEL, ON_GROUND, ZERO3, Quaternion, Vec3, VehicleState
 
 MAX_STEP_S = 0.01
 ON_GROUND_M = 0.01
@@ -135,9 +135,13 @@ class Physics:
             rates_body_radps=self._rates,
             position_ned_m=self._position,
             velocity_ned_mps=self._velocity_ned(rotation_rows(self._attitude)),
-            on_ground=not self._ground.is_far(self._position)
-            and self.height_above_ground_m < ON_GROUND_M,
+            touch=ON_GROUND if self._is_low else IN_AIR,
         )
+
+    @property
+    def _is_low(self) -> bool:
+        far = self._ground.is_far(self._position)
+        return not far and self.height_above_ground_m < ON_GROUND_M
 
     @property
     def body_rates_radps(self) -> Vec3:

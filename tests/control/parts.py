@@ -1,6 +1,6 @@
 """Small pieces that control's tests share: a ship on a bench of values, no physics."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from math import cos, pi
 from typing import Any
 
@@ -10,18 +10,19 @@ from blimp import airframe as airframes
 from blimp.airframe import Airframe
 from blimp.control.build import build_flight_loop
 from blimp.control.commander import Commander
-from blimp.control.contact import Weight, a_weight
 from blimp.control.failsafe import Failsafe, Flags
 from blimp.control.loop import FlightLoop
 from blimp.control.modes.hold import Hold
 from blimp.control.modes.mode import Ship
 from blimp.control.pilot import Pilot
 from blimp.control.supervisor import Supervisor
+from blimp.control.weight import Weight, a_weight
 from blimp.errors import HardwareError
 from blimp.types import (
     ActuatorCommand,
     BaroSample,
     Command,
+    Contact,
     Heartbeat,
     ImuSample,
     Outcome,
@@ -32,6 +33,7 @@ from blimp.types import (
     SensorStatus,
     Setpoint,
     Snapshot,
+    Touch,
     TransmitterSample,
     Vec3,
     VehicleState,
@@ -60,14 +62,12 @@ def a_ship(
     wind_mps: tuple[float, float] = (0.0, 0.0),
     steers: bool = True,
     weighed: bool = True,
-    doubt: Callable[[], str] = lambda: "",
 ) -> Ship:
     return Ship(
         airframe=twin(),
         weight=lambda: weight(heaviness_kg, weighed=weighed),
         wind_mps=lambda: wind_mps,
         steers=steers,
-        doubt=doubt,
     )
 
 
@@ -77,9 +77,15 @@ def at(
     altitude_m: float = 0.0,
     *,
     t_s: float = 0.0,
+    on_ground: bool = False,
+    carried: bool = False,
+    doubt: str = "",
     **fields: Any,
 ) -> VehicleState:
-    return VehicleState(t_s=t_s, position_ned_m=(north_m, east_m, -altitude_m), **fields)
+    contact = Contact.TOUCHING if on_ground else Contact.AIRBORNE
+    touch = Touch(contact=contact, carried=carried, doubt=doubt)
+    place = (north_m, east_m, -altitude_m)
+    return VehicleState(t_s=t_s, position_ned_m=place, touch=touch, **fields)
 
 
 UP, DOWN = at(altitude_m=3.0), at(on_ground=True)

@@ -5,8 +5,8 @@ from msgspec import structs
 
 from blimp import airframe as airframes
 from blimp.control.ceiling import Ceiling
-from blimp.control.contact import UNKNOWN_WEIGHT
 from blimp.control.modes.mode import Ship
+from blimp.control.weight import UNKNOWN_WEIGHT
 from blimp.geofence import Geofence
 from blimp.types import ActuatorCommand, Setpoint, Vec3
 from tests.control.parts import at

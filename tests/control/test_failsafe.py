@@ -2,8 +2,8 @@ from typing import Any
 
 import pytest
 
-from blimp.control.contact import a_weight
 from blimp.control.failsafe import Action, Failsafe, Flags, Times, rules
+from blimp.control.weight import a_weight
 from blimp.geofence import Geofence, Zone
 from blimp.types import VehicleState
 from tests.control.parts import at, twin

@@ -7,7 +7,6 @@ from typing import Any
 import msgspec
 import pytest
 
-from blimp.control.contact import a_weight
 from blimp.control.failsafe import Failsafe, Flags
 from blimp.control.landing import LandingPhase
 from blimp.control.modes.descend import Descend
@@ -18,6 +17,7 @@ from blimp.control.modes.manual import Order
 from blimp.control.modes.sticks import Sticks
 from blimp.control.pilot import Pilot
 from blimp.control.supervisor import Supervisor
+from blimp.control.weight import a_weight
 from blimp.geofence import Geofence
 from blimp.types import ActuatorCommand, Mode, OutcomeState, Setpoint, VehicleState
 from tests.control.parts import Bench, a_ship, at, twin
@@ -155,8 +155,8 @@ def test_a_ship_that_has_landed_is_disarmed_and_its_height_is_that_of_the_pad() 
 
 def test_a_blind_descent_goes_on_while_a_sensor_says_that_it_is_not_down() -> None:
     for doubt in ("baro says 3.0 m", ""):
-        supervisor, pilot = made(doubt=lambda doubt=doubt: doubt)
-        down = at(attitude_valid=False, on_ground=True)
+        supervisor, pilot = made()
+        down = at(attitude_valid=False, on_ground=True, doubt=doubt)
         supervisor.armed = True
         pilot.enter(Descend(down, ship=pilot.ship), reason="attitude lost")
         for k in range(200):

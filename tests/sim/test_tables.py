@@ -117,7 +117,7 @@ def in_doubt(ship: Flight) -> None:
     """It feels the loss of ballast on its way, and feet would hold it."""
     ship.lands()
     ship.sinks_to(1.4)
-    ship.physics.load(-0.03)
+    ship.physics.load(-0.02)
     ship.is_in(LandingPhase.DOUBT)
 
 

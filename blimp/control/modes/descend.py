@@ -8,7 +8,7 @@ from blimp.ability import brakes
 from blimp.constants import GRAVITY_MPS2
 from blimp.control.failsafe import Action
 from blimp.control.modes.mode import FlightMode, Ship
-from blimp.types import Mode, Setpoint, VehicleState
+from blimp.types import Contact, Mode, Setpoint, VehicleState
 
 _MARGIN = 2.0  # times what height and sink rate ask for
 _MARGIN_S = 10.0  # and this beside it
@@ -39,8 +39,8 @@ class Descend(FlightMode):
         self._idle = False
 
     @property
-    def idles(self) -> bool:
-        return self._idle
+    def contact(self) -> Contact:
+        return Contact.RESTING if self._idle else Contact.AIRBORNE
 
     @property
     def note(self) -> str:

@@ -71,9 +71,9 @@ class Idle(FlightMode):
         return "motors idle: the outputs did not do what was commanded"
 
     def update(self, state: VehicleState, *, dt_s: float) -> Setpoint:
-        touches = self._ship.touches
+        touches = state.touch.carried
         low = state.height_valid and state.altitude_m < _DOWN_M
-        still = abs(state.velocity_ned_mps[2]) < _STILL_MPS and not self._ship.doubt()
+        still = abs(state.velocity_ned_mps[2]) < _STILL_MPS and not state.touch.doubt
         down = touches or (low and still)
         self._down_s = self._down_s + dt_s if down else 0.0
         self._landed = self._down_s >= _DOWN_S and not self._light

@@ -18,7 +18,7 @@ from blimp.control.modes.mode import FlightMode, Ship
 from blimp.control.modes.nose import Nose
 from blimp.control.modes.press import Press
 from blimp.rotation import yaw_of
-from blimp.types import Mode, Setpoint, VehicleState
+from blimp.types import STANDS, Contact, Mode, Setpoint, VehicleState
 from blimp.vector import within
 
 UNWEIGHED = "not weighed, and its feet would hold a light ship"
@@ -47,8 +47,6 @@ _CLEAR_S = 30.0  # for longer yet, where the height says by three sigma that it 
 _SINKS_M = 0.1  # more than a height's noise lower meanwhile: it has not stopped
 _WANDER_MPS = 0.002  # twice what air pressure may: a metre in a quarter of an hour
 _PRESS_M = 0.3  # a light ship gets a setpoint this far below the ground
-
-_HELD = (LandingPhase.PRESSED, LandingPhase.LOOSE)
 
 
 class Land(FlightMode):
@@ -81,7 +79,7 @@ class Land(FlightMode):
         self._driven = DrivenDown(ship=ship)
         self._start_m = max(0.1, state.altitude_m)
         self._felt_kg: float | None = None
-        self._stood = self.may_stand = pushed
+        self._stood = self._may_stand = pushed
         self._sunk_m = self._rising_s = self._touchdown_mps = 0.0
         self._lay_m = 0.0  # the height where it stopped, as far as it wanders
         self._lay_ne_m: tuple[float, float] | None = None  # and the place where it was let go
@@ -103,7 +101,13 @@ class Land(FlightMode):
 
     @property
     def held(self) -> bool:
-        return self.phase in _HELD
+        return self.phase in (LandingPhase.PRESSED, LandingPhase.LOOSE)
+
+    @property
+    def contact(self) -> Contact:
+        """UNKNOWN after a blind descent, until it is seen to sink as asked."""
+        found = self.phase.contact
+        return Contact.UNKNOWN if self._may_stand and found is Contact.AIRBORNE else found
 
     @property
     def doubt(self) -> str:
@@ -111,21 +115,7 @@ class Land(FlightMode):
 
     @property
     def done(self) -> bool:
-        return self.phase in (LandingPhase.LANDED, LandingPhase.DOUBT, *_HELD)
-
-    @property
-    def idles(self) -> bool:
-        return self.phase is LandingPhase.DOUBT
-
-    @property
-    def stands(self) -> bool:
-        """Whether it lies on the ground, by all it knows."""
-        return self.phase in (LandingPhase.LANDED, LandingPhase.DOUBT, LandingPhase.PRESSED)
-
-    @property
-    def down(self) -> bool:
-        """Whether it has touched down; the trial may still be on."""
-        return self.done or self.phase is LandingPhase.TRIAL
+        return self.phase.contact in STANDS or self.held
 
     @property
     def fraction(self) -> float:
@@ -192,12 +182,12 @@ class Land(FlightMode):
             case OnEntry.HARDER:
                 press.harder()
             case OnEntry.ASK:
-                self._doubt = self._why_doubted() or self._why_unsure(state)
+                self._doubt = self._why_doubted(state) or self._why_unsure(state)
                 self._lay_ne_m = place_of(state)
 
     def _look(self, state: VehicleState, dt_s: float) -> LandingEvidence:
         """Return what this cycle shows, and count what must last."""
-        known, phase, touches = state.height_valid, self.phase, self._ship.touches
+        known, phase, touches = state.height_valid, self.phase, state.touch.carried
         climb_mps, weight = -state.velocity_ned_mps[2], self._ship.weight()
         risen_m = max(0.0, state.altitude_m) - self._lay_m
         if phase in (LandingPhase.PRESSED, LandingPhase.LOOSE, LandingPhase.DOUBT):
@@ -223,7 +213,7 @@ class Land(FlightMode):
             lifts=not touches and (risen or climbs),
             strays=has_drifted(self._lay_ne_m, state),
             # Two raw heights, no more, say that it lies there: a person must look.
-            doubted=phase is LandingPhase.TRIAL and (bool(self._why_doubted()) or risen),
+            doubted=phase is LandingPhase.TRIAL and (bool(self._why_doubted(state)) or risen),
         )
 
     def _is_proven(self, state: VehicleState, *, rising: bool) -> bool:
@@ -250,13 +240,13 @@ class Land(FlightMode):
             self._stood = True
         low = state.altitude_m < _TOUCH_HEIGHT_M and state.height_valid
         needed_s = _TOUCH_S if low else _BLIND_S
-        if self._ship.doubt():
+        if state.touch.doubt:
             needed_s = _DOUBT_S
         # A light ship may take that long to sink by 0.1 m, with all its thrust.
         least_m = state.altitude_m - 3.0 * state.health.height.sigma
-        if state.height_valid and least_m > _TOUCH_HEIGHT_M and not self._ship.touches:
+        if state.height_valid and least_m > _TOUCH_HEIGHT_M and not state.touch.carried:
             needed_s = _CLEAR_S
-        near = low or self._ship.touches or state.altitude_m < _BLIND_HEIGHT_M
+        near = low or state.touch.carried or state.altitude_m < _BLIND_HEIGHT_M
         return self._phase_s >= needed_s and near
 
     def _sink(self, state: VehicleState, dt_s: float) -> Setpoint:
@@ -292,16 +282,16 @@ class Land(FlightMode):
     def _note_fall(self, state: VehicleState, dt_s: float) -> None:
         """Note what it weighs by feel, how fast it sinks, and that no ground holds it."""
         self._sunk_m += dt_s * state.velocity_ned_mps[2]
-        self.may_stand = self.may_stand and self._sunk_m < _CLEAR_M
-        clear = state.altitude_m > _CLEAR_M and not (self._stood or self._ship.touches)
+        self._may_stand = self._may_stand and self._sunk_m < _CLEAR_M
+        clear = state.altitude_m > _CLEAR_M and not (self._stood or state.touch.carried)
         if clear:
             self._felt_kg = self._ship.weight().felt_kg  # pushing the ground is no weighing
         if state.altitude_m > 0.05:
             self._touchdown_mps = max(0.0, state.velocity_ned_mps[2])
 
-    def _why_doubted(self) -> str:
+    def _why_doubted(self, state: VehicleState) -> str:
         """Return why a trial that it stays down in proves nothing, or ""."""
-        found, felt_kg = self._ship.doubt(), self._press.heaviness_kg
+        found, felt_kg = state.touch.doubt, self._press.heaviness_kg
         if not found and self._ship.airframe.ground.hold_n and felt_kg < 0.0:
             return f"felt {-1e3 * felt_kg:.0f} g light, and its feet would hold it"
         return found

@@ -7,12 +7,12 @@ from typing import Any
 import msgspec
 
 from blimp.airframe import Airframe
-from blimp.control.contact import Contact, Touch, Weight
 from blimp.control.failsafe import Action
 from blimp.control.path import Reference
 from blimp.control.trajectory import TrajectoryPoint
+from blimp.control.weight import Weight
 from blimp.geofence import Geofence
-from blimp.types import Mode, SeenSample, Setpoint, Vec3, VehicleState
+from blimp.types import Contact, Mode, SeenSample, Setpoint, Vec3, VehicleState
 
 
 class Area:
@@ -30,8 +30,6 @@ class Ship(msgspec.Struct, frozen=True, kw_only=True):
     weight: Callable[[], Weight]  # as flight has shown it so far
     steers: bool  # it goes where its nose points: sideways it is weak
     sways: Callable[[], bool] = lambda: True  # it has a side force: a push aside does not turn it
-    doubt: Callable[[], str] = lambda: ""  # why raw sensors say that it is not down, or ""
-    touch: Callable[[], Touch] = Touch  # whether the ground carries it, by raw heights
     push_n: Callable[[], float] = lambda: 1.0  # what thrust can push down with
     grips_n: Callable[[], float] = lambda: inf  # the same, without driving over the ground
     pushes_n: Callable[[], float | None] = lambda: None  # and does now; None: not known
@@ -39,11 +37,6 @@ class Ship(msgspec.Struct, frozen=True, kw_only=True):
     astray: Callable[[], bool] = lambda: False  # an output pushes by itself, or stays where it is
     seen: Callable[[], SeenSample | None] = lambda: None  # the newest of the camera
     area: Area = msgspec.field(default_factory=Area)
-
-    @property
-    def touches(self) -> bool:
-        """Whether the ground carries it, by two families of sensors: then no height moves it."""
-        return self.touch().contact is Contact.TOUCHING
 
     @property
     def highest_m(self) -> float:
@@ -79,14 +72,13 @@ class FlightMode:
     number: its number in telemetry.
     remedy: the failsafe's action that it carries out, or does as much as.
     lifts: it takes a ship off the ground. landed: the ship is down and stays there by itself.
-    down, held, stands, may_stand: see `Land`. idles: its motors stopped, as their last stage.
+    contact: what it has found out about the ground; AIRBORNE if it looks for none.
     target_ned_m: the place it flies to; None for a mode that has none.
     """
 
     number: Mode
     remedy = Action.NONE
     lifts = False
-    may_stand = False
     target_ned_m: Vec3 | None = None
 
     @property
@@ -94,20 +86,8 @@ class FlightMode:
         return False
 
     @property
-    def held(self) -> bool:
-        return False
-
-    @property
-    def down(self) -> bool:
-        return False
-
-    @property
-    def stands(self) -> bool:
-        return False
-
-    @property
-    def idles(self) -> bool:
-        return False
+    def contact(self) -> Contact:
+        return Contact.AIRBORNE
 
     @property
     def reference(self) -> Reference | None:

@@ -2,7 +2,7 @@
 
 import pytest
 
-from blimp.control.contact import LET_GO, Contact, a_weight
+from blimp.control.weight import LET_GO, a_weight
 
 
 def test_a_weight_says_how_probable_it_is_that_it_lifts() -> None:
@@ -26,8 +26,3 @@ def test_a_ship_is_let_go_only_where_it_is_light_once_in_a_thousand(
 ) -> None:
     assert LET_GO == 1e-3
     assert a_weight(sigmas, sigma_kg=1.0).may_let_go is may
-
-
-def test_contact_has_a_word_each() -> None:
-    words = {contact.value for contact in Contact}
-    assert words == {"airborne", "touching", "resting", "pressed", "held", "unknown"}

@@ -1,10 +1,9 @@
-"""How the ship touches the world, and what it weighs: probabilities with their evidence.
+"""What the ship weighs: a probability with its evidence.
 
 No decision asks "is it heavy?". It compares a probability with a limit that comes from costs: a
 light ship that is let go is lost, a heavy one that is pressed down costs an hour of battery.
 """
 
-from enum import StrEnum
 from math import erfc, hypot, sqrt
 
 import msgspec
@@ -14,25 +13,6 @@ LET_GO = 1e-3
 EVEN = 0.5  # where being wrong costs the same both ways, as of a message that asks for help
 _LEVEL = 0.001 / 3.0  # of the displaced mass: level flight is never off by three times that
 _THRUST = 0.2  # of a propeller's thrust, by which its file may be wrong
-
-
-class Contact(StrEnum):
-    """What carries the ship."""
-
-    AIRBORNE = "airborne"  # air and thrust alone
-    TOUCHING = "touching"  # the ground carries some of it, and nothing says that it stays
-    RESTING = "resting"  # it lies on the ground by its weight, or by its feet, without thrust
-    PRESSED = "pressed"  # thrust holds it on the ground
-    HELD = "held"  # somebody holds it
-    UNKNOWN = "unknown"  # what would tell is missing, or contradicts itself
-
-
-class Touch(msgspec.Struct, frozen=True, kw_only=True, gc=False):
-    """One contact, how probable it is, and what says so."""
-
-    contact: Contact = Contact.UNKNOWN
-    probability: float = 0.0
-    evidence: str = ""
 
 
 class Weight(msgspec.Struct, frozen=True, kw_only=True, gc=False):
