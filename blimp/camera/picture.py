@@ -1,7 +1,8 @@
 """The small picture for the page and the log: a JPEG, made only when somebody asks for one.
 
-Software: 320 x 240 takes Pillow 1.3 ms on an x86 core (`python -m benchmarks.camera`). picamera2's
-hardware encoder would need a second stream in YUV, and encodes each frame, asked for or not.
+In software: of 640 x 480 pixels it takes Pillow 0.6 ms of an x86 core (`python -m
+benchmarks.camera`). picamera2's hardware encoder, which a Pi 5 lacks, would need a second stream in
+YUV for it, and encodes each frame, asked for or not.
 """
 
 import threading
@@ -24,15 +25,18 @@ MAX_BYTES = 32 * 1024  # noise at 320 x 240 in this quality has 24 KiB
 class Picturer:
     """Makes pictures of the newest frame; of the same frame only one.
 
-    newest: as Pipeline's. seen: by step, what is drawn over the picture.
+    newest: as Pipeline's. seen: by step, what is drawn over the picture. view: how the camera is
+    mounted and how wide it looks, for a horizon.
     """
 
     def __init__(
         self,
         newest: Callable[[int, float], Frame | None],
         seen: Callable[[], dict[str, StepResult]],
+        *,
+        view: dict[str, float] | None = None,
     ) -> None:
-        self._newest, self._seen = newest, seen
+        self._newest, self._seen, self._view = newest, seen, view
         self._lock = threading.Lock()
         self._last: tuple[Frame, bytes] | None = None
 
@@ -51,6 +55,7 @@ class Picturer:
             if abs(one.t_s - frame.t_s) < 1.0
         }
         about = {"sequence": frame.sequence, "t_s": frame.t_s, "size": [width, height]}
+        about |= {} if self._view is None else {"view": self._view}
         return {"about": about | {"seen": seen}, "jpeg": self._jpeg(frame)}
 
     def _jpeg(self, frame: Frame) -> bytes:

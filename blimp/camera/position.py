@@ -58,6 +58,23 @@ def to_socket(path: Path) -> Callable[[bytes], None]:
     return send
 
 
+class NoPosition:
+    """A sign of life, twice a second, of a camera that gives no position: `reason` says why."""
+
+    name, period_s = "position", 0.5
+
+    def __init__(self, reason: str, *, send: Callable[[bytes], object]) -> None:
+        self._reason, self._send = reason, send
+        self._boot_id, self._sequence = secrets.token_hex(8), 0
+
+    def take(self, frame: Frame, /) -> None:
+        self._sequence += 1
+        pose = CameraPose(
+            boot_id=self._boot_id, sequence=self._sequence, exposed_s=frame.t_s, reason=self._reason
+        )
+        self._send(msgspec.msgpack.encode(pose))
+
+
 class TagPosition:
     """The ship's place by the tags of a map, a frame at a time, from one thread.
 

@@ -12,13 +12,14 @@ import select
 import threading
 from collections.abc import Callable
 from functools import partial
+from math import atan2, degrees
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
 from blimp import airframe as airframes
-from blimp.airframe import Airframe, Device
+from blimp.airframe import Airframe, CameraRow, Device
 from blimp.chips import role_of
 from blimp.clock import Clock, SystemClock
 from blimp.config import (
@@ -47,7 +48,8 @@ if TYPE_CHECKING:
 
 NICE = 10
 PICTURE_S = 0.5  # for a frame that nobody has seen
-_Side = Annotated[int, msgspec.Meta(ge=64, le=4096, multiple_of=2)]
+DEFAULT = CameraRow(width=640, height=480)  # of a laptop, whose airframe has no camera
+LAPTOP_HZ = 15.0
 
 
 class CameraOptions(msgspec.Struct, frozen=True, kw_only=True):
@@ -66,27 +68,9 @@ class CameraOptions(msgspec.Struct, frozen=True, kw_only=True):
     say: Callable[[str], object]
 
 
-class FrameSize(msgspec.Struct, frozen=True):
-    """What the camera's row asks for, of its options."""
-
-    width: _Side = 640
-    height: _Side = 480
-
-
 def camera_of(airframe: Airframe) -> Device | None:
     """Return the row of the airframe's camera, None if it has none."""
     return next((row for row in airframe.device if role_of(row.chip) == "camera"), None)
-
-
-def picture_of(row: Device | None) -> tuple[tuple[int, int], float]:
-    """Return the size and the rate of the frames that a row asks for. Raises ConfigError."""
-    if row is None:
-        return (640, 480), 15.0
-    try:
-        wanted = msgspec.convert(row.options, FrameSize)
-    except msgspec.ValidationError as error:
-        raise ConfigError(f"options of {row.name}: {error}") from error
-    return (wanted.width, wanted.height), row.rate_hz
 
 
 def watch(options: CameraOptions, *, on_stop: OnStop) -> None:
@@ -112,20 +96,32 @@ def watch(options: CameraOptions, *, on_stop: OnStop) -> None:
     from blimp.camera.look import Look
     from blimp.camera.picture import Picturer
     from blimp.camera.pipeline import Pipeline
+    from blimp.camera.position import camera_row
 
+    found = camera_row(airframe)
+    asked = DEFAULT if found is None else found[1]
     clock = SystemClock()
     look = Look()
     steps: list[Step] = [look]
-    if row is not None and row.options.get("tags"):
-        steps += _position(airframe, row, paths.camera, say=options.say)
+    if row is not None:
+        steps.append(_position(airframe, row, asked, paths.camera, say=options.say))
     with contextlib.ExitStack() as exits:
         exits.enter_context(machine(simulated=options.simulated, paths=paths, clock=clock))
         pipeline = exits.enter_context(Pipeline(steps, clock=clock, say=options.say))
         grabber = exits.enter_context(
-            Grabber(partial(_open, options, row), take=pipeline.offer, clock=clock, say=options.say)
+            Grabber(
+                partial(
+                    _open, options, asked or DEFAULT, LAPTOP_HZ if row is None else row.rate_hz
+                ),
+                take=pipeline.offer,
+                clock=clock,
+                say=options.say,
+            )
         )
         picturer = Picturer(
-            lambda after, wait_s: pipeline.newer(after, timeout_s=wait_s), lambda: pipeline.seen
+            lambda after, wait_s: pipeline.newer(after, timeout_s=wait_s),
+            lambda: pipeline.seen,
+            view=None if found is None else _view(asked),
         )
         name = options.device or (row.chip if row is not None else "")
         answers: dict[str, Callable[[dict[str, Any]], Any]] = {
@@ -140,26 +136,43 @@ def watch(options: CameraOptions, *, on_stop: OnStop) -> None:
 
 
 def _position(
-    airframe: Airframe, row: Device, flight: Path, *, say: Callable[[str], object]
-) -> list[Step]:
-    """Return the step that tells the flight process where the ship is.
+    airframe: Airframe,
+    row: Device,
+    asked: CameraRow,
+    flight: Path,
+    *,
+    say: Callable[[str], object],
+) -> Step:
+    """Return the step that tells the flight process where the ship is, or why it does not.
 
-    None, and why, if lens or map cannot be read: the camera has other uses.
+    If lens or map cannot be read, the camera has other uses.
     """
-    from blimp.camera.position import TagPosition, camera_row, to_socket
+    from blimp.camera.position import NoPosition, TagPosition, to_socket
 
-    period_s = 1.0 / row.rate_hz
+    period_s, send = 1.0 / row.rate_hz, to_socket(flight)
+    if not asked.tags:
+        return NoPosition("no map of tags", send=send)
     try:
-        found = camera_row(airframe)
-        return [] if found is None else [
-            TagPosition(
-                found[1], stand_m=airframe.stand_m, send=to_socket(flight), period_s=period_s,
-                budget_s=period_s,
-            )
-        ]  # fmt: skip
+        return TagPosition(
+            asked, stand_m=airframe.stand_m, send=send, period_s=period_s, budget_s=period_s
+        )
     except ConfigError as error:
         say(f"no position from tags: {error}")
-        return []
+        return NoPosition(f"no position: {error}", send=send)
+
+
+def _view(asked: CameraRow) -> dict[str, float] | None:
+    """Return what a page needs to draw a horizon; None if the lens's file cannot be read."""
+    from blimp.camera.position import lens_of
+
+    try:
+        lens = lens_of(asked)
+    except ConfigError:
+        return None
+    return {
+        "horizontal_fov_deg": degrees(2.0 * atan2(0.5 * lens.width, lens.fx)),
+        "roll_deg": asked.roll_deg, "pitch_deg": asked.pitch_deg, "yaw_deg": asked.yaw_deg,
+    }  # fmt: skip
 
 
 def photograph_answer(camera: StillSource) -> Callable[[dict[str, Any]], dict[str, Any]]:
@@ -205,8 +218,8 @@ def _send_pictures(
     )
 
 
-def _open(options: CameraOptions, row: Device | None) -> Source:
-    size, rate_hz = picture_of(row)
+def _open(options: CameraOptions, asked: CameraRow, rate_hz: float) -> Source:
+    size = (asked.width, asked.height)
     if options.device is not None:
         from blimp.camera.v4l2 import V4l2Source
 

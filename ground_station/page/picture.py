@@ -149,7 +149,7 @@ class Pictures(Closing):
 
 def about_of(picture: Picture) -> dict[str, Any]:
     """Return what a browser gets with a picture."""
-    known = {name: picture.about.get(name) for name in ("sequence", "size", "seen")}
+    known = {name: picture.about.get(name) for name in ("sequence", "size", "seen", "view")}
     return known | {"age_s": round(picture.age_s, 3), "took_s": round(picture.took_s, 3)}
 
 

@@ -13,14 +13,18 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Self
 
+import msgspec
 import pytest
 
 from blimp import airframe as airframes
+from blimp.airframe import CameraRow
 from blimp.errors import ConfigError, LinkError
 from blimp.link.camera_control import camera_status
 from blimp.link.paths import RuntimePaths
-from blimp.service.camera import CameraOptions, camera_of, watch
+from blimp.service.camera import CameraOptions, _position, camera_of, watch
 from blimp.service.notify import READY, NotifyListener
+from blimp.types import CameraPose
+from tests.camera.frames import frame
 
 pytestmark = pytest.mark.process
 WAIT_S = 60.0
@@ -100,3 +104,24 @@ def test_a_ship_without_a_camera_has_no_such_process(directory: Path) -> None:
     )
     with pytest.raises(ConfigError, match="twin has no camera"):
         watch(options, on_stop=lambda _: None)
+
+
+def test_a_camera_without_a_map_gives_signs_of_life_and_says_why_it_has_no_position(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ship = airframes.load("gtmab-eye")
+    row = camera_of(ship)
+    assert row is not None
+    for tags, reason in (("", "no map of tags"), (str(tmp_path / "none.toml"), "no position: ")):
+        sent: list[bytes] = []
+        said: list[str] = []
+        monkeypatch.setattr("blimp.camera.position.to_socket", lambda _, to=sent: to.append)
+        step = _position(ship, row, CameraRow(tags=tags), tmp_path, say=said.append)
+        for number in (3, 4):
+            step.take(frame(number))
+        poses = [msgspec.msgpack.decode(data, type=CameraPose) for data in sent]
+        assert [pose.sequence for pose in poses] == [1, 2]
+        assert poses[0].reason.startswith(reason)
+        assert poses[0].position_ned_m is None
+        assert poses[0].exposed_s == frame(3).t_s
+        assert len(said) == bool(tags)

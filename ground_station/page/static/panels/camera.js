@@ -7,8 +7,10 @@ import { authorisation } from "../lib/token.js";
 const AGAIN_MS = 3000; // without a picture
 const HIDDEN_MS = 1000; // nobody looks: nothing is asked for
 const OLD_MS = 5000;
-const COLOURS = { tags: "--good", horizon: "--set" }; // by step; all others are targets
+const COLOURS = { tags: "--good" }; // by step; all others are targets
 const TARGET = "--warn";
+const DEGREE = Math.PI / 180;
+const STEP_DEGREES = 3; // between points of the horizon
 
 export const panel = {
   name: "camera",
@@ -77,6 +79,7 @@ class Camera {
     context.drawImage(this.image, 0, 0, scale * wide, scale * high);
     for (const [step, { content }] of Object.entries(this.about.seen ?? {}))
       for (const shape of content?.shapes ?? []) this.outline(context, shape, scale, COLOURS[step] ?? TARGET);
+    this.horizon(context, scale);
     context.restore();
     const since_ms = performance.now() - this.heardMs;
     this.canvas.classList.toggle("stale", since_ms > OLD_MS);
@@ -98,8 +101,39 @@ class Camera {
     context.fillText(label ?? "", scale * points[0][0] + 3, scale * points[0][1] - 4);
   }
 
+  /** Draw where level is, by the ship's attitude and how its camera is mounted, without distortion. */
+  horizon(context, scale) {
+    const view = this.about.view;
+    const attitude = this.page.state?.attitude_rad;
+    if (!view || !attitude || this.page.isLost) return;
+    const [wide, high] = this.about.size;
+    const focal = wide / 2 / Math.tan((view.horizontal_fov_deg * DEGREE) / 2);
+    const mount = { roll: view.roll_deg * DEGREE, pitch: view.pitch_deg * DEGREE, yaw: view.yaw_deg * DEGREE };
+    context.strokeStyle = getComputedStyle(document.body).getPropertyValue("--set");
+    context.lineWidth = 1.5;
+    context.beginPath();
+    let isDrawn = false;
+    for (let step = 0; step <= 360 / STEP_DEGREES; step++) {
+      const angle = step * STEP_DEGREES * DEGREE;
+      const [out, right, down] = turnedBack(turnedBack([Math.cos(angle), Math.sin(angle), 0], attitude), mount);
+      const [x, y] = [wide / 2 + (focal * right) / out, high / 2 + (focal * down) / out];
+      const isSeen = out > 0.05 && x > -wide && x < 2 * wide && y > 0 && y < high;
+      if (isSeen) context[isDrawn ? "lineTo" : "moveTo"](scale * x, scale * y);
+      isDrawn = isSeen;
+    }
+    context.stroke();
+  }
+
   close() {
     this.isClosed = true;
     this.image?.close();
   }
+}
+
+/** Return a vector in the axes of a body that lies so (yaw, then pitch, then roll): of NED in the ship's. */
+function turnedBack([x, y, z], { roll, pitch, yaw }) {
+  [x, y] = [Math.cos(yaw) * x + Math.sin(yaw) * y, Math.cos(yaw) * y - Math.sin(yaw) * x];
+  [x, z] = [Math.cos(pitch) * x - Math.sin(pitch) * z, Math.cos(pitch) * z + Math.sin(pitch) * x];
+  [y, z] = [Math.cos(roll) * y + Math.sin(roll) * z, Math.cos(roll) * z - Math.sin(roll) * y];
+  return [x, y, z];
 }
