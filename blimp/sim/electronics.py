@@ -7,6 +7,7 @@ from blimp.airframe import Airframe, Device
 from blimp.chips import CHIPS, load
 from blimp.errors import BoardError, ConfigError
 from blimp.sim.bus import I2CBus, no_answer
+from blimp.sim.chips.camera import Camera
 from blimp.sim.chips.chip import Chip, Fitting, I2CChip, MessageChip, SerialChip, SpiChip
 from blimp.sim.chips.esc import EscPwm
 from blimp.sim.electrical import BytesCallback
@@ -43,6 +44,7 @@ class Electronics:
         self.pwm_pins: dict[tuple[int, int], int] = {}
         self.spi_chips: dict[tuple[int, int], SpiChip] = {}
         self.messages: MessageChip | None = None
+        self.cameras: list[Camera] = []
         self._timeline = timeline
         self._listeners: dict[str, list[BytesCallback]] = {}
         self._serial: dict[str, SerialChip] = {}
@@ -104,6 +106,8 @@ class Electronics:
                     f'device {device.name!r}: needs bus "camera", one a ship, not {device.bus!r}'
                 )
             self.messages = chip
+            if isinstance(chip, Camera):
+                self.cameras.append(chip)
         elif isinstance(chip, EscPwm):
             prefix, _, number = device.bus.partition("-")
             if prefix != "pwm" or not number.isdecimal():

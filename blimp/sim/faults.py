@@ -12,6 +12,11 @@
     unlinked        a receiver hears no transmitter
     bit_errors      each bit on its line is wrong with a probability of `rate`
     bus_stuck       it holds the clock line down: nothing on its bus works
+    covered         a lens cap: no light but what comes around it
+    black           a camera sends frames that are all zero
+    other_size      a camera sends frames of half the size that was asked for
+    busy            another program has opened the camera
+    dropped         of a camera's frames a share of `rate` is lost
     clear           all of these are over
 
 Channels and their units are those of the chip's class in `blimp/sim/chips`.
@@ -35,6 +40,11 @@ KINDS: Mapping[str, str] = {
     "bus_stuck": "",
     "unlinked": "",
     "bit_errors": "rate",
+    "covered": "",
+    "black": "",
+    "other_size": "",
+    "busy": "",
+    "dropped": "rate",
     "clear": "",
 }  # kind -> the option it needs, "" for none
 
@@ -71,6 +81,11 @@ class Faults:
         self.bus_stuck = False
         self.unlinked = False
         self.bit_errors = 0.0
+        self.covered = False
+        self.black = False
+        self.other_size = False
+        self.busy = False
+        self.dropped = 0.0
         self.altered = False  # some channel does not say or do what is true
         self._stuck.clear()
         self._drift.clear()
@@ -96,8 +111,8 @@ class Faults:
         if kind in _ON_A_CHANNEL:
             channel = self._channel(options)
             self._alter(kind, channel, self._number(kind, needed, options), now_s)
-        elif kind == "bit_errors":
-            self.bit_errors = self._number(kind, needed, options)
+        elif needed:
+            setattr(self, kind, self._number(kind, needed, options))
         elif kind == "clear":
             self._clear()
         else:

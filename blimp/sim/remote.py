@@ -17,7 +17,7 @@ from blimp.closing import Closing
 from blimp.errors import ConfigError
 from blimp.sim import wire
 from blimp.sim.bus import no_answer
-from blimp.sim.electrical import BytesCallback, EdgeCallback, Pull
+from blimp.sim.electrical import BytesCallback, Cameras, CameraSight, EdgeCallback, Pull
 from blimp.types import VehicleState
 
 TIMEOUT_S = 0.2
@@ -138,6 +138,21 @@ class RemoteWorld(Closing):
 
     def serial_write(self, port: str, data: bytes) -> None:
         self._tell(wire.SerialWrite(port, data))
+
+    def cameras(self) -> Cameras:
+        return self._ask(wire.AskCameras(), wire.AllCameras).cameras
+
+    def camera(self, number: int, since_s: float) -> CameraSight:
+        reply = self._ask_any(wire.AskCamera(number, since_s))
+        if isinstance(reply, wire.CameraSeen):
+            return reply.sight
+        if isinstance(reply, wire.Failed):
+            raise OSError(reply.errno, os.strerror(reply.errno))
+        raise no_answer()
+
+    def camera_close(self, number: int) -> None:
+        with contextlib.suppress(OSError):
+            self._tell(wire.CloseCamera(number))
 
     # --- asking and telling -----------------------------------------------------------------
 

@@ -34,7 +34,7 @@ from blimp.errors import ConfigError
 from blimp.suggest import with_suggestion
 
 MAX_THINGS = 1000  # of one kind
-MAX_FILE_BYTES = 48 * 1024  # goes to the camera's process in one frame of the world's socket
+MAX_BYTES = 60_000  # as MessagePack: it goes to the camera's process in one frame of a socket
 Metres = Annotated[float, Meta(ge=-1000.0, le=1000.0)]
 Size = Annotated[float, Meta(gt=0.0, le=100.0)]
 Degrees = Annotated[float, Meta(ge=-360.0, le=360.0)]
@@ -50,7 +50,9 @@ Colour = Literal[
 ]
 
 
-class _Thing(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class _Thing(
+    msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True
+):
     north_m: Metres
     east_m: Metres
     altitude_m: Metres = 0.0  # of its middle
@@ -100,7 +102,9 @@ class Walls(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     height_m: Size
 
 
-class Scenery(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class Scenery(
+    msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True
+):
     """light: of the lamps, over that of a hall with 500 lux. floor: seed of its pattern."""
 
     room: Walls | None = None
@@ -117,14 +121,15 @@ EMPTY = Scenery()
 
 def parse(text: str, *, where: str) -> Scenery:
     """Return the scene that a TOML text describes. Raises ConfigError naming `where` and what."""
-    if len(text.encode()) > MAX_FILE_BYTES:
-        raise ConfigError(f"{where}: more than {MAX_FILE_BYTES} bytes")
     try:
         scene = msgspec.convert(tomllib.loads(text), Scenery)
     except (tomllib.TOMLDecodeError, RecursionError) as error:
         raise ConfigError(f"{where}: {error}") from error
     except msgspec.ValidationError as error:
         raise ConfigError(f"{where}: {with_suggestion(str(error), Scenery)}") from error
+    size = len(msgspec.msgpack.encode(scene))
+    if size > MAX_BYTES:
+        raise ConfigError(f"{where}: it takes {size} bytes, the limit is {MAX_BYTES}")
     room = scene.room
     if room is not None and not (room.north_m[0] < 0.0 < room.north_m[1]):
         raise ConfigError(

@@ -19,6 +19,8 @@ import re
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
+from types import ModuleType
 from typing import Any
 
 from blimp.clock import Clock, ManualClock
@@ -35,6 +37,12 @@ _HARDWARE = re.compile(
     r"/dev/(i2c-|spidev|gpiochip|gpiomem|serial|ttyAMA|ttyS\d|ttyUSB|ttyACM|mem$|pwm)"
 )
 
+# Loaded when a name of theirs is asked for: they need numpy, which a ship without eyes does not.
+_CAMERA_MODULES = (
+    "picamera2", "picamera2.allocators", "picamera2.controls", "picamera2.encoders",
+    "picamera2.outputs", "picamera2.request", "libcamera",
+)  # fmt: skip
+
 _REVISION_PATH = "/proc/device-tree/system/linux,revision"
 _REVISION = bytes.fromhex("00a020d3")  # a Pi 3 B+, as `RPi.GPIO` says
 
@@ -48,7 +56,8 @@ class Computer:
 
     def __init__(self, electrical: Electrical, *, clock: Clock) -> None:
         self.clock = clock
-        self._electrical = electrical
+        self.electrical = electrical
+        self.open_cameras: dict[int, Any] = {}  # by number: what can be closed
         self._lockstep = isinstance(clock, ManualClock)
         self._transfer = electrical.i2c
         self._i2c: dict[int, I2CFile] = {}
@@ -56,6 +65,12 @@ class Computer:
         self._lines: dict[str, PtyLine] = {}
         self._gpio = RpiGpio(electrical, clock=clock)
         self.time = driver_time.DriverTime(electrical, clock, self._gpio.edge)
+        self._modules = {"RPi": self._gpio.package, "RPi.GPIO": self._gpio.module}
+        for name in _CAMERA_MODULES:
+            module = self._modules[name] = ModuleType(name)
+            module.__path__ = []
+            module.__getattr__ = partial(self._camera_name, name)  # type: ignore[method-assign]
+        self._loaded: dict[str, ModuleType] = {}
         self._pwm = sysfs_pwm.PwmFiles(electrical)
         self._pwm_files: dict[int, str] = {}
         self._spi: dict[int, SpiFile] = {}
@@ -77,7 +92,7 @@ class Computer:
         smbus2 = importlib.import_module("smbus2.smbus2")  # before fcntl.ioctl is another
         before = (os.open, os.close, os.write, fcntl.ioctl, smbus2.ioctl)
         opens = (builtins.open, io.open)
-        modules = {name: sys.modules.get(name) for name in ("RPi", "RPi.GPIO")}
+        modules = {name: sys.modules.get(name) for name in self._modules}
         if self._depth == 0:
             self._real_open, self._real_close, self._real_write, self._real_ioctl = before[:4]
             self._real_builtin_open = opens[0]
@@ -90,8 +105,7 @@ class Computer:
             fcntl.ioctl = self.ioctl
             smbus2.ioctl = self.ioctl  # type: ignore[attr-defined]
             builtins.open = io.open = self._builtin_open
-            sys.modules["RPi"] = self._gpio.package
-            sys.modules["RPi.GPIO"] = self._gpio.module
+            sys.modules.update(self._modules)
             yield
         finally:
             self._depth -= 1
@@ -103,6 +117,14 @@ class Computer:
                     sys.modules.pop(name, None)
                 else:
                     sys.modules[name] = module
+
+    def _camera_name(self, module: str, name: str) -> Any:
+        """Return what a module of a camera has under a name; see PEP 562."""
+        if name.startswith("__"):
+            raise AttributeError(f"module {module!r} has no attribute {name!r}")
+        if not self._loaded:
+            self._loaded = importlib.import_module("blimp.sim.picamera2").modules(self)
+        return getattr(self._loaded[module], name)
 
     def _open(self, path: Any, flags: int, mode: int = 0o777, *, dir_fd: int | None = None) -> int:
         name = os.fspath(path) if not isinstance(path, str) else path
@@ -121,13 +143,13 @@ class Computer:
                 self._serial[fd] = line
                 return fd
             match = _I2C_PATH.fullmatch(name)
-            if match is not None and int(match[1]) in self._electrical.i2c_buses():
+            if match is not None and int(match[1]) in self.electrical.i2c_buses():
                 # A true descriptor, so that its number is nobody else's.
                 fd = self._real_open(os.devnull, os.O_RDWR | os.O_CLOEXEC)
                 self._forget(fd)
                 self._i2c[fd] = I2CFile(int(match[1]), self._transfer, clock=self.clock)
                 return fd
-            spi = SpiFile.opened(name, self._electrical)
+            spi = SpiFile.opened(name, self.electrical)
             if spi is not None:
                 fd = self._real_open(os.devnull, os.O_RDWR | os.O_CLOEXEC)
                 self._forget(fd)
@@ -181,7 +203,7 @@ class Computer:
             self._forget(fd)
             return self._real_write(fd, data)
         # Straight to the device: through the terminal it would arrive at no certain time.
-        self._electrical.serial_write(line.port, bytes(data))
+        self.electrical.serial_write(line.port, bytes(data))
         return len(data)
 
     def ioctl(self, fd: Any, request: int, arg: Any = 0, mutate_flag: bool = True) -> Any:
@@ -196,12 +218,12 @@ class Computer:
     def _line(self, port: str) -> PtyLine | None:
         line = self._lines.get(port)
         if line is None:
-            baud = self._electrical.serial_ports().get(port)
+            baud = self.electrical.serial_ports().get(port)
             if baud is None:
                 return None
             line = PtyLine(port=port, baud=baud, lockstep=self._lockstep)
             self._lines[port] = line
-            self._electrical.serial_listen(port, line.deliver)
+            self.electrical.serial_listen(port, line.deliver)
         return line
 
     def settle(self) -> None:
@@ -211,8 +233,10 @@ class Computer:
 
     def close(self) -> None:
         """Pull every plug: readers of serial ports see them hang up. Idempotent."""
+        for camera in tuple(self.open_cameras.values()):
+            camera.close()
         for port, line in self._lines.items():
-            self._electrical.serial_listen(port, None)
+            self.electrical.serial_listen(port, None)
             line.close()
         self._lines.clear()
         self._i2c.clear()

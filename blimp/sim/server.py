@@ -6,6 +6,7 @@ command.
 """
 
 import contextlib
+import errno
 import os
 import select
 import socket
@@ -14,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
+from msgspec.structs import replace
 
 from blimp.clock import Clock
 from blimp.closing import Closing
@@ -41,6 +43,7 @@ class _Client:
         self.unsent = bytearray()
         self.pins: frozenset[int] = frozenset()
         self.ports: frozenset[str] = frozenset()
+        self.cameras: set[int] = set()  # that it has opened
 
     def fileno(self) -> int:
         return self.connection.fileno()
@@ -196,6 +199,19 @@ class Server(Closing):
                     physics.wind.mean_ned_mps,
                     physics.heaviness_kg,
                 )
+            case wire.AskCameras():
+                return wire.AllCameras(world.cameras())
+            case wire.AskCamera(number, since_s):
+                if any(number in one.cameras for one in self._clients if one is not client):
+                    return wire.Failed(errno.EBUSY)
+                try:
+                    sight = world.camera(number, since_s)
+                except OSError as error:
+                    return wire.Failed(error.errno or 0)
+                client.cameras.add(number)
+                return wire.CameraSeen(replace(sight, zero_s=self._zero_s))
+            case wire.CloseCamera(number):
+                client.cameras.discard(number)
             case wire.SetFault(device, kind, options):
                 try:
                     world.fault(device, kind, **options)

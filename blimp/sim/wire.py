@@ -11,6 +11,7 @@ from typing import Annotated, Any
 import msgspec
 from msgspec import Meta
 
+from blimp.sim.electrical import Cameras, CameraSight
 from blimp.types import ZERO3, Vec3, VehicleState
 
 MAX_FRAME_BYTES = 64 * 1024
@@ -118,6 +119,23 @@ class SetAir(_Frame, frozen=True, tag=14):
     options: dict[str, float]
 
 
+class AskCameras(_Frame, frozen=True, tag=15):
+    """Answer: AllCameras."""
+
+
+class AskCamera(_Frame, frozen=True, tag=16):
+    """Open a camera for this connection, or look through it. Answer: CameraSeen or Failed."""
+
+    number: Annotated[int, Meta(ge=0, le=9)]
+    since_s: float
+
+
+class CloseCamera(_Frame, frozen=True, tag=17):
+    """No answer."""
+
+    number: Annotated[int, Meta(ge=0, le=9)]
+
+
 Request = (
     I2cTransfer
     | SpiTransfer
@@ -132,6 +150,9 @@ Request = (
     | SetFault
     | SetHeld
     | SetAir
+    | AskCameras
+    | AskCamera
+    | CloseCamera
 )
 
 
@@ -184,6 +205,14 @@ class Refused(_Frame, frozen=True, tag=71):
     reason: str
 
 
+class AllCameras(_Frame, frozen=True, tag=72):
+    cameras: Cameras
+
+
+class CameraSeen(_Frame, frozen=True, tag=73):
+    sight: CameraSight
+
+
 class Pulse(_Frame, frozen=True, tag=80):
     """Pushed as soon as it is known: when a pin rises and falls, on the machine's clock."""
 
@@ -199,7 +228,10 @@ class SerialBytes(_Frame, frozen=True, tag=81):
     data: bytes
 
 
-Reply = Data | Failed | PinState | Board | Truth | Done | Refused | Pulse | SerialBytes
+Reply = (
+    Data | Failed | PinState | Board | Truth | Done | Refused | AllCameras | CameraSeen | Pulse
+    | SerialBytes
+)  # fmt: skip
 
 decode_request = msgspec.msgpack.Decoder(Request).decode
 decode_reply = msgspec.msgpack.Decoder(Reply).decode

@@ -4,6 +4,9 @@
 moves on: `Lockstep` on a ManualClock, `Server` in real time.
 """
 
+import errno
+import os
+from collections import deque
 from collections.abc import Sequence
 from math import ceil
 from typing import Any
@@ -14,13 +17,15 @@ from blimp.closing import Closing
 from blimp.errors import ConfigError
 from blimp.rotation import rotate_back
 from blimp.sim.atmosphere import GRAVITY_MPS2
-from blimp.sim.electrical import BytesCallback, EdgeCallback, Pull
+from blimp.sim.electrical import BytesCallback, Cameras, CameraSight, EdgeCallback, Pull
 from blimp.sim.electronics import Electronics
 from blimp.sim.physics import Physics
+from blimp.sim.scene import EMPTY, Scenery
 from blimp.sim.timeline import Timeline
 from blimp.types import ZERO3, Quaternion, Vec3, VehicleState
 
 MAX_STEP_S = 0.005
+_POSES = 250  # which a camera can look back on: about a second
 _STRETCH = 0.02  # a step may be this much longer, so that 10.012 ms are two steps, not three
 START_UTC_S = 1.7e9
 AIRS = {  # what the air or the gas can be made to do, and the options of each
@@ -94,7 +99,7 @@ class World(Closing):
     clock: in lockstep, the clock that follows the world, so that a reader in an
     edge callback reads the edge's exact time. A driver that sleeps on it moves it ahead;
     the world catches up at the next `advance`.
-    start_utc_s: the date at time 0, for the GPS.
+    start_utc_s: the date at time 0, for the GPS. scene: what the ship's cameras can see.
     """
 
     def __init__(
@@ -105,8 +110,13 @@ class World(Closing):
         wind_mps: float = 0.0,
         clock: ManualClock | None = None,
         start_utc_s: float = START_UTC_S,
+        scene: Scenery = EMPTY,
     ) -> None:
         self.airframe = airframe
+        self.scene = scene
+        # Where the scene's balloons are now, NED with the floor at 0: what catches one moves it.
+        self.balloons = [(b.north_m, b.east_m, -b.altitude_m) for b in scene.balloon]
+        self._poses: deque[tuple[float, Vec3, Quaternion]] = deque(maxlen=_POSES)
         self.physics = Physics(airframe=airframe, seed=seed, wind_mps=wind_mps)
         self.timeline = Timeline()
         self.computer: Any = None  # the seam's open files, which last between its visits
@@ -174,6 +184,9 @@ class World(Closing):
             self.physics.step(dt_s, electronics.throttles(), self._servo_targets())
             self._truth.refresh()
             self._t_s = until_s
+            if electronics.cameras:
+                truth = self._truth
+                self._poses.append((until_s, truth.position_ned_m, truth.attitude))
         timeline.now_s = max(timeline.now_s, until_s)
         if self._clock is not None:
             self._follow(timeline.now_s)
@@ -325,6 +338,29 @@ class World(Closing):
     def serial_write(self, port: str, data: bytes) -> None:
         self._tick()
         self.electronics.serial_write(port, data)
+
+    def cameras(self) -> Cameras:
+        return Cameras(
+            places=tuple(chip.place for chip in self.electronics.cameras), scene=self.scene
+        )
+
+    def camera(self, number: int, since_s: float) -> CameraSight:
+        self._tick()
+        if not 0 <= number < len(self.electronics.cameras):
+            raise OSError(errno.ENODEV, os.strerror(errno.ENODEV))
+        state = self.electronics.cameras[number].state()
+        if state.busy:
+            raise OSError(errno.EBUSY, os.strerror(errno.EBUSY))
+        newest = (self._t_s, self._truth.position_ned_m, self._truth.attitude)
+        return CameraSight(
+            zero_s=self._clock_zero_s,
+            poses=tuple(pose for pose in self._poses if pose[0] >= since_s) or (newest,),
+            balloons=tuple(self.balloons),
+            state=state,
+        )
+
+    def camera_close(self, number: int) -> None:
+        """In this process the module `picamera2` knows which cameras are open."""
 
     def close(self) -> None:
         """Close what the seam has left open. Idempotent."""

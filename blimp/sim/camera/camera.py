@@ -20,6 +20,9 @@ DARK = 0.002  # of the lamps' light, which a covered lens lets through
 _TARGET = 110.0  # the mean of a frame that the automatic exposure aims at
 _POOL = 1 << 20  # random numbers, which the frames share
 _BAND = 64  # rows
+_SETTLED_S = (
+    0.5  # after which the automatic exposure has followed the light without a frame of ours
+)
 
 
 class SimulatedCamera:
@@ -56,6 +59,7 @@ class SimulatedCamera:
         self.exposure_s, self.gain, self.auto = exposure_s, gain, auto
         self.light = 1.0  # of the lamps, over the scene's own
         self.covered = False
+        self.fixed_exposure = self.fixed_gain = False  # one of them, where `auto` is on
         self.max_exposure_s, self.max_gain = max_exposure_s, max_gain
         self.readout_s = readout_s
         self.renderer = Renderer(scene, optics, mount, grey=grey)
@@ -63,6 +67,7 @@ class SimulatedCamera:
         self._pose_at = pose_at
         self._stand_m = stand_m
         self._black = black
+        self._exposed_s = -np.inf
         self._noisy = noisy
         self._random = np.random.default_rng(seed)
         self._pool = self._random.standard_normal(_POOL, dtype=np.float32)
@@ -79,15 +84,20 @@ class SimulatedCamera:
         """Return the frame whose exposure has its middle at `t_s`: (height, width, 3) of uint8,
         RGB, or (height, width) of a grey camera."""
         span_s = self.exposure_s + self.readout_s
-        if self.covered:
-            seen = np.zeros((*self._lens.shape, 3)[: 2 if self.renderer.grey else 3], np.uint8)
-        else:
-            shot = Shot(t_s - 0.5 * span_s, self.exposure_s, self.readout_s)
-            seen = self.renderer.render(self._on_floor, shot)
+        shot = Shot(t_s - 0.5 * span_s, self.exposure_s, self.readout_s)
+        seen = self.renderer.render(self._on_floor, shot)
+        if self.auto and t_s > self._exposed_s + _SETTLED_S:
+            self._expose(float(seen[::8, ::8].mean()) * self._bright())
         frame = self._sensed(seen)
         if self.auto:
+            self._exposed_s = t_s
             self._expose(float(frame[::8, ::8].mean()))
         return frame
+
+    def _bright(self) -> float:
+        """Counts of the sensor for one of what the lens throws on it."""
+        light = (DARK if self.covered else 1.0) * self.light * self._scene_light
+        return light * self.exposure_s / NOMINAL_S * self.gain
 
     def _on_floor(self, t_s: float) -> Any:
         (north, east, down), attitude = self._pose_at(t_s)
@@ -95,8 +105,7 @@ class SimulatedCamera:
 
     def _sensed(self, seen: Array) -> Array:
         """Return the counts that light becomes: exposure, lens, noise, black level, white limit."""
-        light = (DARK if self.covered else 1.0) * self.light * self._scene_light
-        bright = np.float32(light * self.exposure_s / NOMINAL_S * self.gain)
+        bright = np.float32(self._bright())
         counts = np.arange(256.0) * bright
         read = _READ_NOISE * self.gain
         sigmas = np.sqrt(read**2 + counts * self.gain / _ELECTRONS_A_COUNT).astype(np.float32)
@@ -118,9 +127,11 @@ class SimulatedCamera:
     def _expose(self, mean: float) -> None:
         """Follow the light: a longer exposure first, which costs blur and no noise, then gain."""
         wanted = self.exposure_s * self.gain * min(4.0, max(0.25, _TARGET / max(mean, 1.0)))
-        wanted = min(max(wanted, 20e-6), self.max_exposure_s * self.max_gain)
-        self.exposure_s = min(wanted, self.max_exposure_s)
-        self.gain = wanted / self.exposure_s
+        wanted = max(wanted, 20e-6)
+        if not self.fixed_exposure:
+            self.exposure_s = min(wanted, self.max_exposure_s)
+        if not self.fixed_gain:
+            self.gain = min(max(1.0, wanted / self.exposure_s), self.max_gain)
 
 
 def _wrapped(pool: Array, start: int, count: int) -> Array:

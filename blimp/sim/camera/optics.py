@@ -43,15 +43,6 @@ class Optics:
             cx=0.5 * (width - 1), cy=0.5 * (height - 1),
         )  # fmt: skip
 
-    def scaled(self, width: int, height: int, *, focal: float = 1.0) -> "Optics":
-        """Return the same lens on a grid of another size, its focal length times `focal`."""
-        kx, ky = width / self.width, height / self.height
-        return Optics(
-            width=width, height=height, fx=self.fx * kx * focal, fy=self.fy * ky * focal,
-            cx=(self.cx + 0.5) * kx - 0.5, cy=(self.cy + 0.5) * ky - 0.5,
-            distortion=self.distortion,
-        )  # fmt: skip
-
     def pixels(self, points: ArrayLike) -> Array:
         """Return where points (..., 3) appear, (..., 2): x right, y down, z out of the lens.
 
