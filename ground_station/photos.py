@@ -43,11 +43,11 @@ PROBE_EVERY = 8  # pieces; a small one shows how long a round trip takes with no
 
 
 class Pace:
-    """How much is asked for at once: what the link carries while no command can notice it.
+    """How much is asked for at once: what the link carries while a command hardly notices it.
 
-    A command waits for the rest of one piece at most, so a piece may be on the wire for `SHARE` of
-    the time that a question takes in which nothing else is sent. How long that is, small pieces
-    show; the slower ones count, because it is a command's slowest that is promised.
+    A command is several round trips, and each may wait for a piece that is on the wire. So a piece
+    may be there for `SHARE` of a round trip in which nothing is lost, which small pieces show. By
+    the slower ones, of a link that loses 5 %, commands took 1.65 times as long.
     """
 
     def __init__(self) -> None:
@@ -68,14 +68,14 @@ class Pace:
             self._took.append((size, seconds))
         if not self._probes:
             return
-        probes = sorted(self._probes)
-        budget_s = max(LEAST_BUDGET_S, SHARE * probes[9 * len(probes) // 10])
+        least_s = min(self._probes)
+        budget_s = max(LEAST_BUDGET_S, SHARE * least_s)
         if not self._took:
             self.size = 2 * LEAST_BYTES
             return
         # What was not lost on its way: a quarter of them came as fast.
         rates = sorted(
-            (size - LEAST_BYTES) / max(1e-4, took - probes[0]) for size, took in self._took
+            (size - LEAST_BYTES) / max(1e-4, took - least_s) for size, took in self._took
         )
         wanted = budget_s * rates[3 * len(rates) // 4]
         self.size = int(max(LEAST_BYTES, min(MOST_BYTES, wanted, 2 * self.size)))

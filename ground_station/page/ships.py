@@ -3,10 +3,11 @@
 import io
 import threading
 from collections.abc import Callable
-from contextlib import ExitStack
+from contextlib import AbstractContextManager, ExitStack
 from functools import partial
 from typing import Any
 
+from blimp.actions import ACTIONS
 from blimp.airframe import Airframe, load
 from blimp.closing import Closing
 from blimp.errors import BlimpError
@@ -22,6 +23,7 @@ from ground_station.page.fleet import Fleet
 from ground_station.page.flight_logs import FlightLogs
 from ground_station.page.journey import QUESTIONS, Journeys, Recorded
 from ground_station.page.joystick import Joystick
+from ground_station.page.photos import Photographs
 from ground_station.page.picture import Pictures
 from ground_station.page.program import here
 from ground_station.page.queue_room import queue_room
@@ -29,6 +31,7 @@ from ground_station.page.server import Part
 from ground_station.page.setup import Setup
 from ground_station.page.source import LiveShip, Source
 from ground_station.page.state import airframe_object
+from ground_station.photos import PhotoFetcher
 from ground_station.plain import Ship
 from ground_station.report import Report
 from ground_station.session import Session
@@ -83,6 +86,10 @@ class BrokerShips(Closing):
         self._pictures = Pictures(
             self._open_pictures, vehicle=session.ship.vehicle, clock=session.clock
         )
+        self._photographs = Photographs(
+            self._open_photos, session.photo_files, vehicle=session.ship.vehicle,
+            clock=session.clock,
+        )  # fmt: skip
         self._session = session
         self._ship = session.ship
         self.stoppable = EveryShip(session, broker=self._ship.broker)
@@ -137,7 +144,10 @@ class BrokerShips(Closing):
     def command(
         self, vehicle: str, name: str, arguments: dict[str, Any]
     ) -> tuple[int, dict[str, Any]]:
-        if name not in (*QUESTIONS, "result") and vehicle in self._joysticks:
+        is_flown = name not in (*QUESTIONS, "result") and (
+            name not in ACTIONS or ACTIONS[name].flies
+        )
+        if is_flown and vehicle in self._joysticks:
             self._joysticks[vehicle].drop()
         return run_action(self._quiet(vehicle), partial(self._clients.of, vehicle), name, arguments)
 
@@ -149,6 +159,12 @@ class BrokerShips(Closing):
     def _open_pictures(self, vehicle: str) -> PictureReader:
         signer = signer_of(self._session.signing_keys)
         return PictureReader(self._ship.broker, vehicle, signer=signer, clock=self._session.clock)
+
+    def _open_photos(
+        self, vehicle: str, is_wanted: Callable[[], bool]
+    ) -> AbstractContextManager[PhotoFetcher]:
+        session = self._quiet(vehicle)
+        return session.photos(session.ship, is_wanted=is_wanted)
 
     def _quiet(self, vehicle: str) -> Session:
         """Return a session whose words nobody reads."""
@@ -164,6 +180,7 @@ class BrokerShips(Closing):
         return (
             self._logs,
             self._pictures,
+            self._photographs,
             Setup(self._session, airframe=self.airframe),
             ChaosRoom(self._harm, session=self._session, recorded=self._last_command),
             queue_room(self._session, vehicles=self.vehicles),
@@ -174,4 +191,5 @@ class BrokerShips(Closing):
         self._clients.close()
         self._logs.close()
         self._pictures.close()
+        self._photographs.close()
         self.stoppable.close()

@@ -16,6 +16,7 @@ from blimp.link.telemetry import TelemetryPublisher
 from blimp.queue.extras.observability.watch import watched
 from blimp.queue.watching import Watching
 from blimp.service.parameters import FlownFile
+from blimp.service.photos import ShipPhotos
 from blimp.ship import Lockstep
 from blimp.tasks.app import build_ship_app
 from blimp.types import Command, Heartbeat, Outcome, Snapshot
@@ -74,11 +75,17 @@ class FlyingShip:
         with tempfile.TemporaryDirectory(prefix="blimp-") as directory:
             flown = Path(directory) / "airframe.json"
             flown.write_bytes(msgspec.json.encode(self.ship.airframe))
+            self.runtime = Path(directory)
             app = build_ship_app(
                 vehicle=self.vehicle,
                 broker=self.broker.url,
                 mailbox=self.mailbox,
                 flown=FlownFile(flown),
+                photos=ShipPhotos(
+                    self.runtime / "photos",
+                    control=self.runtime / "camera-control.sock",
+                    flown=FlownFile(flown),
+                ),
             )
             with app, watched(app, watching), working(app, name=self.vehicle):
                 yield

@@ -12,6 +12,7 @@ import { panel as joystick } from "./joystick.js";
 import { panel as journey } from "./journey.js";
 import { panel as map } from "./map.js";
 import { panel as numbers } from "./numbers.js";
+import { panel as photos } from "./photos.js";
 import { panel as plots } from "./plots.js";
 import { panel as queue } from "./queue.js";
 import { panel as replay } from "./replay.js";
@@ -25,6 +26,7 @@ export const VIEWS = [
   { name: "present", title: "Present" },
   { name: "pilot", title: "Pilot" },
   { name: "engineer", title: "Engineer" },
+  { name: "photos", title: "Photos", isLive: true },
   { name: "queue", title: "Queue", isLive: true },
   { name: "fleet", title: "Fleet", isLive: true },
   { name: "setup", title: "Setup", isLive: true },
@@ -41,6 +43,7 @@ export const PANELS = [
   journey,
   plots,
   events,
+  photos,
   queue,
   fleet,
   setup,
