@@ -416,8 +416,6 @@ class Estimation(_Part, frozen=True, kw_only=True):
     gate_sigmas: Positive = 5.0
     gyro_drift_radps: Positive = 2e-5  # of its bias, warming up
     heading_drift_rad: Positive = 2e-3  # what scale and misalignment add
-    thrust_accel_sigma_mps2: Positive = 0.02  # of the model of thrust and drag
-    wind_accel_drift_mps2: Positive = 0.008  # gusts, as acceleration
     magnetometer_sigma_rad: Positive = 0.15  # iron in a hall
 
 

@@ -73,10 +73,13 @@ class Estimator:
         self._samples = Samples(airframe=airframe)
         self._attitude = AttitudeFilter()
         self._height = HeightFilter(noise=noise, climb_limit_mps=limits.climb_mps)
-        self._horizontal = HorizontalFilter(
-            home=airframe.home, noise=noise, speed_limit_mps=limits.speed_mps
-        )
         self._heading = HeadingFilter(airframe=airframe)
+        self._horizontal = HorizontalFilter(
+            home=airframe.home,
+            noise=noise,
+            speed_limit_mps=limits.speed_mps,
+            heading=self._heading,
+        )
         self._yaw_rate = YawRateCheck(airframe=airframe)
         self._coast = Coast(airframe=airframe)
         self._coasted_radps: Vec3 | None = None  # body rates by the model; None with an IMU
@@ -321,7 +324,6 @@ class Estimator:
         attitude.yaw_rate_radps = check.rate_radps if check.doubt else None
         if check.doubt:
             self._heading.drift(_LOST_GYRO_RAD * dt_s**0.5)
-        self._heading.push(thrust, attitude.rates_body_radps[2], dt_s)
 
     def _gather_health(self, now_s: float) -> EstimateHealth:
         height, climb = self._height.health(now_s)
@@ -417,25 +419,15 @@ class Estimator:
     ) -> None:
         gps, is_new = readings.gps, self._samples.is_new
         horizontal = self._horizontal
-        used = ""
+        heading = self._heading
+        heading.watches = not self._ground.down and now_s - self._posed_s > _POSED_S
         for name, fix in (("tag", readings.tag), ("camera", readings.camera)):
-            if (
-                fix is not None
-                and name not in bad
-                and is_new(name, fix, now_s)
-                and horizontal.update_tag(fix, now_s, arm_ned_m=arm_ned_m, source=name)
-            ):
-                used = used or name
+            if fix is not None and name not in bad and is_new(name, fix, now_s):
+                horizontal.update_tag(fix, now_s, arm_ned_m=arm_ned_m, source=name)
         if gps is not None and "gps" not in bad and is_new("gps", gps, now_s):
             on_pad = at_rest and self._attitude.still
-            if horizontal.update_gps(gps, now_s, arm_ned_m=arm_ned_m, on_pad=on_pad):
-                used = used or "gps"
-        if used and not self._ground.down and now_s - self._posed_s > _POSED_S:
-            self._heading.fix(
-                horizontal.fixed_m,
-                horizontal.fixed_sigma_m,
-                used,
-                now_s,
-                attitude=self._attitude,
-                horizontal=horizontal,
-            )
+            horizontal.update_gps(gps, now_s, arm_ned_m=arm_ned_m, on_pad=on_pad)
+        turned_rad, bias_radps = heading.take()
+        if turned_rad or bias_radps:
+            self._attitude.turn(turned_rad, bias_radps)
+            horizontal.turn(turned_rad)

@@ -1,73 +1,56 @@
-"""The heading, from how the ship moves when its thrusters push, and from a magnetometer.
+"""The heading, from how the ship moves when it accelerates, and from a magnetometer.
 
-A gyro tells how far the nose has turned, and drifts. A push along the nose moves the ship along the
-nose: so position says where the nose points, the better the more the ship has to push. An extended
-Kalman filter with eight error states: position p and velocity v (north, east), wind w (north,
-east), heading error e and gyro bias error b.
+A gyro tells how far the nose has turned, and drifts. What the accelerometer feels along the nose
+moves the ship along the nose: so position says where the nose points, the better the more the ship
+accelerates. The heading's error e and that of the gyro's bias b (e' = -b, b' = 0) are no states of
+the motion's filter: what one radian of either makes of its states is carried along, and its
+innovations show both. Source: Friedland, "Treatment of bias in recursive filtering" (1969), the
+two-stage filter.
 
-F: p' = v; v' = R (M^-1 (f - D(u)) + turning), u = R^T (v - w), with the thrust f in the body frame,
-mass with added mass M, drag D and R by the heading; w' = 0; e' = -b; b' = 0.
-Q: thrust_accel_sigma on v, wind_accel_drift over the drag's slope on w, heading_drift on e,
-gyro_drift on b, per second.
-H: a tag or GPS sees p as it was its latency ago; a magnetometer sees e.
-Source: Bar-Shalom, "Estimation with Applications to Tracking and Navigation", section 10.3; for the
-idea, "airspeed and thrust aided" yaw: Johansen et al., "On estimation of wind velocity,
-angle-of-attack and sideslip angle of small UAVs using standard sensors" (2015).
+F: what e makes of the states moves on as they do (`blimp/control/motion.py`), and v' = i a e with
+the acceleration a.
+Q: heading_drift on e, gyro_drift on b, per second.
+H: a tag or GPS sees what e and b make of p, a Doppler of v; a magnetometer sees e.
 
-In a calm hover nothing pushes, so nothing is learnt: sigma grows with the gyro's drift, slowly, and
-`doubt` says so when it is too large to steer by.
+In a calm hover nothing accelerates, so nothing is learnt: sigma grows with the gyro's drift,
+slowly, and `doubt` says so when it is too large to steer by.
 """
 
-from math import atan2, cos, hypot, isfinite, pi, sin
+from cmath import rect
+from math import atan2, hypot, inf, isfinite, pi
 
 from blimp.airframe import Airframe
 from blimp.control.attitude import AttitudeFilter
-from blimp.control.horizontal import HorizontalFilter
-from blimp.rotation import rotate, wrap_pi, yaw_of
-from blimp.types import QuantityHealth, Vec3, Vote, Wrench
+from blimp.control.motion import Column
+from blimp.rotation import rotate, wrap_pi
+from blimp.types import QuantityHealth, Vec3, Vote
 
-STEP_S = 0.2  # between two steps of the filter: the heading is seen in seconds, not in cycles
 STEER_RAD = 0.6  # a heading less sure than this is no use for steering
+_MAGNET_S = 0.2  # between two looks at the magnetometer
 _DOUBT_RAD = 0.35  # above it the heading counts as doubtful
 _START_RAD = 0.03  # laid down nose north by hand
-_START_WIND_MPS = 0.3  # of the wind before anything is known
-_FLOOR_MPS = 0.15  # drag is flat below this airspeed
-_POSITION_M = 0.05  # least noise of a position
-_GATE_M = 1.0  # an innovation that is refused however wide the filter is
-_LOST_S = 3.0  # without a position it begins again
 _LARGEST_RAD = pi / 2.0  # nothing is known of a heading beyond
 _BIAS_RADPS = 3e-4  # what rest leaves of a gyro's bias
 _FIELD_SHARE = 0.25  # a level field that has changed by more is iron
 _FIELD_T = 2e-6  # a smaller one has no bearing
 _MAGNET_GATE_RAD = 0.5  # a turn of the field that is refused
-_STRETCH = 25.0  # how fast surprise widens what is believed of the gyro's bias
-N, E, VN, VE, WN, WE, PSI, B = range(8)
+_NOTHING: Column = (0j, 0j, 0j, 0j, 0j)
 
 
 class HeadingFilter:
-    """Call `push` every cycle in flight, `fix` with each position that is used.
+    """The filter of the motion calls `grow` and `see` as it goes; `take` is for the attitude.
 
-    It corrects the attitude's yaw and yaw bias itself.
+    watches: whether positions may show the heading: they do in flight.
     """
 
     def __init__(self, *, airframe: Airframe) -> None:
-        aero, noise = airframe.aero, airframe.estimator
-        self._noise = noise
-        self._mass = (
-            airframe.mass_kg + aero.added_mass_kg[0],
-            airframe.mass_kg + aero.added_mass_kg[1],
-        )
-        self._linear, self._quadratic = aero.linear_drag, aero.quadratic_drag
-        self._begin()
-
-    def _begin(self) -> None:
-        self._bias_sigma = _BIAS_RADPS
+        self._noise = airframe.estimator
+        self.watches = False
         self.sigma_rad = _START_RAD
-        self._state: list[float] | None = None  # p, v, w
-        self._p: list[list[float]] = []
-        self._sum = [0.0, 0.0, 0.0, 0.0]  # force x, y, turn rate, times dt; dt
+        self._eb, self._bb = 0.0, _BIAS_RADPS**2  # covariance with b, and variance of b
+        self._by_e = self._by_b = _NOTHING  # what a radian, a rad/s makes of the motion's states
+        self._found = (0.0, 0.0)
         self._fixed_s = -1e9
-        self._source = ""
         self._innovation_m = 0.0
         self._surprise = 1.0
         self._north: tuple[float, float] | None = None  # bearing and size of the level field
@@ -114,54 +97,89 @@ class HeadingFilter:
         Where the nose points is known no better than on the way down. turned_sigma_rad: of what
         the ship has turned by since it was laid down nose north; None if it has flown.
         """
-        if self._state is not None:
-            north, sigma_rad = self._north, self.sigma_rad
-            self._begin()
-            self._north, self.sigma_rad = north, sigma_rad
-        self._bias_sigma = sigma_radps
+        self.forget()
+        self._eb, self._bb, self._surprise = 0.0, sigma_radps**2, 1.0
         if turned_sigma_rad is not None:
             known_rad = hypot(_START_RAD, turned_sigma_rad)
         if known_rad is not None:
             self.sigma_rad = known_rad
 
-    def push(self, thrust: Wrench, yaw_rate_radps: float, dt_s: float) -> None:
-        """Take the thrust of one cycle."""
-        s = self._sum
-        s[0] += thrust.force_body_n[0] * dt_s
-        s[1] += thrust.force_body_n[1] * dt_s
-        s[2] += yaw_rate_radps * dt_s
-        s[3] += dt_s
+    def forget(self) -> None:
+        """What moves the ship does not come from its accelerometer, or its motion starts again."""
+        self._by_e = self._by_b = _NOTHING
 
-    def fix(
-        self,
-        position_m: tuple[float, float],
-        sigma_m: float,
-        source: str,
-        now_s: float,
-        *,
-        attitude: AttitudeFilter,
-        horizontal: HorizontalFilter,
-    ) -> None:
-        """Take a position of the ship, as it was its source's latency ago."""
-        if self._state is None or now_s - self._fixed_s > _LOST_S or source != self._source:
-            self._start(position_m, sigma_m, horizontal.velocity_mps)
-            self._fixed_s, self._source = now_s, source
+    def grow(self, dt_s: float, *, accel_mps2: complex, turn_rad: float) -> None:
+        """Predict over `dt_s`; the acceleration is north + i east, of the IMU."""
+        if not self.watches:
             return
-        if self._sum[3] < STEP_S:
-            return
-        self._fixed_s = now_s
-        self._predict(yaw_of(attitude.attitude))
-        latency_s = self._noise.tag_latency_s if source == "tag" else self._noise.gps_latency_s
-        error_rad, error_radps = self._correct(position_m, sigma_m, latency_s)
-        if error_rad or error_radps:
-            attitude.turn(error_rad, error_radps)
-            horizontal.turn(error_rad)
+        noise = self._noise
+        ee = self.sigma_rad**2 + dt_s * (dt_s * self._bb - 2.0 * self._eb)
+        self.sigma_rad = min(_LARGEST_RAD, (ee + noise.heading_drift_rad**2 * dt_s) ** 0.5)
+        self._eb -= dt_s * self._bb
+        self._bb += noise.gyro_drift_radps**2 * dt_s
+        ahead = rect(1.0, turn_rad)
+        p, v, tilt, accel, gyro = self._by_e
+        v_mps2 = 1j * accel_mps2 - tilt - accel
+        self._by_e = by_e = (
+            p + dt_s * v,
+            v + dt_s * v_mps2,
+            tilt + dt_s * gyro,
+            accel * ahead,
+            gyro * ahead,
+        )
+        p, v, tilt, accel, gyro = self._by_b
+        self._by_b = (
+            p + dt_s * (v + by_e[0]),
+            v + dt_s * (by_e[1] - tilt - accel),
+            tilt + dt_s * (gyro + by_e[2]),
+            accel * ahead + dt_s * by_e[3],
+            gyro * ahead + dt_s * by_e[4],
+        )
+
+    def see(
+        self, seen: Column, gains: Column, innovation: complex, variance: float, now_s: float
+    ) -> Column | None:
+        """Follow a correction of the motion; return what it changes by beside it, if anything.
+
+        seen: how the measurement depends on the motion's states; gains, innovation and its variance
+        a level axis: theirs. An infinite variance shows nothing of the heading.
+        """
+        if not self.watches:
+            return None
+        e = _seen(seen, self._by_e)
+        b = _seen(seen, self._by_b)
+        self._by_e = _less(self._by_e, gains, e)
+        self._by_b = _less(self._by_b, gains, b)
+        if variance == inf:
+            return None
+        ee, eb, bb = self.sigma_rad**2, self._eb, self._bb
+        turn, bias, surprise = 0.0, 0.0, 0.0
+        for he, hb, far in ((e.real, b.real, innovation.real), (e.imag, b.imag, innovation.imag)):
+            ce, cb = ee * he + eb * hb, eb * he + bb * hb
+            total = variance + he * ce + hb * cb
+            left = far - he * turn - hb * bias
+            turn, bias = turn + ce / total * left, bias + cb / total * left
+            ee, eb, bb = ee - ce * ce / total, eb - ce * cb / total, bb - cb * cb / total
+            surprise += 0.5 * left * left / total
+        self._surprise += 0.02 * (surprise - self._surprise)
+        self.sigma_rad, self._eb, self._bb = max(1e-4, ee) ** 0.5, eb, max(1e-12, bb)
+        self._innovation_m, self._fixed_s = abs(innovation), now_s
+        self._found = (self._found[0] + turn, self._found[1] + bias)
+        p, v, tilt, accel, gyro = (
+            turn * x + bias * y for x, y in zip(self._by_e, self._by_b, strict=True)
+        )
+        return (p, v, tilt, accel, gyro)
+
+    def take(self) -> tuple[float, float]:
+        """Return what heading and gyro bias are found to be off by since the last call."""
+        found, self._found = self._found, (0.0, 0.0)
+        return found
 
     def magnet(
         self, field_body_t: Vec3, now_s: float, *, at_rest: bool, attitude: AttitudeFilter
     ) -> None:
         """Take a magnetic field. On the pad it shows where north is; iron may turn it later."""
-        if now_s - self._magnet_s < STEP_S or not isfinite(sum(field_body_t)):
+        if now_s - self._magnet_s < _MAGNET_S or not isfinite(sum(field_body_t)):
             return
         self._magnet_s = now_s
         north, east, _ = rotate(attitude.attitude, field_body_t)
@@ -185,133 +203,25 @@ class HeadingFilter:
         gain = self.sigma_rad**2 / (self.sigma_rad**2 + 25.0 * sigma_rad**2)
         attitude.turn(gain * error_rad, 0.02 * gain * error_rad)
         self.sigma_rad *= (1.0 - gain) ** 0.5
-        if self._p:
-            self._p[PSI][PSI] = self.sigma_rad**2
-
-    def _start(self, position_m: tuple[float, float], sigma_m: float, v: list[float]) -> None:
-        wind = self._state[4:] if self._state is not None else [0.0, 0.0]
-        old = self._p
-        self._state = [*position_m, *v, *wind]
-        self._sum = [0.0, 0.0, 0.0, 0.0]
-        variances = [sigma_m**2] * 2 + [0.04] * 2 + [_START_WIND_MPS**2] * 2
-        variances += [self.sigma_rad**2, self._bias_sigma**2]
-        self._p = [[v if i == j else 0.0 for j in range(8)] for i, v in enumerate(variances)]
-        if old:
-            for i in (WN, WE, PSI, B):
-                for j in (WN, WE, PSI, B):
-                    self._p[i][j] = old[i][j]
 
     def seen(self, sigma_rad: float) -> None:
         """Motion capture has shown the heading."""
         self.sigma_rad = min(self.sigma_rad, sigma_rad)
-        if self._p:
-            self._p[PSI][PSI] = self.sigma_rad**2
 
     def drift(self, sigma_rad: float) -> None:
         """The heading has become less sure by this."""
         self.sigma_rad = min(_LARGEST_RAD, hypot(self.sigma_rad, sigma_rad))
-        if self._p:
-            self._p[PSI][PSI] = self.sigma_rad**2
-
-    # --- arithmetic -------------------------------------------------------------------------
-
-    def _predict(self, yaw_rad: float) -> None:
-        assert self._state is not None
-        fx, fy, r, dt = self._sum
-        fx, fy, r = fx / dt, fy / dt, r / dt
-        self._sum = [0.0, 0.0, 0.0, 0.0]
-        n, e, vn, ve, wn, we = self._state
-        yaw = yaw_rad - 0.5 * r * dt
-        c, s = cos(yaw), sin(yaw)
-        mx, my = self._mass
-        rn, re = vn - wn, ve - we
-        ux, uy = c * rn + s * re, c * re - s * rn
-        lx, ly, qx, qy = self._linear[0], self._linear[1], self._quadratic[0], self._quadratic[1]
-        ax = (fx - ux * (lx + qx * abs(ux))) / mx + (my / mx - 1.0) * r * uy
-        ay = (fy - uy * (ly + qy * abs(uy))) / my - (mx / my - 1.0) * r * ux
-        kx = (lx + 2.0 * qx * max(_FLOOR_MPS, abs(ux))) / mx
-        ky = (ly + 2.0 * qy * max(_FLOOR_MPS, abs(uy))) / my
-        an, ae = c * ax - s * ay, s * ax + c * ay
-        self._state = [
-            n + (vn + 0.5 * an * dt) * dt,
-            e + (ve + 0.5 * ae * dt) * dt,
-            vn + an * dt,
-            ve + ae * dt,
-            wn,
-            we,
-        ]
-        # By the heading: the force turns with the nose, the drag with the air in its frame.
-        gx, gy = -ay - kx * uy, ax + ky * ux
-        gn, ge = (c * gx - s * gy) * dt, (s * gx + c * gy) * dt
-        knn, kne, kee = (
-            (c * c * kx + s * s * ky) * dt,
-            c * s * (kx - ky) * dt,
-            (s * s * kx + c * c * ky) * dt,
-        )
-        p = self._p
-        p = _times(p, dt, knn, kne, kee, gn, ge)
-        p = _times([list(row) for row in zip(*p, strict=True)], dt, knn, kne, kee, gn, ge)
-        noise = self._noise
-        accel = noise.thrust_accel_sigma_mps2**2 * dt
-        drag = max(ky, kx)  # none by these terms, if the airframe gives a polar instead
-        wind = (noise.wind_accel_drift_mps2 / drag) ** 2 * dt if drag > 0.0 else 0.0
-        gyro = noise.gyro_drift_radps**2 * max(1.0, _STRETCH * (self._surprise - 1.5)) * dt
-        for i, q in enumerate(
-            (0.0, 0.0, accel, accel, wind, wind, noise.heading_drift_rad**2 * dt, gyro)
-        ):
-            p[i][i] += q
-        self._p = p
-
-    def _correct(
-        self, position_m: tuple[float, float], sigma_m: float, latency_s: float
-    ) -> tuple[float, float]:
-        """Return the error of the heading and of the gyro's bias."""
-        assert self._state is not None
-        state, p = self._state, self._p
-        error = [0.0, 0.0]
-        surprise = 0.0
-        for axis in (0, 1):
-            innovation = position_m[axis] - state[axis] + latency_s * state[axis + 2]
-            column = [row[axis] - latency_s * row[axis + 2] for row in p]
-            variance = column[axis] - latency_s * column[axis + 2] + sigma_m**2
-            if abs(innovation) > max(_GATE_M, 5.0 * variance**0.5):
-                surprise += 4.0
-                continue
-            surprise += innovation * innovation / variance
-            gains = [c / variance for c in column]
-            for i in range(6):
-                state[i] += gains[i] * innovation
-            error[0] += gains[PSI] * innovation
-            error[1] += gains[B] * innovation
-            p = [
-                [a - k * c for a, c in zip(row, column, strict=True)]
-                for row, k in zip(p, gains, strict=True)
-            ]
-            self._innovation_m = innovation
-        self._surprise += 0.02 * (0.5 * surprise - self._surprise)
-        self._p = p
-        self.sigma_rad = min(_LARGEST_RAD, max(1e-4, p[PSI][PSI]) ** 0.5)
-        return wrap_pi(error[0]), error[1]
 
 
-def _times(
-    p: list[list[float]], dt: float, knn: float, kne: float, kee: float, gn: float, ge: float
-) -> list[list[float]]:
-    """Return F p: the rows of position, velocity and heading change, the others stay."""
-    pn, pe, vn, ve, wn, we, psi, b = p
-    return [
-        [a + dt * v for a, v in zip(pn, vn, strict=True)],
-        [a + dt * v for a, v in zip(pe, ve, strict=True)],
-        [
-            a - knn * (a - x) - kne * (q - y) + gn * h
-            for a, q, x, y, h in zip(vn, ve, wn, we, psi, strict=True)
-        ],
-        [
-            a - kne * (q - x) - kee * (a - y) + ge * h
-            for a, q, x, y, h in zip(ve, vn, wn, we, psi, strict=True)
-        ],
-        wn,
-        we,
-        [a - dt * v for a, v in zip(psi, b, strict=True)],
-        b,
-    ]
+def _seen(seen: Column, by: Column) -> complex:
+    return seen[0] * by[0] + seen[1] * by[1] + seen[2] * by[2] + seen[3] * by[3]
+
+
+def _less(by: Column, gains: Column, seen: complex) -> Column:
+    return (
+        by[0] - gains[0] * seen,
+        by[1] - gains[1] * seen,
+        by[2] - gains[2] * seen,
+        by[3] - gains[3] * seen,
+        by[4] - gains[4] * seen,
+    )

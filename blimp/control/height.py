@@ -255,7 +255,8 @@ class HeightFilter:
             gate.accepts(0.0, 1.0, now_s)
             self._accepted_s = now_s
             return
-        seen_m = 0.0 if source == "tag" else self.height_m - self.ground_m
+        ranges = source in ("ranger", "sonar")
+        seen_m = self.height_m - self.ground_m if ranges else 0.0
         innovation = height_m + self.ground_m - self.height_m - self.scale * seen_m
         if self._resting(now_s) and abs(height_m) > _RESTING_M:
             self._votes.exclude(source)

@@ -21,11 +21,12 @@ a good GPS is left, and what it did to the estimate is undone.
 
 from cmath import rect
 from collections import deque
-from math import hypot, isfinite
+from math import hypot, inf, isfinite
 
 from blimp.airframe import Estimation, Home
 from blimp.constants import GRAVITY_MPS2
 from blimp.control.gate import Gate
+from blimp.control.heading import HeadingFilter
 from blimp.control.motion import Column, MotionCovariance
 from blimp.control.votes import WINDOW_TICKS, Source, Votes
 from blimp.types import ZERO3, GpsSample, PositionSample, QuantityHealth, Vec3, Vote
@@ -63,6 +64,9 @@ _SOURCES = {
 }
 _INDOORS = ("tag", "camera")  # before GPS
 _DOPPLER_GAP_S = 1.0  # across a longer gap its way is not added up
+_POSITION: Column = (1.0, 0.0, 0.0, 0.0, 0.0)  # what a measurement sees of the states
+_VELOCITY: Column = (0.0, 1.0, 0.0, 0.0, 0.0)  # see above
+_ACCELERATION: Column = (0.0, 0.0, -1.0, -1.0, 0.0)  # see above: tilt and bias are its errors
 _MODEL_TOLERANCE_M = 0.8  # of thrust and wind as a witness, over the window of a vote
 
 
@@ -82,7 +86,8 @@ class _Mark:
 class HorizontalFilter:
     """North and east of the pad. Call `predict` every cycle, then the updates, then `vote`.
 
-    speed_limit_mps: over ground, what the ship can do at the most.
+    speed_limit_mps: over ground, what the ship can do at the most. heading: is shown what it
+    innovates by.
     """
 
     def __init__(
@@ -91,9 +96,11 @@ class HorizontalFilter:
         home: Home,
         noise: Estimation | None = None,
         speed_limit_mps: float = _SPEED_MPS,
+        heading: HeadingFilter | None = None,
     ) -> None:
         self._noise = noise = noise or Estimation()
         self._speed_limit_mps = speed_limit_mps
+        self._heading = heading
         self._home = home
         self._q = (
             noise.accel_sigma_mps2**2,
@@ -110,7 +117,8 @@ class HorizontalFilter:
             bias_mps2=_BIAS_MPS2,
             gyro_mps3=GRAVITY_MPS2 * _GYRO_RADPS,
         )
-        self._gained = 0j  # velocity by the accelerometer since the covariance grew
+        self._gained = 0j  # velocity by the accelerometer since the plumb line was looked at
+        self._counted = 0j  # of it, what the covariance holds
         self._blind = False  # since then it was not believed for a while
         self._ahead = (0.0, 0.0)  # seconds and angle that the covariance does not hold yet
         self._surprise = 1.0  # mean square of the innovations in their deviations
@@ -125,11 +133,6 @@ class HorizontalFilter:
             name: Gate(noise.position_gate_m, noise.gate_sigmas)
             for name in ("tag", "camera", "gps")
         }
-        self.fixed_m = (
-            0.0,
-            0.0,
-        )  # the last position that was used, of the hull, as it was measured
-        self.fixed_sigma_m = 1.0
         self._wander_m = 0.0  # no average takes it out: of the source in use
         self._votes: Votes[complex] = Votes(
             _SOURCES, zero=0j, model_tolerance=_MODEL_TOLERANCE_M, tick_s=_TICK_S
@@ -223,13 +226,13 @@ class HorizontalFilter:
 
     def _plumb(self, dt_s: float, sigma_mps2: float) -> None:
         """A ship accelerates little in the long run, and one that lies still not at all."""
-        felt, self._gained = self._gained / dt_s, 0j
+        felt, self._gained, self._counted = self._gained / dt_s, 0j, 0j
         blind, self._blind = self._blind, False
         if blind:
             return
         column = self._p.of_acceleration
         variance = -(column[2] + column[3]).real + sigma_mps2 * sigma_mps2
-        self._correct(-felt, column, variance)
+        self._correct(-felt, column, variance, _ACCELERATION)
 
     def _grow(self) -> None:
         """Bring the covariance up to now; it needs no hundred steps a second."""
@@ -241,12 +244,18 @@ class HorizontalFilter:
             self._tilt += dt_s * self._tilting
             self._tilting *= rect(1.0, turn_rad)
             self._ahead = (0.0, 0.0)
+            if self._heading is not None:
+                accel = (self._gained - self._counted) / dt_s
+                self._heading.grow(dt_s, accel_mps2=accel, turn_rad=turn_rad)
+            self._counted = self._gained
 
     def drift(self, dt_s: float, now_s: float) -> None:
         """Move on by `dt_s` without an accelerometer."""
         wrong = self.bias_mps2 + self._tilt
         self.predict(wrong.real, wrong.imag, dt_s)
         self._p.uncouple()
+        if self._heading is not None:
+            self._heading.forget()
         self._blind = True
         self._p.vv += _BLIND_ACCEL_MPS2**2 * dt_s
         self._felt_s = now_s
@@ -299,7 +308,6 @@ class HorizontalFilter:
         if not 0.0 <= latency_s <= MAX_LATENCY_S:
             return False
         self._votes.note(source, complex(north_m, east_m))
-        self.fixed_m, self.fixed_sigma_m = (north_m, east_m), max(0.03, sample.accuracy_m)
         if not self._take(
             source,
             north_m + arm_ned_m[0],
@@ -338,12 +346,7 @@ class HorizontalFilter:
                 )
                 return False
         shift = self.gps_offset or (0.0, 0.0)
-        self.fixed_m = (
-            north_m - shift[0] - arm_ned_m[0],
-            east_m - shift[1] - arm_ned_m[1],
-        )
         accuracy_m = max(self._noise.gps_floor_m, self._noise.gps_share * sample.accuracy_m)
-        self.fixed_sigma_m = 0.6 * accuracy_m
         if not self._take(
             "gps",
             north_m - shift[0],
@@ -418,7 +421,10 @@ class HorizontalFilter:
         self._surprise += _SURPRISE_SHARE * (surprise - self._surprise)
         if gate.accepts(far_m, variance, now_s):
             self._accepted_s, self._seen_m = now_s, measured
-            self._correct(complex(dn, de), self._p.of_position, variance)
+            wander = self._wander_m**2
+            self._correct(
+                complex(dn, de), self._p.of_position, variance, _POSITION, variance + wander, now_s
+            )
             return True
         # It insists: believed if nothing else speaks, and if the ship can have got there.
         if gate.refused_s(now_s) >= _PERSISTENT_S <= age_s and gone_m <= reach_m:
@@ -432,7 +438,7 @@ class HorizontalFilter:
         dn, de = north_mps - self.velocity_mps[0], east_mps - self.velocity_mps[1]
         if hypot(dn, de) < _GPS_SPEED_GATE_MPS:
             variance = self._p.vv + self._noise.gps_velocity_sigma_mps**2
-            self._correct(complex(dn, de), self._p.of_velocity, variance)
+            self._correct(complex(dn, de), self._p.of_velocity, variance, _VELOCITY)
 
     # --- the vote -----------------------------------------------------------------------------
 
@@ -473,23 +479,49 @@ class HorizontalFilter:
         self.velocity_mps = [velocity.real, velocity.imag]
         self.gps_offset = old.gps_offset
         self._grow()
-        self._p.restart(max(self._p.pp, 0.25), max(self._p.vv, 0.02))
+        self._restart_covariance(max(self._p.pp, 0.25), 0.02)
 
     # --- arithmetic -----------------------------------------------------------------------------
 
-    def _correct(self, innovation: complex, column: Column, variance: float) -> None:
-        kp, kv, kb, kc, kd = self._p.correct(column, variance)
-        for state, gain in ((self.position_m, kp), (self.velocity_mps, kv)):
-            change = gain * innovation
-            state[0] += change.real
-            state[1] += change.imag
-        self._tilt += kb * innovation
-        self.bias_mps2 += kc * innovation
-        self._tilting += kd * innovation
+    def _correct(
+        self,
+        innovation: complex,
+        column: Column,
+        variance: float,
+        seen: Column,
+        shown: float = inf,
+        now_s: float = 0.0,
+    ) -> None:
+        """shown: variance with which it shows the heading."""
+        gains = self._p.correct(column, variance)
+        kp, kv, kb, kc, kd = gains
+        self._add(
+            kp * innovation, kv * innovation, kb * innovation, kc * innovation, kd * innovation
+        )
+        if self._heading is not None:
+            more = self._heading.see(seen, gains, innovation, shown, now_s)
+            if more is not None:
+                self._add(*more)
+
+    def _add(
+        self, place: complex, velocity: complex, tilt: complex, bias: complex, tilting: complex
+    ) -> None:
+        self.position_m[0] += place.real
+        self.position_m[1] += place.imag
+        self.velocity_mps[0] += velocity.real
+        self.velocity_mps[1] += velocity.imag
+        self._tilt += tilt
+        self.bias_mps2 += bias
+        self._tilting += tilting
 
     def _restart(self, north_m: float, east_m: float, sigma_m: float, now_s: float) -> None:
         """Believe this sample alone: the first one, or one that has insisted."""
         self.position_m = [north_m, east_m]
         self._grow()
-        self._p.restart(sigma_m * sigma_m, max(self._p.vv, 0.25))
+        self._restart_covariance(sigma_m * sigma_m, 0.25)
         self._accepted_s, self._seen_m = now_s, (north_m, east_m)
+
+    def _restart_covariance(self, pp: float, least_vv: float) -> None:
+        self._p.restart(pp, max(self._p.vv, least_vv))
+        if self._heading is not None:
+            self._heading.forget()

@@ -204,3 +204,33 @@ def test_on_the_ground_a_height_that_nothing_measures_stays_and_is_corrected_at_
         filter.update_ranger(0.8, now_s)
         filter.stand(now_s)
     assert filter.height_m == pytest.approx(0.8, abs=0.1)
+
+
+@pytest.mark.parametrize(("source", "height_m"), [("ranger", 2.0), ("tag", 2.2), ("camera", 2.2)])
+def test_only_a_ranger_has_the_error_of_a_rangers_scale(source: str, height_m: float) -> None:
+    filter = HeightFilter()
+    filter.begin_at(2.0)
+    filter.update_witness(2.2, "tag")
+    filter.update_ranger(2.2, 0.0, source=source)  # the first one is believed as it is
+    filter.height_m, filter.scale = 2.0, 0.1
+    filter._p[14] = 1e-9  # known for certain
+    for step in range(1, 500):
+        filter.update_ranger(2.2, 0.02 * step, source=source)
+    assert filter.height_m == pytest.approx(height_m, abs=0.02)
+
+
+def test_a_rangers_scale_is_found_beside_a_barometer() -> None:
+    """On the pad both show 0; 4 m higher they do not agree, and the ranger is 2 % off."""
+    filter, t_s = HeightFilter(), 0.0
+    for _ in range(4000):
+        t_s += 0.02
+        up = max(0.0, min(4.0, 0.2 * (t_s - 10.0)))
+        filter.predict(0.0, 0.02)
+        filter.climb_mps = 0.2 if 10.0 < t_s < 30.0 else 0.0
+        if t_s < 10.0:
+            filter.update_rest(t_s)
+        filter.update_baro(up, t_s)
+        filter.update_ranger(1.02 * up, t_s)
+    assert filter.scale == pytest.approx(0.02, abs=0.008)
+    assert abs(filter.height_m - 4.0) < 0.04
+    assert filter.sigma_m < 0.06
