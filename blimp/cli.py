@@ -20,6 +20,7 @@ from blimp.service.commands.mavlink import app as mavlink_app
 from blimp.service.commands.processes import app as processes_app
 from blimp.service.commands.ship import app as ship_app
 from blimp.service.commands.sim import app as sim_app
+from blimp.service.commands.tags import app as tags_app
 from blimp.service.commands.terminal import say
 from blimp.service.commands.tune import app as tune_app
 from blimp.service.commands.tune import identify_app
@@ -66,6 +67,7 @@ app.add_typer(
 )
 app.add_typer(sim_app, name="sim")
 app.add_typer(camera_app, name="camera")
+app.add_typer(tags_app, name="tags")
 app.add_typer(
     log_app,
     name="log",

@@ -199,7 +199,7 @@ class PoseSolver:
                 step = _step(system, weights)
             except np.linalg.LinAlgError:
                 return None
-            place, turn = place + step[:3], turn @ _turned(step[3:])
+            place, turn = place + step[:3], turn @ rotation_by(step[3:])
             if not np.isfinite(place).all():
                 return None
             if settled and float(np.abs(step).max()) < _SETTLED:
@@ -369,7 +369,7 @@ def _cross(v: Array) -> Array:
     return np.stack(rows, -2)
 
 
-def _turned(w: Array) -> Array:
+def rotation_by(w: Array) -> Array:
     """Return the rotation by a vector (Rodrigues)."""
     angle = float(np.linalg.norm(w))
     k = _cross(w)
@@ -432,7 +432,7 @@ def _ippe(h: Array) -> list[tuple[Array, Array]]:
     # Turns the optical axis onto the ray of the origin.
     axis = np.cross((0.0, 0.0, 1.0), ray)
     sine, cosine = float(np.linalg.norm(axis)), float(ray[2])
-    onto = np.eye(3) if sine < 1e-12 else _turned(axis / sine * atan2(sine, cosine))
+    onto = np.eye(3) if sine < 1e-12 else rotation_by(axis / sine * atan2(sine, cosine))
     b = np.column_stack((np.eye(2), (-p, -q))) @ onto
     try:
         a = np.linalg.solve(b[:, :2], jacobian)

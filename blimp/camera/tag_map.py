@@ -22,6 +22,7 @@ from blimp.types import Vec3
 
 # How many ids each family has, of those whose dictionary fits a small board's memory: AprilTag 3's
 # own tables. 16h5 is left out: noise makes valid ids of it.
+FAMILY = "tag36h11"  # of what is printed here
 FAMILIES = {"tag36h11": 587, "tag25h9": 35, "tagStandard41h12": 2115}
 MAX_TAGS = 2000  # a hall's floor, one a square metre
 MAX_BYTES = 1_000_000
@@ -41,7 +42,7 @@ class Tag(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True)
     """
 
     id: Annotated[int, Meta(ge=0)]
-    family: str = "tag36h11"
+    family: str = FAMILY
     size_m: Annotated[float, Meta(ge=0.005, le=3.0)]
     north_m: Metres
     east_m: Metres

@@ -19,7 +19,6 @@ SOCKET = "camera.sock"
 MAX_M = 1000.0
 MAX_AGE_S = 0.5  # an older picture says too little of where the ship is
 _AHEAD_S = 0.05  # one clock for both processes: a picture of a later time has none
-_FROZEN = 10  # positions in a row that are the same to the bit: the picture stands still
 _decoder = msgspec.msgpack.Decoder(CameraPose)
 
 
@@ -41,7 +40,6 @@ class TagCamera(Sensor[PositionSample]):
         self._boot_id = ""
         self._sequence = -1
         self._position: tuple[float, ...] | None = None
-        self._same = 0
 
     def close(self) -> None:
         opened, self._opened = self._opened, None
@@ -73,10 +71,9 @@ class TagCamera(Sensor[PositionSample]):
         if newest.position_ned_m is None:
             self._alive(now_s, newest.reason[:100] or "no position")
             return None
-        self._same = self._same + 1 if newest.position_ned_m == self._position else 0
+        if newest.position_ned_m == self._position:
+            return None  # the same to the bit: the picture stands still
         self._position = newest.position_ned_m
-        if self._same >= _FROZEN:
-            return None  # it is found stale
         self._alive(now_s)
         return PositionSample(
             t_s=now_s,

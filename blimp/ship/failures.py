@@ -133,6 +133,21 @@ FAILURES: tuple[Failure, ...] = (
     Failure(name="gps-dead", text="GPS dead", faults=_dead("gps")),
     _sensor("gps-drifting", "GPS drifts 0.3 m/s", "gps", "drift", "north", rate=0.3),
     Failure(name="position-dead", text="tag and GPS dead", faults=_dead("tag", "gps")),
+    # --- camera
+    Failure(name="camera-dead", text="camera's process killed", faults=_dead("camera")),
+    _sensor("camera-frozen", "camera's picture frozen", "camera", "frozen"),
+    _sensor("camera-garbage", "camera's process sends random bytes", "camera", "garbage"),
+    _sensor("camera-dark", "lens covered, or light off", "camera", "stuck", "light", value=0.0),
+    _sensor(
+        "camera-blind", "no tag in view in the last metre", "camera", "stuck", "blind", value=1.0
+    ),
+    _sensor("camera-late", "camera's latency doubled", "camera", "offset", "latency", amount=0.1),
+    _sensor("camera-scale", "camera's calibration 2 % off", "camera", "scale", "z", factor=1.02),
+    _sensor(
+        "tags-moved", "the tags in view were moved by 0.4 m", "camera", "offset", "x", amount=0.4
+    ),
+    _sensor("map-wrong", "another room's map: 3 m off", "camera", "offset", "y", amount=3.0),
+    _sensor("map-turned", "map turned against the room", "camera", "offset", "yaw", amount=0.8),
     # --- power
     Failure(name="power-dead", text="power monitor silent", faults=_dead("power")),
     _sensor("power-garbage", "power monitor sends random bytes", "power", "garbage"),

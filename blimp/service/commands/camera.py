@@ -1,5 +1,6 @@
 """`blimp camera`: the camera's process, and what one asks it."""
 
+from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -89,3 +90,39 @@ def status(*, runtime_dir: RuntimeDir = None, json_output: Json = False) -> None
         print(f"{name:12} {value_words(value)}")
     for name, step in steps.items():
         print(f"{name:12} {step['frames']} frames, {1e3 * step['took_s']:.0f} ms {step['problem']}")
+
+
+@app.command()
+def calibrate(
+    pictures: Annotated[
+        list[Path], typer.Argument(metavar="PICTURE...", help="JPEG or PNG, of one camera.")
+    ],
+    *,
+    paper: Annotated[
+        str, typer.Option(metavar="PAPER", help="Of the pad's page: a4 or letter.")
+    ] = ("a4"),
+    out: Annotated[Path, typer.Option("--out", metavar="FILE.toml", help="The lens to write.")],
+) -> None:
+    """Find the lens from 15 pictures or more of the pad's page, which `blimp tags print` makes.
+
+    Glue the page onto a flat board, set the focus for good, and take it from .2 to .5 m: straight
+    on, tilted each way, and in every corner of the picture.
+
+    Example: blimp camera calibrate board/*.jpg --out lens.toml
+    """
+    from blimp.camera.lens import as_toml
+    from blimp.camera.paper import pad_page
+    from blimp.camera.survey import calibrate as run
+    from blimp.camera.survey import found_in
+    from blimp.camera.tag_map import TagMap
+    from blimp.files import write_atomically
+
+    board = TagMap(tags=tuple(pad_page(paper)[1]))
+    seen, size = found_in(pictures, board.families, say=say)
+    found = run(seen, board, size)
+    write_atomically(out, as_toml(found.lens).encode(), mode=0o644)
+    say(
+        f"{out}: {found.pictures} pictures, corners within {found.rms_px:.2f} pixels, "
+        f"{found.lens.horizontal_fov_deg:.1f} degrees wide, "
+        f"focal length give or take {100 * found.lens.focal_sigma:.2f} %"
+    )
