@@ -1,7 +1,8 @@
 """What a camera costs a ship that flies: `python -m benchmarks.camera [--seconds N] [--turns N]`.
 
-The same simulated ship with its camera's process and without, in turns, each holding its place in
-the air: overruns and late cycles of the flight loop, processor time and memory of the process.
+`twin` with the camera of `gtmab-eye`, its process looking for tags in each frame, and without it,
+in turns, each holding its place in the air: overruns of the flight loop, processor time and memory
+of the camera's process, with the drawing of the simulated frames.
 The processor time of one small picture, and of one look at light and focus, of 640 x 480 pixels.
 
 One JSON line; exit status 1 if there was more than one overrun more with the camera.
@@ -90,6 +91,11 @@ def _owner(control: Path) -> int:
     return int.from_bytes(peer[:4], sys.byteorder)
 
 
+def at(number: int) -> str:
+    """Return the place of a tag in a grid of a metre."""
+    return f"north_m = {number // 5 - 2}\neast_m = {number % 5 - 2}"
+
+
 def _silent() -> Any:
     raise SystemExit("no snapshot of the ship")
 
@@ -98,16 +104,18 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--seconds", type=float, default=60.0)
     parser.add_argument("--turns", type=int, default=1)
-    parser.add_argument("--airframe", default="gtmab-eye")
     options = parser.parse_args()
-    seeing = airframes.load(options.airframe)
-    camera = camera_of(seeing)
-    blind = msgspec.structs.replace(
-        seeing, device=tuple(row for row in seeing.device if row is not camera)
-    )
+    blind, camera = airframes.load("twin"), camera_of(airframes.load("gtmab-eye"))
+    assert camera is not None
     figures: dict[str, Any] = picture_ms()
     overruns = {"with": 0, "without": 0}
     with tempfile.TemporaryDirectory() as directory:
+        room = Path(directory) / "room.toml"
+        room.write_text("".join(f"[[tag]]\nid = {n}\nsize_m = 0.2\n{at(n)}\n" for n in range(25)))
+        row = msgspec.structs.replace(
+            camera, required=False, options=camera.options | {"tags": str(room)}
+        )
+        seeing = msgspec.structs.replace(blind, device=(*blind.device, row))
         files = {}
         for name, ship in (("with", seeing), ("without", blind)):
             files[name] = Path(directory) / f"{name}.json"
