@@ -75,12 +75,14 @@ class WorldOptions(msgspec.Struct, frozen=True, kw_only=True):
     """parent: end soon after this process ends; None to run until `stop`.
 
     pad_east_m: where the ship's pad is, from the airframe's home. held: by a person, at first.
+    scene: the file of what a camera sees; by default see `blimp.sim.scene.of`.
     """
 
     airframe: str
     seed: int
     wind_mps: float
     runtime_dir: Path | None
+    scene: Path | None = None
     parent: int | None = None
     pad_east_m: float = 0.0
     held: bool = False
@@ -317,12 +319,14 @@ def _notify(loop: FlightLoop, notified: set[str], supervisor: str | None) -> set
 
 def simulate(options: WorldOptions, *, on_stop: OnStop) -> None:
     """Run the simulated world in real time until it is stopped."""
+    from blimp.sim import scene as scenes
     from blimp.sim.server import Server
     from blimp.sim.world import World
 
     airframe = airframes.load(options.airframe).with_pad_east(options.pad_east_m)
     paths = own_paths(options.runtime_dir)
-    world = World(airframe, seed=options.seed, wind_mps=options.wind_mps)
+    scene = scenes.of(airframe) if options.scene is None else scenes.load(options.scene)
+    world = World(airframe, seed=options.seed, wind_mps=options.wind_mps, scene=scene)
     world.physics.held = options.held
     world.physics.held_until_s = LAID_DOWN_S
     make_realtime()  # the flight process waits for its buses, and air waits for no processor

@@ -30,6 +30,8 @@ from typing import Annotated, Literal
 import msgspec
 from msgspec import Meta
 
+from blimp.airframe import Airframe
+from blimp.chips import role_of
 from blimp.errors import ConfigError
 from blimp.suggest import with_suggestion
 
@@ -117,6 +119,41 @@ class Scenery(
 
 
 EMPTY = Scenery()
+_HALL = Walls(north_m=(-6.0, 6.0), east_m=(-4.0, 4.0), height_m=4.5)
+
+
+def hall() -> Scenery:
+    """Return a hall of 12 x 8 m: tags of 20 cm in a grid of 1 m, three balloons and a gate."""
+    grid = [(north, east) for north in range(-4, 5) for east in range(-3, 4)]
+    return Scenery(
+        room=_HALL,
+        tag=tuple(
+            PrintedTag(id=number, size_m=0.2, north_m=float(north), east_m=float(east))
+            for number, (north, east) in enumerate(grid)
+        ),
+        balloon=(
+            Balloon(north_m=2.5, east_m=1.5, altitude_m=1.6, diameter_m=0.4, colour="red"),
+            Balloon(north_m=-2.0, east_m=2.0, altitude_m=2.0, diameter_m=0.4, colour="blue"),
+            Balloon(north_m=1.0, east_m=-2.5, altitude_m=1.2, diameter_m=0.4, colour="yellow"),
+        ),
+        gate=(GateFrame(north_m=4.0, east_m=0.0, altitude_m=1.8, opening_m=1.6),),
+    )
+
+
+def of(airframe: Airframe) -> Scenery:
+    """Return what a ship sees where nobody says what there is.
+
+    The tags of its map in the hall, or the whole hall where it has no map, or there is no such
+    file; nothing without a camera. Raises ConfigError for a map that cannot be read.
+    """
+    rows = [row for row in airframe.device if role_of(row.chip) == "camera"]
+    if not rows:
+        return EMPTY
+    path = rows[0].options.get("tags")
+    if not path or not Path(path).exists():
+        return hall()
+    scene = load(path)
+    return msgspec.structs.replace(scene, room=scene.room or _HALL)
 
 
 def parse(text: str, *, where: str) -> Scenery:

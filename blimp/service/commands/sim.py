@@ -29,12 +29,23 @@ def sim(
     ] = None,
     pad_east: PadEast = 0.0,
     held: Held = False,
+    scene: Annotated[
+        Path | None,
+        typer.Option(
+            "--scene",
+            metavar="FILE",
+            help="What a camera sees: TOML with tags, balloons, gates; or a tag map.",
+        ),
+    ] = None,
 ) -> None:
     """Run the simulated world.
 
     Physics and chips behind a Unix socket, in real time.
 
-    Example: blimp sim --airframe gtmab --wind 0.3
+    \b
+    Examples:
+      blimp sim --airframe gtmab --wind 0.3
+      blimp sim --airframe gtmab-eye --scene room.toml
     """
     if context.invoked_subcommand is not None:
         return
@@ -42,7 +53,7 @@ def sim(
 
     options = WorldOptions(
         airframe=airframe, seed=seed, wind_mps=wind, runtime_dir=runtime_dir, parent=parent,
-        pad_east_m=pad_east, held=held,
+        pad_east_m=pad_east, held=held, scene=scene,
     )  # fmt: skip
     simulate(options, on_stop=on_signals)
 

@@ -1,6 +1,7 @@
 """What the renderer draws against what geometry says it must."""
 
 from math import radians
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -12,8 +13,21 @@ from blimp.rotation import from_euler
 from blimp.sim.camera.camera import SimulatedCamera
 from blimp.sim.camera.optics import Optics
 from blimp.sim.camera.render import Mount, Pose, Renderer, Shot
-from blimp.sim.scene import Balloon, GateFrame, OtherShip, PrintedTag, Scenery, Walls, parse
+from blimp.sim.scene import (
+    EMPTY,
+    Balloon,
+    GateFrame,
+    OtherShip,
+    PrintedTag,
+    Scenery,
+    Walls,
+    hall,
+    of,
+    parse,
+)  # fmt: skip
 from blimp.types import LEVEL
+from tests.sim.camera.eyes import seeing
+from tests.sim.ships import gtmab
 
 OPTICS = Optics.of_view(640, 480, horizontal_fov_deg=66.0)
 DOWN = Mount((0.0, 0.0, 0.0))
@@ -187,3 +201,22 @@ def test_a_tag_that_no_family_has_is_refused() -> None:
     ):
         with pytest.raises(ConfigError, match=r"587|aruco"):
             Renderer(Scenery(tag=(tag,)), OPTICS, DOWN)
+
+
+def test_a_ship_sees_its_map_in_the_hall_or_the_hall(tmp_path: Path) -> None:
+    assert of(gtmab()) == EMPTY
+    assert len(of(seeing()).tag) == 63
+    (tmp_path / "room.toml").write_text(
+        "[[tag]]\nid = 3\nsize_m = 0.2\nnorth_m = 1.0\neast_m = 0.0\nsigma_m = 0.004\n"
+    )
+    own = of(seeing(tags=str(tmp_path / "room.toml")))
+    assert ([tag.id for tag in own.tag], own.room) == ([3], hall().room)
+    (tmp_path / "room.toml").write_text("[[tag]]\nid = 3\n")
+    with pytest.raises(ConfigError, match=r"room\.toml"):
+        of(seeing(tags=str(tmp_path / "room.toml")))
+    many = "".join(
+        f"[[tag]]\nid = {i}\nsize_m = 0.2\nnorth_m = 1.25\neast_m = 0.75\naltitude_m = 0.5\n"
+        for i in range(1000)
+    )
+    with pytest.raises(ConfigError, match="the limit is 60000"):
+        parse(many, where="scene.toml")
