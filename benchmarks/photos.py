@@ -47,6 +47,7 @@ from tests.tcp_link import TcpLink
 
 VEHICLE = "bench"
 LIMIT = 1.2
+ASKERS = 8  # commands at once: a thousand in two minutes, and a fifth of the link
 LATE_S = 300.0  # for all photographs to arrive after the last kill
 MBIT = 125_000.0
 
@@ -280,7 +281,7 @@ def _measure(url: str, took: list[float], lost: Counter[str], *, seconds: float)
                 else:
                     lost[reply.state] += 1
 
-    askers = [threading.Thread(target=ask, daemon=True) for _ in range(4)]
+    askers = [threading.Thread(target=ask, daemon=True) for _ in range(ASKERS)]
     for one in askers:
         one.start()
     for one in askers:

@@ -3,6 +3,7 @@
 import hashlib
 import re
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -90,15 +91,27 @@ def path_of(directory: Path, name: object, kind: str) -> Path:
     return directory / (name + kind)
 
 
-def read_photo(data: bytes | Any) -> Photo:
-    """Return a record that somebody else wrote, as bytes or read. Raises PhotoError."""
+def read_photo(data: bytes) -> Photo:
+    """Return a record that somebody else wrote. Raises PhotoError."""
+    (found,) = _read(data, Photo, lambda photo: (photo,))
+    return found
+
+
+def read_photos(data: bytes) -> tuple[Photo, ...]:
+    """Return the records of a ship's list. Raises PhotoError."""
+    return _read(data, _Listed, lambda listed: listed.photos)
+
+
+@ready
+class _Listed(msgspec.Struct, frozen=True):
+    photos: tuple[Photo, ...]
+
+
+def _read(data: bytes, kind: Any, photos: Callable[[Any], tuple[Photo, ...]]) -> tuple[Photo, ...]:
     try:
-        photo = (
-            msgspec.json.decode(data, type=Photo)
-            if isinstance(data, bytes)
-            else msgspec.convert(data, Photo)
-        )
-    except (msgspec.ValidationError, msgspec.DecodeError, RecursionError) as error:
+        found = photos(msgspec.json.decode(data, type=kind))
+    except (msgspec.DecodeError, RecursionError, UnicodeDecodeError) as error:
         raise PhotoError(f"a photograph's record that cannot be read: {error}") from None
-    path_of(Path(), photo.name, RECORD)
-    return photo
+    for one in found:
+        path_of(Path(), one.name, RECORD)
+    return found

@@ -23,16 +23,19 @@ from blimp.closing import Closing
 from blimp.errors import LinkError, PhotoError
 from blimp.files import write_atomically
 from blimp.link.paths import make_own_directory
-from blimp.photo import JPEG, PHOTO, PREVIEW, RECORD, Photo, path_of, read_photo
-from blimp.queue.protocol.message import LOW
-from blimp.tasks.client import VehicleClient, photo_channel, photo_turn, user_name
-from blimp.tasks.reply import Reply
+from blimp.photo import JPEG, PHOTO, PREVIEW, RECORD, Photo, path_of, read_photo, read_photos
+from blimp.tasks.client import (
+    VehicleClient,
+    photo_channel,
+    photo_place,
+    photo_turn,
+    user_name,
+)
 
 PART = ".part"
 LISTED = 4  # records in one answer: 2 kB, on a slow link as long as a piece
 TURN_TTL_S = 10.0  # a ground that was killed keeps others from fetching for so long
 TURN_WAIT_S = 60.0  # a photograph of 8 MB at 1 Mbit/s
-ASK_S = 20.0  # for the answer to a question
 LEAST_BYTES, MOST_BYTES = 1024, 131_072  # of a piece
 LEAST_WAIT_S = 2.0  # for a piece before it is asked for again; longer, if pieces take longer
 TRIES = 5  # for one piece; then the ship does not answer
@@ -73,11 +76,11 @@ class Pace:
         if not self._took:
             self.size = 2 * LEAST_BYTES
             return
-        # What was not lost on its way: a quarter of them came as fast.
+        # The median: most come without a loss; what came as fast as a probe by chance is no rate.
         rates = sorted(
             (size - LEAST_BYTES) / max(1e-4, took - least_s) for size, took in self._took
         )
-        wanted = budget_s * rates[3 * len(rates) // 4]
+        wanted = budget_s * rates[len(rates) // 2]
         self.size = int(max(LEAST_BYTES, min(MOST_BYTES, wanted, 2 * self.size)))
 
     @property
@@ -190,6 +193,7 @@ class PhotoFetcher(Closing):
         self._nonce = secrets.token_hex(8)
         self._holder = f"{user_name()}#{self._nonce}"
         self._heard: Any = None
+        self._number = 0  # of the newest question
 
     def __enter__(self) -> Self:
         return self
@@ -199,9 +203,9 @@ class PhotoFetcher(Closing):
         found: list[Photo] = []
         while True:
             arguments = {"before": found[-1].name if found else "", "most": LISTED}
-            reply = self._ask("photo_list", arguments)
-            listed = reply.result.get("photos", []) if isinstance(reply.result, dict) else []
-            page = [read_photo(one) for one in listed[:LISTED]]
+            data = self._answer("photo_list", arguments)
+            self._client.check_answer(data, place=self._place())
+            page = read_photos(data)[:LISTED]
             found += page
             is_older = all(a.name > b.name for a, b in pairwise(found))
             if len(page) < LISTED or not is_older or any(map(known, page)):
@@ -237,7 +241,7 @@ class PhotoFetcher(Closing):
 
     def confirm(self, photo: Photo) -> None:
         """Have the ship delete a photograph that is here."""
-        self._ask("photo_confirm", {"name": photo.name, "sha256": photo.sha256})
+        self._answer("photo_confirm", {"name": photo.name, "sha256": photo.sha256})
 
     def _fetched(
         self, photo: Photo, preview: bool, check: Callable[[], None], on_bytes: Callable[[int], Any]
@@ -262,31 +266,38 @@ class PhotoFetcher(Closing):
                 is_again = False  # what was here before may have been damaged
 
     def _piece(self, name: str, offset: int, size: int, preview: bool) -> bytes:
-        """Return a piece: asked for until it comes, and no other one meanwhile."""
-        arguments = {
-            "to": self._nonce, "name": name, "offset": offset, "size": size, "preview": preview
-        }  # fmt: skip
+        arguments = {"name": name, "offset": offset, "size": size, "preview": preview}
+        asked_s = self._clock.now_s()
+        data = self._answer("photo_piece", arguments)
+        if not 0 < len(data) <= size:
+            raise PhotoError(f"{name}: {len(data)} bytes at {offset}, asked for {size}")
+        if len(data) == size:
+            self.pace.took(size, self._clock.now_s() - asked_s)
+        return data
+
+    def _answer(self, task: str, arguments: dict[str, Any]) -> bytes:
+        """Return the ship's answer: asked until it comes, and nothing else meanwhile."""
+        self._number += 1
+        asked = arguments | {"to": self._nonce, "number": self._number}
+        done, failed = b"%d" % self._number, b"-%d" % self._number
         for _ in range(TRIES):
-            asked_s = self._clock.now_s()
             with self._linked():
                 heard = self._subscribed()
-                self._client.ask("photo_piece", arguments)
-                until_s = asked_s + self.pace.wait_s
+                self._client.ask(task, asked)
+                until_s = self._clock.now_s() + self.pace.wait_s
                 while (left_s := until_s - self._clock.now_s()) > 0.0:
                     found = heard.get_message(timeout=left_s)
                     if found is None or found["type"] != "message":
                         continue
                     head, _, data = found["data"].partition(b" ")
-                    if head == b"-":
+                    if head == failed:
                         raise PhotoError(f"the ship: {data.decode(errors='replace')[:200]}")
-                    if head != b"%d" % offset:
-                        continue  # it came twice
-                    if not 0 < len(data) <= size:
-                        raise PhotoError(f"{name}: {len(data)} bytes at {offset}, asked for {size}")
-                    if len(data) == size:
-                        self.pace.took(size, self._clock.now_s() - asked_s)
-                    return bytes(data)
-        raise LinkError(f"{self._client.vehicle} sends nothing: asked {TRIES} times for {name}")
+                    if head == done:  # else an older one came twice
+                        return bytes(data)
+        raise LinkError(f"{self._client.vehicle} does not answer {task}: asked {TRIES} times")
+
+    def _place(self) -> str:
+        return photo_place(self._client.vehicle, self._nonce, self._number)
 
     @contextlib.contextmanager
     def _linked(self) -> Iterator[None]:
@@ -303,16 +314,6 @@ class PhotoFetcher(Closing):
             heard.subscribe(photo_channel(self._client.vehicle, self._nonce))
             self._heard = heard
         return self._heard
-
-    def _ask(self, task: str, arguments: dict[str, Any]) -> Reply:
-        with self._client.send(task, arguments, ttl_s=ASK_S, priority=LOW) as sent:
-            reply = sent.wait(ASK_S)
-        if reply.state == "TIMEOUT":
-            raise LinkError(f"{self._client.vehicle} does not answer within {ASK_S:g} s")
-        if reply.state != "SUCCESS":
-            raise PhotoError(f"{task}: {reply.reason or reply.state.lower()}")
-        self._client.forget(reply.id)
-        return reply
 
     def close(self) -> None:
         """Close the connection on which pieces come. Idempotent."""

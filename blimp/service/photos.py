@@ -32,7 +32,7 @@ class ShipPhotos(PhotoStore):
                     f"no camera: `blimp camera` does not run on this ship ({self._control})"
                 ) from None
             return None
-        return read_photo(taken)
+        return read_photo(msgspec.json.encode(taken))
 
     def place(self, position_ned_m: Triple) -> Triple | None:
         """Return latitude, longitude and altitude, if the ship measures where its pad is."""

@@ -211,6 +211,13 @@ class VehicleClient(Closing):
         )  # fmt: skip
         self._publisher.publish(message)
 
+    def check_answer(self, data: bytes, *, place: str) -> None:
+        """Raise NotGenuine if an answer is not signed for this place, where there is a key."""
+        from blimp.queue.protocol.signing import Signer
+
+        if self._signing_key is not None:
+            Signer(self._signing_key).check_appended(data, place=place)
+
     def server(self) -> RedisServer:
         """Return the broker's server, for what is published beside results. Raises LinkError."""
         return self._link().server
@@ -392,6 +399,11 @@ def telemetry_key(vehicle: str) -> str:
 def photo_channel(vehicle: str, nonce: str) -> str:
     """Return the channel on which a ship sends pieces of photographs to who asks for them."""
     return f"blimp:photo:{vehicle}:{nonce}"
+
+
+def photo_place(vehicle: str, nonce: str, number: int) -> str:
+    """Return what the signature of an answer about photographs is for: one question."""
+    return f"photographs of {vehicle}, {number} for {nonce}"
 
 
 def photo_turn(vehicle: str) -> str:

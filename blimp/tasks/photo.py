@@ -4,8 +4,8 @@
 them at intervals are messages of the queue, each of which sends the next; one that is newer, or
 `photo_stop`, supersedes the one that waits. None of this asks the flight process for anything.
 
-The ground asks for one piece of a picture at a time (`photo_piece`), behind every command. The
-piece is published to it alone, and stored nowhere: what is lost, the ground asks for again. When
+The ground asks for one thing at a time, behind every command: a list, a piece of a picture. The
+answer is published to it alone, and stored nowhere: what is lost, the ground asks for again. When
 the ground has a photograph whole it says its hash (`photo_confirm`), and the ship deletes it.
 """
 
@@ -22,9 +22,11 @@ from blimp.photo import MAX_ABOUT, Photo, PhotoRequest
 from blimp.queue.protocol.message import LOW, NORMAL, TaskMessage
 from blimp.queue.publish.coalescing import Coalescing
 from blimp.queue.redis.clock import Moment
-from blimp.tasks.client import photo_channel
+from blimp.tasks.client import photo_channel, photo_place
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from blimp.queue.app import TaskApp
     from blimp.queue.context import TaskContext
     from blimp.tasks.command import Mailbox
@@ -133,36 +135,55 @@ def register_photos(app: TaskApp, *, vehicle: str, mailbox: Mailbox, photos: Pho
         app.task(name=f"blimp.{action.name}", bind=True, track_started=True, interruptible=False)(
             function
         )
+
+    def question(function: Callable[..., None]) -> None:
+        """Make a task that runs after all others, and whose answer is no result."""
+        name = f"blimp.{function.__name__}"
+        app.task(name=name, priority=LOW, interruptible=False, ignore_result=True)(function)
+
     app.task(name=NEXT, bind=True, interruptible=False, ignore_result=True)(photo_next)
 
-    @app.task(name="blimp.photo_list", priority=LOW, interruptible=False)
-    def photo_list(before: str = "", most: int = MOST_LISTED) -> dict[str, Any]:
-        """Return the records of photographs that the ground does not have, the newest first.
+    def answer(to: object, number: object, make: Callable[[str], bytes]) -> None:
+        """Publish to who asks what `make` returns for this place of a signature, or why not."""
+        if not isinstance(to, str) or not _NONCE.fullmatch(to) or not isinstance(number, int):
+            raise Refused(f"to {to!r:.40}, number {number!r:.40}: no address of an answer")
+        try:
+            data = b"%d " % number + make(photo_place(vehicle, to, number))
+        except (PhotoError, TypeError) as error:
+            data = b"-%d " % number + str(error)[:MAX_ABOUT].encode(errors="replace")
+        app.broker_link.ask(lambda client: client.publish(photo_channel(vehicle, to), data))
+
+    @question
+    def photo_list(to: str, number: int, before: str = "", most: int = 1) -> None:
+        """Send the records of photographs that the ground does not have, the newest first.
 
         before: only those older than the one of this name.
         """
-        if not isinstance(before, str) or not isinstance(most, int) or not 0 < most <= MOST_LISTED:
-            raise Refused(f"photo_list: most must be 1 to {MOST_LISTED}, before a name")
-        return {"photos": msgspec.to_builtins(photos.photos(most, before=before))}
 
-    @app.task(name="blimp.photo_piece", priority=LOW, interruptible=False, ignore_result=True)
-    def photo_piece(to: str, name: str, offset: int, size: int, preview: bool = False) -> None:
-        """Publish a piece of a picture to who asks for it: the offset, a space, the bytes."""
-        if not isinstance(to, str) or not _NONCE.fullmatch(to):
-            raise Refused(f"to: {to!r:.40} is no address")
-        try:
-            data = b"%d " % offset + photos.read(name, offset, size, preview=preview)
-        except (PhotoError, TypeError) as error:
-            data = b"- " + str(error)[:MAX_ABOUT].encode(errors="replace")
-        app.broker_link.ask(lambda client: client.publish(photo_channel(vehicle, to), data))
+        def listed(place: str) -> bytes:
+            if not isinstance(before, str) or type(most) is not int or not 0 < most <= MOST_LISTED:
+                raise PhotoError(f"most must be 1 to {MOST_LISTED}, before a name")
+            data = msgspec.json.encode({"photos": photos.photos(most, before=before)})
+            return data if app.signer is None else app.signer.append_to(data, place=place)
 
-    @app.task(name="blimp.photo_confirm", priority=LOW, interruptible=False)
-    def photo_confirm(name: str, sha256: str) -> None:
+        answer(to, number, listed)
+
+    @question
+    def photo_piece(
+        to: str, number: int, name: str, offset: int, size: int, preview: bool = False
+    ) -> None:
+        """Send a piece of a picture; the hash in its record says whether it is right."""
+        answer(to, number, lambda _: photos.read(name, offset, size, preview=preview))
+
+    @question
+    def photo_confirm(to: str, number: int, name: str, sha256: str) -> None:
         """Delete a photograph that the ground has."""
-        try:
+
+        def confirmed(_: str) -> bytes:
             photos.confirm(name, sha256)
-        except PhotoError as error:
-            raise Refused(str(error)) from None
+            return b""
+
+        answer(to, number, confirmed)
 
 
 def _request(context: TaskContext, vehicle: str, mailbox: Mailbox, photos: Photos) -> PhotoRequest:

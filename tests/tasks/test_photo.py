@@ -13,7 +13,7 @@ import pytest
 from blimp.camera.photograph import Photographer
 from blimp.camera.store import PhotoStore
 from blimp.clock import SystemClock
-from blimp.errors import CameraError, LinkError, PhotoError
+from blimp.errors import CameraError, LinkError, NotGenuine, PhotoError
 from blimp.link.camera_control import ControlServer
 from blimp.link.mailbox import MailboxClient
 from blimp.photo import Photo, PhotoRequest
@@ -25,7 +25,7 @@ from blimp.tasks.app import build_ship_app
 from blimp.tasks.client import VehicleClient, photo_channel
 from ground_station.photos import LEAST_BYTES, Pace, PhotoFetcher, PhotoFiles
 from tests.camera.test_store import Drawn
-from tests.queue.conftest import DEADLINE_S, wait_until
+from tests.queue.conftest import DEADLINE_S, wait_until, working
 from tests.tasks.ship import FlightSide, publish
 
 
@@ -136,11 +136,13 @@ def test_a_camera_that_fails_says_why(ground: VehicleClient, camera: Camera) -> 
     assert (reply.state, reply.reason) == ("REFUSED", "imx296: it is in use")
 
 
-def test_a_ship_without_a_camera_says_so_at_once(ground: VehicleClient) -> None:
+def test_a_ship_without_a_camera_says_so_at_once(
+    ground: VehicleClient, fetcher: PhotoFetcher
+) -> None:
     reply = ground.send("photo").wait(DEADLINE_S)
     assert reply.state == "REFUSED"
     assert reply.reason.startswith("no camera: `blimp camera` does not run on this ship")
-    assert ground.send("photo_list").wait(DEADLINE_S).result == {"photos": []}
+    assert fetcher.waiting() == []
 
 
 def test_a_camera_that_was_killed_is_waited_for(
@@ -318,7 +320,7 @@ def test_a_piece_that_is_lost_is_asked_for_again(
     monkeypatch.setattr("ground_station.photos.LEAST_WAIT_S", 0.2)
     assert fetcher.fetch(photo) is not None
     monkeypatch.setattr(ground, "ask", lambda *_: None)
-    with pytest.raises(LinkError, match="sends nothing: asked 5 times"):
+    with pytest.raises(LinkError, match="does not answer photo_piece: asked 5 times"):
         fetcher._piece(photo.name, 0, 10, False)
 
 
@@ -331,10 +333,12 @@ def test_what_is_no_address_gets_nothing(
     heard.psubscribe(photo_channel("twin", "*"))
     heard.get_message(timeout=1.0)
     asked = {"name": photo.name, "offset": 0, "size": 10}
-    ground.send("photo_piece", {"to": "x:y *", **asked}).close()
-    ground.send("photo_piece", {"to": "0" * 16, **asked}).close()
+    ground.ask("photo_piece", {"to": "x:y *", "number": 1, **asked})
+    ground.ask("photo_piece", {"to": "0" * 16, "number": "1 x", **asked})
+    ground.ask("photo_piece", {"to": "0" * 16, "number": 7, **asked})
     found = heard.get_message(timeout=DEADLINE_S)
     assert found["channel"].decode() == photo_channel("twin", "0" * 16)
+    assert found["data"] == b"7 " + store.read(photo.name, 0, 10, preview=False)
     heard.close()
 
 
@@ -349,3 +353,34 @@ def test_the_pace_keeps_a_piece_short_beside_a_round_trip() -> None:
         size = slow.next_size()
         slow.took(size, 0.2 + size / 1000)
     assert slow.size == LEAST_BYTES
+
+
+def test_with_a_key_a_list_that_is_not_signed_for_this_question_is_not_believed(
+    url: str, mailbox: MailboxClient, directory: Path, store: PhotoStore, camera: Camera,
+    files: PhotoFiles, monkeypatch: pytest.MonkeyPatch,
+) -> None:  # fmt: skip
+    key = "k" * 32
+    photos = ShipPhotos(
+        store.directory, control=directory / "camera-control.sock",
+        flown=FlownFile(directory / "airframe.json"),
+    )  # fmt: skip
+    with (
+        build_ship_app(
+            vehicle="twin", broker=url, mailbox=mailbox, photos=photos, signing_key=key
+        ) as app,
+        working(app, name="twin"),
+        VehicleClient(url, "twin", signing_key=key) as ground,
+        PhotoFetcher(ground, files, clock=SystemClock()) as fetcher,
+    ):
+        assert ground.send("photo").wait(DEADLINE_S).state == "SUCCESS"
+        (photo,) = fetcher.waiting()
+        assert fetcher.fetch(photo) is not None
+        really = PhotoFetcher._answer
+        earlier = really(fetcher, "photo_list", {"most": 1})
+        monkeypatch.setattr(PhotoFetcher, "_answer", lambda *_: earlier)
+        fetcher._number += 1
+        with pytest.raises(NotGenuine, match="its signature is wrong"):
+            fetcher.waiting()
+        monkeypatch.setattr(PhotoFetcher, "_answer", lambda *_: b'{"photos":[]}')
+        with pytest.raises(NotGenuine, match="it is not signed"):
+            fetcher.waiting()

@@ -10,13 +10,18 @@ import pytest
 import redis
 from redis.exceptions import NoPermissionError
 
+from blimp.camera.photograph import Photographer
+from blimp.camera.store import PhotoStore
 from blimp.errors import NotAuthorised
+from blimp.link.camera_control import ControlServer
 from blimp.link.telemetry import TelemetryPublisher, TelemetryReader, stream_key, vehicles
 from blimp.queue import TaskApp
 from blimp.queue.brokers.streams.envelope import post
 from blimp.queue.publish.publisher import SendOptions, make_message
 from blimp.queue.redis.keys import Keys
 from blimp.service.computer.acl import users
+from blimp.service.parameters import FlownFile
+from blimp.service.photos import ShipPhotos
 from blimp.ship import Lockstep
 from blimp.tasks.app import build_ship_app
 from blimp.tasks.client import VehicleClient, vehicle_queue
@@ -24,10 +29,12 @@ from blimp.tasks.pilot_link import heartbeat_key
 from blimp.types import Outcome
 from ground_station import cli
 from tests.broker import EmbeddedBroker
+from tests.camera.test_store import Drawn
 from tests.ground_station.ship import LockstepMailbox
 from tests.queue.conftest import working
 
 VEHICLE = "twin"
+PHOTO = (["photo"], ["photo", "--every-s", "60"], ["photo", "stop"], ["photo", "get"])
 RESULT = "celery-task-meta-4b0c0e5e"
 OTHERS = "blimp:queue:blimp.twin-2:level:0"
 
@@ -77,8 +84,16 @@ def test_each_does_its_part_from_the_ground_to_a_motor_and_back(
                 driven.append(ship.world.outputs["tail"])
                 return super().wait(id, timeout_s=timeout_s)
 
-        app = build_ship_app(vehicle=VEHICLE, broker=server.url("vehicle"), mailbox=Seen(ship))
-        with app, working(app, name=VEHICLE):
+        store = PhotoStore(tmp_path / "photos", free_bytes=0)
+        store.open()
+        control, flown = tmp_path / "camera.sock", FlownFile(tmp_path / "airframe.json")
+        photographer = Photographer(source=Drawn(), store=store)
+        app = build_ship_app(
+            vehicle=VEHICLE, broker=server.url("vehicle"), mailbox=Seen(ship),
+            photos=ShipPhotos(store.directory, control=control, flown=flown),
+        )  # fmt: skip
+        camera = ControlServer(control, {"photo": photographer.answer})
+        with camera, app, working(app, name=VEHICLE):
             with VehicleClient(server.url("ground"), VEHICLE) as ground:
                 assert ground.ping(timeout_s=5.0).state == "SUCCESS"
                 motor = {"name": "tail", "percent": 20.0, "seconds": 0.5}
@@ -88,7 +103,13 @@ def test_each_does_its_part_from_the_ground_to_a_motor_and_back(
             with TelemetryPublisher(server.url("vehicle"), VEHICLE) as publisher:
                 assert publisher.publish(ship.snapshot(), 0.0)
             where = ["--broker", server.url("ground"), "--vehicle", VEHICLE]
-            for words in (["control", "take"], ["ping"], ["control", "release"], ["status"]):
+            for words in (
+                ["control", "take"],
+                ["ping"],
+                ["control", "release"],
+                ["status"],
+                *PHOTO,
+            ):
                 assert cli.run([*where, *words]) == 0, capsys.readouterr()
     for user in ("ground", "viewer"):
         assert list(vehicles(server.url(user))) == [VEHICLE]
