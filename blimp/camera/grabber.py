@@ -9,6 +9,7 @@ from blimp.closing import Closing
 from blimp.errors import CameraError
 
 SILENT_S = 2.0  # without a frame: the longest exposure of a Pi's camera in video is a tenth of it
+FIRST_S = 10.0  # for the first one: libcamera tunes, and a busy small board starts it slowly
 FIRST_PAUSE_S, MAX_PAUSE_S = 1.0, 30.0  # doubled: a camera that is not there costs nothing
 TRY_S = 0.2
 
@@ -63,15 +64,15 @@ class Grabber(Closing):
         source = self._open()
         try:
             self._source, self.size, self.opened = source, source.size, self.opened + 1
-            heard_s = self._clock.now_s()
+            heard_s, limit_s = self._clock.now_s(), FIRST_S
             while not self._ended.is_set():
                 frame = source.next_frame(TRY_S)
                 now_s = self._clock.now_s()
                 if frame is not None:
-                    heard_s = now_s
+                    heard_s, limit_s = now_s, SILENT_S
                     self._note(frame, source.size)
-                elif now_s - heard_s > SILENT_S:
-                    raise CameraError(f"no frame for {SILENT_S:g} s: it is frozen or disconnected")
+                elif now_s - heard_s > limit_s:
+                    raise CameraError(f"no frame for {limit_s:g} s: it is frozen or disconnected")
         finally:
             self._source = None
             source.close()

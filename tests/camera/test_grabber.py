@@ -62,6 +62,13 @@ def test_a_frozen_camera_is_opened_again() -> None:
         bench.hear("frames of 64 x 48 pixels")
 
 
+def test_the_first_frame_may_take_longer() -> None:
+    bench = Bench([*[None] * 40, frame(1)], [None] * 60)  # 8 s, and 12 s
+    with bench.grabber:
+        bench.hear("frames of 64 x 48 pixels", "unplugged")
+        assert "no frame for 10 s" in bench.said.get(timeout=WAIT_S)
+
+
 def test_another_size_than_asked_for_is_no_frame() -> None:
     bench = Bench([frame(1, size=(32, 24))])
     with bench.grabber:
