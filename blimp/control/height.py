@@ -22,8 +22,9 @@ from math import hypot, isfinite
 
 from blimp.airframe import Estimation
 from blimp.control.gate import Gate
-from blimp.control.votes import WINDOW_TICKS, Source, Votes
+from blimp.control.votes import TICK_S, WINDOW_TICKS, Source, Votes
 from blimp.types import QuantityHealth, Vote
+from blimp.vector import within
 
 _REST_SIGMA_M = 0.03  # of height and climb of a ship that lies still
 # No average takes it out: a ranger's offset, within 2 cm (datasheets of TF-Luna and VL53L1X).
@@ -54,6 +55,10 @@ _SOURCES = {
     "gps": Source(tolerance=1.6),
 }
 _MODEL_TOLERANCE_M = 0.35  # of thrust and weight as a witness, over the window of a vote
+# A barometer alone, and a tag that moves otherwise, for so long: which of them is right?
+_CONTRADICTS_M = 1.0  # ten times a tag's noise
+_CONTRADICTS_S = 1.0  # longer than an outlier
+_WEATHER_MPS = 0.002  # twice what air pressure may: a metre in a quarter of an hour
 _RANGE, _HEIGHT_AND_OFFSET, _CLIMB = range(3)  # what a measurement sees
 
 
@@ -108,15 +113,18 @@ class HeightFilter:
         self._votes: Votes[float] = Votes(_SOURCES, zero=0.0, model_tolerance=_MODEL_TOLERANCE_M)
         self._marks: deque[_Mark] = deque(maxlen=WINDOW_TICKS + 1)
         self._doubt = ""
+        self._beside_m: float | None = None  # the tag's height less the barometer's, as known
+        self._contradicted_s = 0.0  # for so long
 
     # --- what it knows ----------------------------------------------------------------------
 
     def valid(self, now_s: float) -> bool:
         """Whether a measurement was accepted within the last 2 s.
 
-        Close to the ground 10 s: there a ranger is blind by design.
+        Close to the ground 10 s: there a ranger is blind by design. Not while a tag contradicts a
+        barometer that is alone: following it, a light ship would rise for ever.
         """
-        if self._accepted_s is None:
+        if self._accepted_s is None or self._contradicted_s > _CONTRADICTS_S:
             return False
         patience_s = _NEAR_GROUND_S if self.height_m < _NEAR_GROUND_M else _STALE_S
         return now_s - self._accepted_s <= patience_s
@@ -315,6 +323,7 @@ class HeightFilter:
         self._marks.append(_Mark(self, now_s))
         out = self._votes.tick(self._predicted())
         self._doubt = self._votes.doubt
+        self._compare_with_tag(now_s)
         refused = self._refused(now_s)
         rests = self._resting(now_s) and self._rest_began_s < self._marks[0].t_s
         lifted = rests and self._votes.agreed and self._lifted()
@@ -322,6 +331,20 @@ class HeightFilter:
             self.lifted_s = now_s
         if out or lifted or (refused and self._votes.agreed):
             self._undo()
+
+    def _compare_with_tag(self, now_s: float) -> None:
+        """Note for how long the tag has contradicted a barometer that nothing else confirms."""
+        speaking = [name for name, gate in self._gates.items() if gate.speaks(now_s)]
+        if "tag" not in self._votes.changes or speaking != ["baro"]:
+            self._beside_m, self._contradicted_s = None, 0.0
+            return
+        beside_m = self._said["tag"] - self.height_m
+        if self._beside_m is None:
+            self._beside_m = beside_m
+        off_m = beside_m - self._beside_m
+        self._beside_m += within(off_m, _WEATHER_MPS * TICK_S)
+        contradicts = abs(off_m) > _CONTRADICTS_M
+        self._contradicted_s = self._contradicted_s + TICK_S if contradicts else 0.0
 
     def _resting(self, now_s: float) -> bool:
         return self._rested_s is not None and now_s - self._rested_s < _RESTING_S

@@ -234,3 +234,35 @@ def test_a_rangers_scale_is_found_beside_a_barometer() -> None:
     assert filter.scale == pytest.approx(0.02, abs=0.008)
     assert abs(filter.height_m - 4.0) < 0.04
     assert filter.sigma_m < 0.06
+
+
+@pytest.mark.parametrize(
+    ("baro_mps", "tag_mps", "known"),
+    [
+        (0.0, 0.0, True),
+        (0.002, 0.0, True),  # the weather
+        (-0.17, 0.0, False),
+        (0.0, 0.17, False),  # or it is the tag that lies
+        (-0.17, -0.17, True),  # it climbs, and does not know why
+    ],
+)
+def test_a_barometer_alone_that_a_tag_contradicts_is_no_height(
+    baro_mps: float, tag_mps: float, known: bool
+) -> None:
+    """Its ranger dead, a light ship followed a barometer that sank up to 14 m, and was let go."""
+    ship = Climb()
+    ship.fly(5.0, accel_mps2=0.1)
+    ship.fly(5.0, accel_mps2=-0.1)
+    ship.ranger_alive = False
+    lost = 0
+    for k in range(3000):
+        ship.baro_offset_m = baro_mps * 0.01 * k
+        tag_m = ship.height_m + tag_mps * 0.01 * k
+        ship.filter.update_witness(tag_m + ship.noise.gauss(0.0, 0.1), "tag")
+        ship.fly(0.01)
+        lost += not ship.filter.valid(ship.t_s)
+    assert (lost == 0) is known
+    assert ship.filter.valid(ship.t_s) is known
+    ship.ranger_alive = True
+    ship.fly(3.0)
+    assert ship.filter.valid(ship.t_s), "the ranger decides"
