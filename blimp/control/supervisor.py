@@ -27,6 +27,7 @@ _MESSAGES = 8  # that a snapshot has room for
 _MESSAGE_LETTERS = 200  # see above
 _DESCENDED_S = 3.0  # this long on the ground ends a descent
 _LIFT_S = 20.0  # by then a ship that can lift has left the ground
+_LEFT = "left the ground with its motors idle: it is light, or somebody lifts it; hold it"
 _LIES_S = 3.0  # this long on the ground without power, a ship is down
 
 
@@ -184,8 +185,10 @@ class Supervisor:
         self._act(decision, state)
         self._waited_s = self._waited_s + dt_s if self._pilot.paused else 0.0
         self._note_lift(state, dt_s)
-        held = self._sides.holds
+        held, rested = self._sides.holds, self._pilot.resting
         setpoint = self._pilot.update(state, dt_s=dt_s)
+        if rested and not self._pilot.resting:
+            self.say(_LEFT)
         setpoint = self._sides.within(setpoint, state, steered=self._pilot.flying.steered)
         if self._sides.holds and not held:
             self.say("held inside the fence: steer back from it")

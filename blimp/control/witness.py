@@ -24,6 +24,7 @@ _GROUND_M = 0.15  # lower than this it stands on its feet
 _GROUND_CLIMB_MPS = 0.15  # if it neither sinks nor rises by more
 _GROUND_S = 0.5  # for so long
 _AIRBORNE_S = 0.1  # longer than a spike
+_OUTLIER_S = 0.3  # as long as three samples of a tag
 _HANGS_MPS = 0.05  # a ship without power that rises and sinks no faster than the noise of a climb
 _HANGS_S = 3.0  # for so long: somebody holds it
 _FRESH_S = 1.0  # an older sample counts for nothing
@@ -99,7 +100,8 @@ class Witnesses:
             self._carried_s = now_s
         elif raw.contact is Contact.UNKNOWN and abs(now_s - self._carried_s) < _FRESH_S:
             carried = True  # one outlier of a tag is no take-off
-        self._note_height(height_m, climb_mps, now_s, carried=carried)
+        lies = carried and now_s - self._carried_s < _OUTLIER_S
+        self._note_height(height_m, climb_mps, now_s, lies=lies)
         moves = driven or self.down or abs(climb_mps) > _HANGS_MPS
         self._moved_s = now_s if moves else min(self._moved_s, now_s)
         if believed in STANDS:
@@ -117,11 +119,9 @@ class Witnesses:
             self.touch = structs.replace(raw, contact=contact, carried=carried)
         return self.touch
 
-    def _note_height(
-        self, height_m: float, climb_mps: float, now_s: float, *, carried: bool
-    ) -> None:
+    def _note_height(self, height_m: float, climb_mps: float, now_s: float, *, lies: bool) -> None:
         if self.down:
-            changing, needed_s = height_m > AIRBORNE_M and not carried, _AIRBORNE_S
+            changing, needed_s = height_m > AIRBORNE_M and not lies, _AIRBORNE_S
         else:
             changing = height_m < _GROUND_M and abs(climb_mps) < _GROUND_CLIMB_MPS
             needed_s = _GROUND_S

@@ -529,3 +529,15 @@ def test_down_without_an_attitude_a_ship_is_tried_like_any_other(rises: bool, he
     assert idle[-1] is not held
     assert isinstance(pilot.flying, Land)
     assert (pilot.flying.held, bool(pilot.flying.doubt)) == (held, not held)
+
+
+def test_a_ship_that_leaves_its_pad_with_idle_motors_says_so_at_once() -> None:
+    """Two light ships rose off their pads, feet torn off by a gust, and said nothing."""
+    supervisor, pilot = made()
+    supervisor.arm(at(on_ground=True))
+    said = "left the ground with its motors idle: it is light, or somebody lifts it; hold it"
+    for k in range(3):
+        state = at(altitude_m=0.2 * k, t_s=0.1 * k, on_ground=k < 2)
+        supervisor.decide(state, Flags(), now_s=0.1 * k, dt_s=0.1)
+        assert (said in supervisor.messages) is (k == 2)
+    assert not pilot.resting

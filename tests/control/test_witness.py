@@ -211,6 +211,18 @@ def test_a_height_that_lies_alone_lifts_no_ship_off_its_pad() -> None:
     assert not down_after(witnesses, 0.7, 0.2, 1.2)
 
 
+def test_a_ship_that_rises_is_up_before_it_is_out_of_reach() -> None:
+    """Its raw heights had agreed on the ground a second ago: a light one was up at 0.9 m."""
+    witnesses = standing()
+    for step in range(130):
+        height_m = 0.005 * step  # at 0.5 m/s, to 0.65 m
+        now_s = 10.0 + 0.01 * step
+        said = readings(now_s, ranger_m=height_m, baro_m=height_m, tag_m=height_m)
+        if not see(witnesses, said, now_s, height_m=height_m, climb_mps=0.5).on_ground:
+            break
+    assert not witnesses.down
+
+
 def test_it_is_down_after_half_a_second_low_and_slow() -> None:
     for height_m, climb_mps, seconds, down in (
         (0.1, 0.1, 0.52, True),
