@@ -117,8 +117,8 @@ def pad_page(paper: str) -> tuple[Any, list[Tag]]:
             id += 1
     up_mm = 0.5 * (rows * _SMALL_PITCH_MM + _LARGE_PITCH_MM)
     for side in (1.0, -1.0):
-        for column in (-1.0, 0.0, 1.0):
-            found.append(page.tag(id, _LARGE_MM, column * _LARGE_PITCH_MM, side * up_mm))
+        for right in (-1, 0, 1):
+            found.append(page.tag(id, _LARGE_MM, right * _LARGE_PITCH_MM, side * up_mm))
             id += 1
     return page.image, found
 

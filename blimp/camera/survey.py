@@ -398,7 +398,8 @@ def _adjusted(at: _Unknowns, sightings: _Sightings, free: str) -> tuple[_Unknown
             matrix, right = problem.equations(at)
             while damping < _STUCK:
                 damped = matrix + damping * np.diag(np.diag(matrix)) + 1e-9 * np.eye(len(matrix))
-                tried = problem.moved(at, np.linalg.solve(damped, right))
+                step: Array = np.linalg.solve(damped, right).astype(np.float64)
+                tried = problem.moved(at, step)
                 less = cost - _cost(problem.left(tried))
                 if less > 0.0:
                     break

@@ -48,7 +48,7 @@ def test_a_room_has_a_page_a_tag_and_a_map_of_it(tmp_path: Path) -> None:
 def test_what_cannot_be_printed_is_said(tmp_path: Path, changes: dict, said: str) -> None:  # type: ignore[type-arg]
     wanted = {"rows": 3, "columns": 30, "spacing_m": 1.0, "size_mm": 150.0, "paper": "a4"} | changes
     with pytest.raises(ConfigError, match=said):
-        print_room(tmp_path / "room.pdf", **wanted)  # type: ignore[arg-type]
+        print_room(tmp_path / "room.pdf", **wanted)
 
 
 def test_a_file_that_cannot_be_written(tmp_path: Path) -> None:
