@@ -23,6 +23,7 @@ Pose = tuple[Vec3, Quaternion]  # of the ship: NED, the floor at 0
 PoseAt = Callable[[float], Pose]
 
 _BAND = 40  # rows at a time, so that a step's arrays stay in the cache
+_AT_ONCE = 1 << 15  # rays to one thing, for the same reason
 _FAR_M = 500.0
 _NEAR_M = 0.02  # before the lens: nearer than this nothing is seen
 _FLAT = 1e-4  # of a ray's slope, below which it meets no floor
@@ -134,7 +135,7 @@ class _Flat(NamedTuple):
         row = np.where(covered, (self.half_m - a) * scale, 0.0).astype(np.int32)
         column = np.where(covered, (self.half_m + b) * scale, 0.0).astype(np.int32)
         index = np.minimum(row, count - 1) * count + np.minimum(column, count - 1)
-        return covered, self.cells.ravel()[index][..., None]
+        return covered, self.cells.ravel().take(index)[..., None]
 
 
 class _Ball(NamedTuple):
@@ -346,17 +347,17 @@ class Renderer:
         limits = (room.north_m, room.east_m, (-room.height_m, 0.0))
         reaches = []
         for ray, begin, (low, high) in zip(rays, start, limits, strict=True):
-            safe = np.where(np.abs(ray) < 1e-6, 1e-6, ray)
-            reaches.append((np.where(safe > 0.0, high, low) - begin) / safe)
-        side = np.argmin(reaches, axis=0)
-        reach = np.min(reaches, axis=0)
+            safe = np.where(np.abs(ray) < 1e-6, np.float32(1e-6), ray)
+            limit = np.where(safe > 0.0, np.float32(high), np.float32(low))
+            reaches.append((limit - begin) / safe)
+        reach = np.minimum(np.minimum(reaches[0], reaches[1]), reaches[2])
+        is_end, is_ceiling = reaches[0] == reach, reaches[2] == reach
         hit = [begin + reach * ray for ray, begin in zip(rays, start, strict=True)]
-        across = np.where(side == 0, hit[1], hit[0])
-        along = np.where(side == 2, hit[1], hit[2])
-        cells = surfaces.WALL_CELLS
-        index = _wrapped(along, surfaces.WALL_M, cells) * cells
-        index += _wrapped(across, surfaces.WALL_M, cells)
-        index += np.array(self._atlas.walls, np.int32)[side]
+        cells, (end, side, ceiling) = surfaces.WALL_CELLS, self._atlas.walls
+        index = _wrapped(np.where(is_ceiling, hit[1], hit[2]), surfaces.WALL_M, cells)
+        index *= cells
+        index += _wrapped(np.where(is_end, hit[1], hit[0]), surfaces.WALL_M, cells)
+        index += np.where(is_end, end, np.where(is_ceiling, ceiling, side)).astype(np.int32)
         return index
 
     # --- what stands in it ----------------------------------------------------------------------
@@ -386,34 +387,29 @@ class Renderer:
             yield slice(top, bottom), slice(left, right)
 
     def _paint(
-        self,
-        canvas: Array,
-        eye: _Eye,
-        box: tuple[slice, slice],
-        thing: "_Flat | _Ball",
+        self, canvas: Array, eye: _Eye, box: tuple[slice, slice], thing: "_Flat | _Ball"
     ) -> None:
         """Draw one thing over what is there, by the share of each pixel that it covers."""
         rows, columns = box
-        if rows.start >= rows.stop or columns.start >= columns.stop:
-            return
         samples = eye.table.shape[0]
-        offsets = _FOUR if samples == len(_FOUR) else _EIGHT[np.arange(samples) % len(_EIGHT)]
-        x, y = self._sub_rays(rows, columns, offsets)
-        here = eye.rows(rows.start, rows.stop)
-        covered, colour = thing.meets(here.rays(x, y), here)
-        if not covered.any():
+        wide = samples * (columns.stop - columns.start)
+        if wide <= 0:
             return
-        if self.grey and colour.shape[-1] == 3:
-            colour = surfaces.grey_of(colour)[..., None]
-        weight = covered[..., None] * np.float32(1.0 / samples)
-        new = (weight * colour).sum(axis=0)
-        part = canvas[rows, columns] if self.grey else canvas[rows, columns, :3]
-        if self.grey:
-            new = new[..., 0]
-            left = 1.0 - weight.sum(axis=0)[..., 0]
-        else:
-            left = 1.0 - weight.sum(axis=0)
-        part[...] = np.rint(part * left + new).astype(np.uint8)
+        offsets = _FOUR if samples == len(_FOUR) else _EIGHT[np.arange(samples) % len(_EIGHT)]
+        step = max(1, _AT_ONCE // wide)
+        for first in range(rows.start, rows.stop, step):
+            band = slice(first, min(rows.stop, first + step))
+            x, y = self._sub_rays(band, columns, offsets)
+            here = eye.rows(band.start, band.stop)
+            covered, colour = thing.meets(here.rays(x, y), here)
+            if not covered.any():
+                continue
+            if self.grey and colour.shape[-1] == 3:
+                colour = surfaces.grey_of(colour)[..., None]
+            weight = covered[..., None] * np.float32(1.0 / samples)
+            new, left = (weight * colour).sum(axis=0), 1.0 - weight.sum(axis=0)
+            part = canvas[band, columns, None] if self.grey else canvas[band, columns, :3]
+            part[...] = np.rint(part * left + new)
 
 
 def _wrapped(place_m: Array, cell_m: float, cells: int) -> Array:

@@ -32,7 +32,7 @@ class Atlas(NamedTuple):
 
 def grey_of(colour: Array) -> Array:
     """Return the luma (BT.601) of colours (..., 3 or 4)."""
-    grey: Array = colour[..., :3] @ np.array([0.299, 0.587, 0.114])
+    grey: Array = colour[..., :3] @ np.array([0.299, 0.587, 0.114], np.float32)
     return grey
 
 
@@ -68,18 +68,14 @@ def _tinted(luminance: Array, tint: tuple[float, float, float]) -> Array:
 
 def _noise(random: np.random.Generator, cells: int, *, low: float, high: float) -> Array:
     """Return a pattern that repeats, with detail of every size: values from `low` to `high`."""
-    pattern = np.zeros((cells, cells))
-    size = 4
-    while size <= cells:
-        coarse = random.random((size, size))
-        repeat = cells // size
-        grown = np.kron(coarse, np.ones((repeat, repeat)))
-        for axis in (0, 1):  # smooth over a square's size: no edges but of the finest grain
-            sums = np.cumsum(np.concatenate((grown, grown), axis), axis)
-            ends = np.take(sums, np.arange(repeat, repeat + cells), axis)
-            grown = (ends - np.take(sums, np.arange(cells), axis)) / repeat
-        pattern += grown - 0.5
-        size *= 2
+    pattern = np.zeros((4, 4))
+    while True:
+        pattern += random.random(pattern.shape) - 0.5
+        if len(pattern) == cells:
+            break
+        pattern = pattern.repeat(2, axis=0).repeat(2, axis=1)
+        for axis in (0, 1):  # no edges but of the finest grain
+            pattern = 0.5 * (pattern + np.roll(pattern, 1, axis))
     span = np.percentile(pattern, (2.0, 98.0))
     noise: Array = low + (high - low) * (pattern - span[0]) / (span[1] - span[0])
     return np.clip(noise, 0.0, 255.0)
