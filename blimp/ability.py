@@ -35,7 +35,7 @@ SENSORS: dict[Need, dict[str, str]] = {
     Need.HEIGHT: {"baro": "barometer", "ranger": "ranger", "sonar": "sonar"},
     Need.POSITION: {"tag": "tag", "gps": "GPS", "camera": "camera with a map of tags"},
     Need.BATTERY: {"power": "power monitor"},
-    Need.CAMERA: {"camera": "camera"},
+    Need.CAMERA: {"seen": "camera with colours to look for"},
 }
 
 
@@ -80,6 +80,8 @@ def lacking(airframe: Airframe) -> tuple[Need, ...]:
         for device in airframe.device
         if (role := role_of(device.chip)) != "camera" or device.options.get("tags")
     }
+    if any(one.options.get("sees") or one.options.get("detector") for one in airframe.device):
+        roles.add("seen")
     return tuple(need for need, measured_by in SENSORS.items() if not roles & measured_by.keys())
 
 

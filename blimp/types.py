@@ -172,10 +172,11 @@ class Sighting(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     confidence: float = 1.0
 
 
-class SeenSample(msgspec.Struct, frozen=True, kw_only=True, gc=False):
-    """What a camera saw in one frame; `t_s` is the middle of the exposure.
+class SeenSample(msgspec.Struct, frozen=True, kw_only=True, gc=False, tag="camera-seen"):
+    """What a camera saw in one frame, one datagram of its process to the flight process.
 
-    camera_body_m: where the camera is, from the centre of buoyancy. axis_body: where it looks.
+    t_s: the middle of the exposure, CLOCK_MONOTONIC. camera_body_m: where the camera is, from the
+    centre of buoyancy. axis_body: where it looks.
     """
 
     t_s: float

@@ -18,7 +18,7 @@ from blimp.airframe import Device as Row
 from blimp.chips import CHIPS
 from blimp.errors import BoardError, DeviceError, HardwareError
 from blimp.hardware.bus import Buses
-from blimp.types import SensorStatus, Snapshot
+from blimp.types import SeenSample, SensorStatus, Snapshot
 
 MAX_FAILURES = 5  # consecutive ones make a device unhealthy
 RETRY_S = 0.5  # between attempts to start a device again
@@ -180,6 +180,7 @@ class Sensor(Device, Generic[S]):
     """
 
     sample: S | None = None
+    seen: SeenSample | None = None  # of a camera, beside its samples
 
     def __init__(self, *, row: Row, buses: Buses) -> None:
         super().__init__(row=row, buses=buses)

@@ -35,6 +35,8 @@ class SensorSuite:
             if now_s >= slot.due_s - slot.early_s:
                 sensor.poll(now_s)
                 samples[sensor.role] = sensor.sample
+                if sensor.seen is not None:
+                    samples["seen"] = sensor.seen
                 slot.due_s += slot.period_s
                 if slot.due_s <= now_s:  # the loop was late by more than a period: no catching up
                     slot.due_s = now_s + slot.period_s

@@ -1,9 +1,9 @@
-"""A camera that sees tags: its process finds the position, and sends it as a datagram a picture.
+"""A camera: its process finds position and things, and sends each as a datagram a picture.
 
 The camera is not this process's: whatever becomes of it, nobody here waits.
 """
 
-from math import hypot, isfinite
+from math import hypot, isfinite, pi
 from typing import ClassVar
 
 import msgspec
@@ -13,13 +13,15 @@ from blimp.airframe import Device as Row
 from blimp.errors import BusError
 from blimp.hardware.bus import Buses, Datagrams
 from blimp.hardware.device import Sensor, Steps, Wiring, read_options
-from blimp.types import CameraPose, PositionSample
+from blimp.types import CameraPose, PositionSample, SeenSample
 
 SOCKET = "camera.sock"
 MAX_M = 1000.0
 MAX_AGE_S = 0.5  # an older picture says too little of where the ship is
 _AHEAD_S = 0.05  # one clock for both processes: a picture of a later time has none
-_decoder = msgspec.msgpack.Decoder(CameraPose)
+MAX_SEEN = 32  # things in a picture
+_UNIT = 0.01  # a direction's length may be so far from 1
+_decoder = msgspec.msgpack.Decoder(CameraPose | SeenSample)
 
 
 class TagCamera(Sensor[PositionSample]):
@@ -59,6 +61,9 @@ class TagCamera(Sensor[PositionSample]):
         for data in self._opened.receive():
             try:
                 pose = _decoder.decode(data)
+                if isinstance(pose, SeenSample):
+                    self._look(pose, now_s)
+                    continue
                 self._check(pose, now_s)
             except ValueError as error:
                 problem = f"{self.name}: refused: {error}"
@@ -85,13 +90,26 @@ class TagCamera(Sensor[PositionSample]):
             bias_m=newest.bias_m,
         )
 
+    def _look(self, seen: SeenSample, now_s: float) -> None:
+        """Take what was seen. Raises ValueError for what cannot be true, or is older."""
+        _check_age(seen.t_s, now_s)
+        if self.seen is not None and seen.t_s <= self.seen.t_s:
+            raise ValueError("a picture older than the last one")
+        if len(seen.found) > MAX_SEEN:
+            raise ValueError(f"{len(seen.found)} things in a picture, the limit is {MAX_SEEN}")
+        directions = [seen.axis_body, *(one.direction_body for one in seen.found)]
+        if not all(abs(hypot(*one) - 1.0) < _UNIT for one in directions):
+            raise ValueError("a direction that is no unit vector")
+        sized = all(0.0 < one.size_rad < pi and 0.0 <= one.confidence <= 1.0 for one in seen.found)
+        if not (sized and hypot(*seen.camera_body_m) < MAX_M):
+            raise ValueError("an angle, a confidence or a place out of range")
+        self.seen = seen
+
     def _check(self, pose: CameraPose, now_s: float) -> None:
         """Raise ValueError for what cannot be true, or is not newer than the last one."""
         if pose.boot_id == self._boot_id and pose.sequence <= self._sequence:
             raise ValueError(f"picture {pose.sequence} after {self._sequence}")
-        age_s = now_s - pose.exposed_s
-        if not -_AHEAD_S <= age_s <= MAX_AGE_S:
-            raise ValueError(f"a picture {age_s:.2f} s old, the limits are 0 to {MAX_AGE_S:g} s")
+        _check_age(pose.exposed_s, now_s)
         sigmas = (pose.accuracy_m, pose.bias_m, pose.yaw_accuracy_rad)
         position = pose.position_ned_m or (0.0, 0.0, 0.0)
         if not isfinite(sum(position) + sum(sigmas) + pose.yaw_rad):
@@ -101,3 +119,9 @@ class TagCamera(Sensor[PositionSample]):
 
     def _value(self, sample: PositionSample) -> tuple[float, ...]:
         return sample.position_ned_m
+
+
+def _check_age(exposed_s: float, now_s: float) -> None:
+    age_s = now_s - exposed_s
+    if not -_AHEAD_S <= age_s <= MAX_AGE_S:
+        raise ValueError(f"a picture {age_s:.2f} s old, the limits are 0 to {MAX_AGE_S:g} s")

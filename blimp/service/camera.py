@@ -105,6 +105,7 @@ def watch(options: CameraOptions, *, on_stop: OnStop) -> None:
     steps: list[Step] = [look]
     if row is not None:
         steps.append(_position(airframe, row, asked, paths.camera, say=options.say))
+        steps += _sees(row, asked, paths.camera, clock=clock, say=options.say)
     with contextlib.ExitStack() as exits:
         exits.enter_context(machine(simulated=options.simulated, paths=paths, clock=clock))
         pipeline = exits.enter_context(Pipeline(steps, clock=clock, say=options.say))
@@ -173,6 +174,24 @@ def _view(asked: CameraRow) -> dict[str, float] | None:
         "horizontal_fov_deg": degrees(2.0 * atan2(0.5 * lens.width, lens.fx)),
         "roll_deg": asked.roll_deg, "pitch_deg": asked.pitch_deg, "yaw_deg": asked.yaw_deg,
     }  # fmt: skip
+
+
+def _sees(
+    row: Device, asked: CameraRow, flight: Path, *, clock: Clock, say: Callable[[str], object]
+) -> list[Step]:
+    """Return the steps that tell the flight process what is in the picture; none, and why."""
+    from blimp.camera.position import lens_of, to_socket
+    from blimp.camera.sees import Sees, detectors
+
+    try:
+        lens, send, period_s = lens_of(asked), to_socket(flight), 1.0 / row.rate_hz
+        return [
+            Sees(detector, options=asked, lens=lens, send=send, name=name, period_s=period_s)
+            for name, detector in detectors(asked, clock=clock)
+        ]
+    except ConfigError as error:
+        say(f"nothing to follow: {error}")
+        return []
 
 
 def photograph_answer(camera: StillSource) -> Callable[[dict[str, Any]], dict[str, Any]]:

@@ -6,16 +6,18 @@ a hundred times faster.
 
 import msgspec
 
-from blimp.airframe import Airframe
+from blimp.airframe import Airframe, CameraRow
 from blimp.camera.frame import Frame
-from blimp.camera.position import TagPosition, camera_row
+from blimp.camera.position import TagPosition, camera_row, lens_of
+from blimp.camera.sees import Sees, detectors
 from blimp.camera.tag_map import Tag, TagMap
+from blimp.clock import ManualClock
 from blimp.errors import ConfigError
 from blimp.rotation import integrate
 from blimp.sim.camera.camera import SimulatedCamera
 from blimp.sim.camera.optics import Optics
 from blimp.sim.camera.render import Mount
-from blimp.sim.chips.camera import Camera
+from blimp.sim.chips.camera import LATENCY_S, Camera
 from blimp.sim.scene import Scenery
 from blimp.sim.world import World
 from blimp.types import CameraPose, Quaternion, Vec3
@@ -47,26 +49,8 @@ def let_see(
     tags = tag_map or TagMap(tags=tuple(Tag(**row) for row in rows))
     step = TagPosition(options, stand_m=airframe.stand_m, send=lambda _: None, tag_map=tags)
 
-    def pose_at(t_s: float) -> tuple[Vec3, Quaternion]:
-        """Within an exposure nothing accelerates."""
-        now, ahead_s = world.truth, t_s - world.timeline.now_s
-        north, east, down = (
-            x + ahead_s * v for x, v in zip(now.position_ned_m, now.velocity_ned_mps, strict=True)
-        )
-        return (north, east, down), integrate(now.attitude, now.rates_body_radps, ahead_s)
-
-    camera = SimulatedCamera(
-        scene,
-        optics
-        or Optics.of_view(
-            options.width, options.height, horizontal_fov_deg=options.horizontal_fov_deg
-        ),
-        mount or Mount(options.position_m, options.roll_deg, options.pitch_deg, options.yaw_deg),
-        pose_at,
-        stand_m=airframe.stand_m,
-        exposure_s=exposure_s,
-        grey=True,
-        seed=seed,
+    camera = _camera(
+        world, airframe, scene, options, optics, mount, exposure_s=exposure_s, grey=True, seed=seed
     )
 
     def look(t_s: float) -> CameraPose:
@@ -78,3 +62,74 @@ def let_see(
 
     twin.look = look
     return camera
+
+
+def let_find(
+    world: World, airframe: Airframe, scene: Scenery, *, exposure_s: float = 0.01, seed: int = 1
+) -> SimulatedCamera:
+    """Let the simulated camera look for what its row has in `sees` and `detector`.
+
+    `renderer.balloons` of what this returns may move. Raises ConfigError.
+    """
+    found, twin = camera_row(airframe), world.electronics.messages
+    if found is None or not isinstance(twin, Camera):
+        raise ConfigError(f"airframe {airframe.name} has no camera")
+    row, options = found
+    camera = _camera(
+        world, airframe, scene, options, None, None, exposure_s=exposure_s, grey=False, seed=seed
+    )
+
+    def send(data: bytes) -> None:
+        twin.send(data, after_s=LATENCY_S)
+
+    steps = [
+        Sees(detector, options=options, lens=lens_of(options), send=send, name=name)
+        for name, detector in detectors(options, clock=world.clock or ManualClock())
+    ]
+
+    def look(t_s: float) -> CameraPose:
+        frame = Frame(
+            sequence=0, t_s=t_s, exposure_s=camera.exposure_s, gain=camera.gain,
+            pixels=camera.render(t_s),
+        )  # fmt: skip
+        for step in steps:
+            step.take(frame)
+        return CameraPose(boot_id="", sequence=0, exposed_s=t_s, reason=f"no tags for {row.name}")
+
+    twin.look = look
+    return camera
+
+
+def _camera(
+    world: World,
+    airframe: Airframe,
+    scene: Scenery,
+    options: CameraRow,
+    optics: Optics | None,
+    mount: Mount | None,
+    *,
+    exposure_s: float,
+    grey: bool,
+    seed: int,
+) -> SimulatedCamera:
+    def pose_at(t_s: float) -> tuple[Vec3, Quaternion]:
+        """Within an exposure nothing accelerates."""
+        now, ahead_s = world.truth, t_s - world.timeline.now_s
+        north, east, down = (
+            x + ahead_s * v for x, v in zip(now.position_ned_m, now.velocity_ned_mps, strict=True)
+        )
+        return (north, east, down), integrate(now.attitude, now.rates_body_radps, ahead_s)
+
+    return SimulatedCamera(
+        scene,
+        optics
+        or Optics.of_view(
+            options.width, options.height, horizontal_fov_deg=options.horizontal_fov_deg
+        ),
+        mount or Mount(options.position_m, options.roll_deg, options.pitch_deg, options.yaw_deg),
+        pose_at,
+        stand_m=airframe.stand_m,
+        exposure_s=exposure_s,
+        grey=grey,
+        seed=seed,
+    )

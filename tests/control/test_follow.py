@@ -213,6 +213,17 @@ def test_it_goes_no_farther_from_the_pad_than_its_airframe_may() -> None:
     assert scene.state.position_ned_m[0] < limit_m + 0.3
 
 
+def test_with_no_distance_to_keep_it_flies_into_it_and_ends() -> None:
+    scene = Scene((4.0, 0.5, -1.5), wish=FollowSeen(kind="red", distance_m=0.0))
+    nearest_m = 9.0
+    while not scene.mode.done and scene.state.t_s < 60.0:
+        scene.run(0.1)
+        nearest_m = min(nearest_m, scene.distance_m)
+    assert scene.mode.done
+    assert nearest_m < 0.25
+    assert scene.mode.result["distance_m"] < 1.5 * SIZE_M
+
+
 def test_it_ends_after_its_seconds_and_stays() -> None:
     scene = Scene((4.0, 0.0, -2.0), wish=FollowSeen(kind="red", seconds=20.0))
     scene.run(19.0)
@@ -238,4 +249,4 @@ def test_a_ship_with_no_camera_and_one_whose_camera_is_silent_say_so() -> None:
     ship.lift(2.0)
     refused = ship.tell("follow", kind="red")
     assert refused.state is OutcomeState.REFUSED
-    assert refused.reason == "follow needs a camera: twin has no camera"
+    assert refused.reason == "follow needs a camera: twin has no camera with colours to look for"

@@ -8,7 +8,7 @@ import pytest
 from blimp.airframe import Device as Row
 from blimp.errors import BoardError
 from blimp.hardware.tag_camera import TagCamera
-from blimp.types import CameraPose
+from blimp.types import CameraPose, SeenSample, Sighting
 from tests.hardware.doubles import Doubles
 
 POSE = CameraPose(
@@ -119,3 +119,46 @@ def test_a_bad_option_is_named(wire: Wire) -> None:
     row = Row(name="camera", chip="imx296", bus="camera", options={"height": 5})
     with pytest.raises(BoardError, match=r"camera: .*64.*height"):
         TagCamera(row=row, buses=wire.doubles)
+
+
+SEEN = SeenSample(
+    t_s=9.9, found=(Sighting(kind="red", direction_body=(1.0, 0.0, 0.0), size_rad=0.1),)
+)
+
+
+def test_what_was_seen_comes_beside_the_position(camera: TagCamera, wire: Wire) -> None:
+    wire.send(msgspec.msgpack.encode(SEEN))
+    camera.poll(10.0)
+    assert (camera.seen, camera.sample) == (SEEN, None)
+    wire.put()
+    camera.poll(10.05)
+    assert camera.sample is not None
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({"t_s": 9.0}, "1.00 s old"),
+        ({"t_s": 10.5}, "-0.50 s old"),
+        ({"t_s": float("nan")}, "nan s old"),
+        ({"axis_body": (0.0, 0.0, 0.0)}, "no unit vector"),
+        ({"found": (Sighting(kind="a", direction_body=(2.0, 0.0, 0.0), size_rad=0.1),)}, "unit"),
+        ({"found": (Sighting(kind="a", direction_body=(1, 0, 0), size_rad=-0.1),)}, "out of range"),
+        ({"found": SEEN.found * 33}, "33 things in a picture, the limit is 32"),
+        ({"camera_body_m": (float("inf"), 0.0, 0.0)}, "out of range"),
+    ],
+)
+def test_what_cannot_have_been_seen_is_refused(
+    camera: TagCamera, wire: Wire, changes: dict[str, Any], words: str
+) -> None:
+    wire.send(msgspec.msgpack.encode(msgspec.structs.replace(SEEN, **changes)))
+    camera.poll(10.0)
+    assert camera.seen is None
+    assert words in camera.error
+
+
+def test_a_picture_of_before_is_not_seen_again(camera: TagCamera, wire: Wire) -> None:
+    for _ in range(2):
+        wire.send(msgspec.msgpack.encode(SEEN))
+        camera.poll(10.0)
+    assert "older than the last one" in camera.error

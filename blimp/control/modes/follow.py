@@ -26,6 +26,7 @@ _LATE_S = 1.0  # a frame of an earlier time shows another place
 _FRESH_S = 1.0  # so long it goes on to where it was: a blink, or a swing of the hull
 _WAIT_S = 3.0  # so long it waits for it to come back, looking there
 _SPIRAL_S = 60.0  # 4 m round, for a ship of .5 m/s: then somebody must say what to do
+_TOUCH, _TOUCH_S = 1.5, 2.0  # of its size: nearer it fills the picture, and the ship pushes on
 _FAR_M = 20.0  # a smaller angle is noise
 _SAME_RAD = 0.5  # seen a moment later, farther aside it is another one
 _PER_S = 0.4  # of the distance: slower than the speed loop, so that it does not swing
@@ -43,6 +44,7 @@ class _Pose(msgspec.Struct, frozen=True, gc=False):
 
 class Follow(FlightMode):
     """Ends as LOITER would, at rest, after the seconds of its wish; `gave_up` says if it lost it.
+    With a distance of 0 it ends once it has flown into it.
 
     before: the demand that this one replaces, whose ramp and height go on.
     """
@@ -59,7 +61,7 @@ class Follow(FlightMode):
         self._turns = 1.0  # to the side where it was lost
         self._place: Vec3 | None = None
         self._moves: Vec3 = ZERO3
-        self._flown_s = self._followed_s = 0.0
+        self._flown_s = self._followed_s = self._touch_s = 0.0
         self._seen_s = -inf  # exposure of the last frame with it
         self._frame_s = -inf
         self._distance_m = inf
@@ -78,7 +80,8 @@ class Follow(FlightMode):
 
     @property
     def done(self) -> bool:
-        return not self.gave_up and self._flown_s >= self._wish.seconds
+        touched = self._touch_s >= _TOUCH_S
+        return not self.gave_up and (touched or self._flown_s >= self._wish.seconds)
 
     @property
     def gave_up(self) -> str:
@@ -124,7 +127,7 @@ class Follow(FlightMode):
         if sample is not None and sample.t_s > self._frame_s:
             self._frame_s = sample.t_s
             self._look(sample)
-        if self._place is not None and self._lost_s < _WAIT_S:
+        if self._place is not None and (self._lost_s < _WAIT_S or self._touch_s):
             return self._approach(self._place, state, dt_s)
         return self._search(state, dt_s)
 
@@ -183,6 +186,9 @@ class Follow(FlightMode):
         here = _plus(state.position_ned_m, rotate(state.attitude, self._camera_m))
         ahead = minus(place, here)
         self._distance_m = hypot(*ahead)
+        if self._touch_s or (self._wish.distance_m == 0.0 and self._distance_m < self._wish.size_m):
+            self._touch_s += dt_s
+            return self._fly(self._wish_mps, 0.0, state, dt_s)
         x, y, z = self._axis
         along = hypot(x, y)
         yaw_rad = yaw_of(state.attitude)

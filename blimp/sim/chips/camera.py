@@ -22,7 +22,7 @@ from blimp.sim.chips.chip import Fitting, MessageChip, clamp
 from blimp.sim.electrical import CameraPlace, CameraState
 from blimp.types import CameraPose
 
-_LATENCY_S = 0.1  # from the middle of the exposure to the datagram
+LATENCY_S = 0.1  # from the middle of the exposure to the datagram
 _NOISE = (0.003, 0.003)  # m, and m a metre of height: corners, tags a few millimetres off
 _YAW_NOISE_RAD = 0.003
 _FOCAL, _MOUNT_M, _MOUNT_RAD = 0.01, 0.01, radians(1.0)  # within which each ship's own are wrong
@@ -89,7 +89,7 @@ class Camera(MessageChip):
         if faults.garbage:
             self.send(faults.random.randbytes(_GARBAGE_BYTES))
             return
-        latency_s = max(0.0, faults.measure("latency", _LATENCY_S, now_s))
+        latency_s = max(0.0, faults.measure("latency", LATENCY_S, now_s))
         pose = self._seen(now_s)
         if faults.frozen:
             pose = self._frozen_pose = self._frozen_pose or pose
