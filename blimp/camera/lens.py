@@ -30,8 +30,8 @@ _BACK_PX = 0.05  # a point that does not come back to itself is outside what the
 class Lens(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Focal lengths and centre in pixels; distortion radial, k, and tangential, p.
 
-    focal_sigma: one standard deviation of the focal length, as a share of it: 1 % of a data
-    sheet's lens, what `blimp camera calibrate` has found of a calibrated one.
+    focal_sigma: one standard deviation of the focal length, as a share of it: of a data sheet's
+    lens, which is within 1 % evenly, or as `blimp camera calibrate` has found it.
     """
 
     width: Count
@@ -45,7 +45,7 @@ class Lens(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
     p1: Coefficient = 0.0
     p2: Coefficient = 0.0
     k3: Coefficient = 0.0
-    focal_sigma: Annotated[float, Meta(ge=0.0, le=0.2)] = 0.01
+    focal_sigma: Annotated[float, Meta(ge=0.0, le=0.2)] = 0.006
 
     @property
     def horizontal_fov_deg(self) -> float:

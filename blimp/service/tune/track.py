@@ -7,6 +7,7 @@ ship of the world may differ from the one that the flight control knows.
 import csv
 import json
 import math
+from collections.abc import Callable
 from pathlib import Path
 from time import perf_counter
 from typing import Any, Literal
@@ -29,7 +30,7 @@ _CYCLE_S = 0.01
 _FULL = 0.995  # of a throttle
 _AHEAD_S = 20.0
 
-PoseSensor = Literal["mocap", "tag"]
+PoseSensor = Literal["mocap", "tag", "camera"]
 
 
 class Plant(msgspec.Struct, frozen=True, kw_only=True):
@@ -86,13 +87,18 @@ class Tracking(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def with_pose_sensor(airframe: Airframe, kind: PoseSensor) -> Airframe:
-    """Return the ship with this in place of its position tag. Raises MissionError."""
+    """Return the ship with this in place of its position tag; a camera must be its own.
+
+    Raises MissionError.
+    """
     rows = {device.name: device for device in airframe.device}
+    if kind == "camera" and kind in rows:
+        return airframe
     if "tag" not in rows:
         raise MissionError(
             f"airframe {airframe.name}: has no device 'tag' to put {kind} in place of"
         )
-    chip, rate_hz = {"mocap": ("mocap", 40.0), "tag": ("dwm1001", 10.0)}[kind]
+    chip, rate_hz = {"mocap": ("mocap", 40.0)}.get(kind, ("dwm1001", 10.0))
     row = rows["tag"]
     if row.chip != chip:
         row = msgspec.structs.replace(row, chip=chip, rate_hz=rate_hz, options={})
@@ -108,11 +114,12 @@ def track(
     pose_sensor: PoseSensor = "mocap",
     log: Path | None = None,
     progress: Progress = unseen,
+    prepare: Callable[[Lockstep], object] = lambda _: None,
 ) -> Tracking:
     """Take off, go to the start of `curve` and fly it. Raises MissionError if it cannot be.
 
     log: where the flight is recorded; with the ending .csv, reference and true ship alone.
-    progress: is called with the share that is flown, 0 to 1.
+    progress: is called with the share that is flown, 0 to 1. prepare: with the ship on its pad.
     """
     if curve.duration_s <= FROM_S:
         raise MissionError(
@@ -125,6 +132,7 @@ def track(
     is_table = log is not None and log.suffix == ".csv"
     mcap = None if is_table else log
     with Lockstep(frame, seed=plant.seed, plant=plant.of(frame), meter=meter, log=mcap) as ship:
+        prepare(ship)
         _go_to_start(ship, curve, plant.gust_mps)
         meter.clear()
         began_s = perf_counter()
