@@ -18,6 +18,7 @@ from typing import Any
 from numpy.typing import NDArray
 
 from blimp.clock import ManualClock
+from blimp.errors import BlimpError
 from blimp.sim import picamera2_files as files
 from blimp.sim.camera.wired import Exposed, WiredCamera
 
@@ -158,9 +159,10 @@ class CompletedRequest:
         if name not in ("main", "lores") or stream is None:
             raise RuntimeError(f"Stream {name!r} is not defined")
         if name not in self._buffers:
-            self._buffers[name] = files.packed(
-                self._picture.pixels, stream["format"], tuple(stream["size"])
-            )
+            pixels = self._picture.pixels
+            if name == "lores":
+                pixels = files.resized(pixels, tuple(stream["size"]))
+            self._buffers[name] = files.packed(pixels, stream["format"])
         return self._buffers[name]
 
     def make_array(self, name: str) -> Array:
@@ -526,7 +528,12 @@ class Picamera2:
             callbacks = self.pre_callback, self.post_callback
             if not (self._jobs or self.encoders or any(callbacks)) or self._config is None:
                 return
-            request = self._request(t_s)
+            try:
+                request = self._request(t_s)
+            except BlimpError as error:  # nothing can be drawn: who waits gets the reason
+                while self._jobs:
+                    self._jobs.pop(0).future.set_exception(error)
+                return
             if request is None:
                 return
             if callbacks[0] is not None:

@@ -36,10 +36,12 @@ _JPEG_QUALITY = {
 }  # fmt: skip
 
 
-def packed(pixels: Array, format: str, size: tuple[int, int]) -> Array:
-    """Return RGB pixels (height, width, 3) as a stream of this format and size has them."""
-    if (pixels.shape[1], pixels.shape[0]) != size and format == "YUV420":
-        pixels = np.asarray(Image.fromarray(pixels).resize(size, Image.Resampling.BOX))
+def resized(pixels: Array, size: tuple[int, int]) -> Array:
+    return np.asarray(Image.fromarray(pixels).resize(size, Image.Resampling.BOX))
+
+
+def packed(pixels: Array, format: str) -> Array:
+    """Return RGB pixels (height, width, 3) as a stream of this format has them."""
     if format == "YUV420":
         y, u, v = np.moveaxis(np.asarray(Image.fromarray(pixels).convert("YCbCr")), -1, 0)
         width = y.shape[1]

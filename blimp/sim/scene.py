@@ -52,6 +52,13 @@ Colour = Literal[
 ]
 
 
+FAMILIES = {  # of AprilTags, and how many each has
+    "tag16h5": 30, "tag25h9": 35, "tag36h10": 2320, "tag36h11": 587, "tagCircle21h7": 38,
+    "tagCircle49h12": 65535, "tagCustom48h12": 42211, "tagStandard41h12": 2115,
+    "tagStandard52h13": 48714,
+}  # fmt: skip
+
+
 class _Thing(
     msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True
 ):
@@ -69,10 +76,17 @@ class PrintedTag(_Thing, frozen=True, kw_only=True):
     size_m: between its corners. sigma_m: what a map says of its place; nothing here.
     """
 
-    id: Annotated[int, Meta(ge=0, le=100_000)]
+    id: Annotated[int, Meta(ge=0)]
     family: str = "tag36h11"
     size_m: Size
     sigma_m: Annotated[float, Meta(ge=0.0, le=1.0)] = 0.0
+
+    def __post_init__(self) -> None:
+        count = FAMILIES.get(self.family)
+        if count is None:
+            raise ValueError(f"no tag family {self.family!r}: known are {', '.join(FAMILIES)}")
+        if self.id >= count:
+            raise ValueError(f"{self.family} has no tag {self.id}: they are 0 to {count - 1}")
 
 
 class Balloon(_Thing, frozen=True, kw_only=True):

@@ -175,8 +175,7 @@ class _Ball(NamedTuple):
 class Renderer:
     """Draws one scene through one lens. Keeps a table of rays, and nothing of the frames.
 
-    mount: of the camera on the ship. Raises ConfigError where the scene has a tag that no
-    family has.
+    mount: of the camera on the ship. Raises ConfigError where the library of tags is missing.
     """
 
     def __init__(self, scene: Scenery, optics: Optics, mount: Mount, *, grey: bool = False) -> None:

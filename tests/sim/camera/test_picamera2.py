@@ -75,7 +75,7 @@ def test_still_while_a_video_is_recorded(camera: Any, tmp_path: Path) -> None:
     """examples/still_during_video.py and capture_mjpeg_timestamp.py, without H.264."""
     from picamera2.encoders import JpegEncoder
 
-    main, lores = {"size": (640, 480)}, {"size": (320, 240)}
+    main, lores = {"size": (640, 480)}, {"size": (320, 240), "format": "RGB888"}
     camera.configure(camera.create_video_configuration(main, lores, encode="lores"))
     camera.start_recording(
         JpegEncoder(q=70), str(tmp_path / "v.mjpeg"), pts=str(tmp_path / "pts.txt")
