@@ -1,10 +1,11 @@
-"""The kernel seam: where smbus2, pyserial and RPi.GPIO meet the simulated wires.
+"""The kernel seam: where smbus2, pyserial, RPi.GPIO and picamera2 meet the simulated wires.
 
 Inside `linux_devices(world, clock=clock)` this process has the device files of a Raspberry
-Pi: /dev/i2c-N, /dev/spidevB.C, the serial ports, /sys/class/pwm, and an importable RPi.GPIO. The
-packages above are the real ones (RPi.GPIO excepted, which only installs on a Pi), unmodified; what
-is answered here is `open`, `close`, `ioctl` and `write` on those files, as in uapi/linux/i2c-dev.h
-and i2c.h. Drivers of strangers are answered too: `driver_time.py` says how time passes for them.
+Pi: /dev/i2c-N, /dev/spidevB.C, the serial ports, /sys/class/pwm, and importable RPi.GPIO and
+picamera2. The packages above are the real ones (these two excepted, which only install on a Pi),
+unmodified; what is answered here is `open`, `close`, `ioctl` and `write` on those files, as in
+uapi/linux/i2c-dev.h and i2c.h. Drivers of strangers are answered too: `driver_time.py` says how
+time passes for them.
 A device file that the ship does not have does not exist, whatever this machine has: real
 hardware and simulated hardware never mix.
 """
