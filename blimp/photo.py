@@ -1,9 +1,10 @@
 """A photograph as ship and ground know it: its record, its files, and what each side accepts."""
 
+import contextlib
 import hashlib
 import re
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -89,6 +90,17 @@ def path_of(directory: Path, name: object, kind: str) -> Path:
     if not isinstance(name, str) or not _NAME.fullmatch(name):
         raise PhotoError(f"{name!r:.60} is no photograph's name")
     return directory / (name + kind)
+
+
+@contextlib.contextmanager
+def failing(what: str) -> Iterator[None]:
+    """Say what could not be done where the disk refuses it, as a PhotoError."""
+    try:
+        yield
+    except (ConnectionError, TimeoutError):
+        raise  # of a link
+    except OSError as error:
+        raise PhotoError(f"{what}: {error.strerror or error}") from error
 
 
 def read_photo(data: bytes) -> Photo:

@@ -12,6 +12,7 @@ from blimp.usage import number
 from ground_station import names
 from ground_station.arguments import NumbersCommand
 from ground_station.options import session
+from ground_station.report import DONE
 
 MORE_THAN_A_ROW = ("param", "trajectory", "estop", "photo")  # see ground_station/commands.py
 _LISTED = ("sensor", "motor", "servo")  # without a name, the ship's are listed
@@ -26,7 +27,7 @@ def add_actions(app: typer.Typer) -> None:
     """Give `app` a command for each action that has one."""
     for action in ACTIONS.values():
         if not isinstance(action.examples, Absent) and action.name not in MORE_THAN_A_ROW:
-            app.command(action.name, cls=NumbersCommand, help=help_of(action))(_command(action))
+            app.command(action.name, cls=NumbersCommand, help=help_of(action))(command_of(action))
 
 
 def help_of(action: Action) -> str:
@@ -42,16 +43,19 @@ def help_of(action: Action) -> str:
     lines = [f"ground {example}" for example in examples]
     if len(lines) == 1:
         parts.append(f"Example: {lines[0]}")
-    else:
+    elif lines:
         parts.append("\n  ".join(["\b\nExamples:", *lines]))
     return "\n\n".join(part for part in parts if part)
 
 
-def _command(action: Action) -> Callable[..., int]:
+def command_of(action: Action) -> Callable[..., int]:
+    """Return the function of an action's command; of a group, for what has no word of it."""
     arguments = arguments_of(action.arguments)
     listed = _listed(action)
 
     def run(context: typer.Context, **given: Any) -> int:
+        if context.invoked_subcommand is not None:
+            return DONE
         asked = {
             one.name: given[one.name]
             for one in arguments

@@ -15,7 +15,7 @@ from blimp.distribution import needing
 from blimp.errors import BlimpError, LinkError
 from blimp.usage import example, number
 from ground_station import names, report
-from ground_station.action_commands import add_actions, help_of
+from ground_station.action_commands import add_actions, command_of, help_of
 from ground_station.arguments import GroundGroup, NumbersCommand
 from ground_station.discover import ShipAddress, check_known
 from ground_station.options import MissionFile, Pilot, WaitS, options, session
@@ -463,43 +463,10 @@ def mission_new(
     return new(session(context), file)
 
 
-@photo_app.callback(invoke_without_command=True)
-def photo(
-    context: typer.Context,
-    every_s: Annotated[
-        float | None,
-        typer.Option(
-            "--every-s",
-            metavar="S",
-            help="Take more, so long after each other.",
-            parser=number(low=1, high=3600, unit="s"),
-        ),
-    ] = None,
-    count: Annotated[
-        int | None, typer.Option("--count", min=1, max=10_000, help="How many; else until stopped.")
-    ] = None,
-) -> int:
-    if context.invoked_subcommand is not None:
-        return report.DONE
-    from ground_station.perform import act
-
-    given = {"every_s": every_s, "count": count}
-    try:
-        arguments = ACTIONS["photo"].checked({k: v for k, v in given.items() if v is not None})
-    except ValueError as error:
-        raise typer.BadParameter(str(error)) from None
-    return act(session(context), ACTIONS["photo"], arguments)
-
-
-@photo_app.command("stop")
-def photo_stop(context: typer.Context) -> int:
-    """Take no more of the photographs that were asked for at intervals.
-
-    Example: ground photo stop
-    """
-    from ground_station.perform import act
-
-    return act(session(context), ACTIONS["photo_stop"], {})
+photo_app.callback(invoke_without_command=True)(command_of(ACTIONS["photo"]))
+photo_app.command("stop", help=f"{help_of(ACTIONS['photo_stop'])}\n\nExample: ground photo stop")(
+    command_of(ACTIONS["photo_stop"])
+)
 
 
 @photo_app.command("list")

@@ -23,7 +23,17 @@ from blimp.closing import Closing
 from blimp.errors import LinkError, PhotoError
 from blimp.files import write_atomically
 from blimp.link.paths import make_own_directory
-from blimp.photo import JPEG, PHOTO, PREVIEW, RECORD, Photo, path_of, read_photo, read_photos
+from blimp.photo import (
+    JPEG,
+    PHOTO,
+    PREVIEW,
+    RECORD,
+    Photo,
+    failing,
+    path_of,
+    read_photo,
+    read_photos,
+)
 from blimp.tasks.client import (
     VehicleClient,
     photo_channel,
@@ -121,7 +131,7 @@ class PhotoFiles:
         """Open what is here of a picture that is not whole. Raises PhotoError, ConfigError."""
         make_own_directory(self.directory, what="photographs")
         path = path_of(self.directory, photo.name, PREVIEW if preview else PHOTO)
-        with _failing(f"photograph {photo.name}"):
+        with failing(f"photograph {photo.name}"):
             flags = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
             file = os.open(path.with_name(path.name + PART), flags, 0o600)
             try:
@@ -198,8 +208,8 @@ class PhotoFetcher(Closing):
     def __enter__(self) -> Self:
         return self
 
-    def waiting(self, *, known: Callable[[Photo], bool] = lambda _: False) -> list[Photo]:
-        """Return the photographs that the ship has, the newest first, up to one that is known."""
+    def waiting(self) -> list[Photo]:
+        """Return the photographs that the ship has, the newest first."""
         found: list[Photo] = []
         while True:
             arguments = {"before": found[-1].name if found else "", "most": LISTED}
@@ -208,7 +218,7 @@ class PhotoFetcher(Closing):
             page = read_photos(data)[:LISTED]
             found += page
             is_older = all(a.name > b.name for a, b in pairwise(found))
-            if len(page) < LISTED or not is_older or any(map(known, page)):
+            if len(page) < LISTED or not is_older:
                 return found
 
     def fetch(
@@ -247,7 +257,7 @@ class PhotoFetcher(Closing):
         self, photo: Photo, preview: bool, check: Callable[[], None], on_bytes: Callable[[int], Any]
     ) -> Path | None:
         whole = photo.size(preview=preview)
-        with self.files.part(photo, preview=preview) as part, _failing(f"photograph {photo.name}"):
+        with self.files.part(photo, preview=preview) as part, failing(f"photograph {photo.name}"):
             if part.size > whole:
                 part.clear()
             is_again = part.size > 0
@@ -320,14 +330,3 @@ class PhotoFetcher(Closing):
         if self._heard is not None:
             self._heard.close()
             self._heard = None
-
-
-@contextlib.contextmanager
-def _failing(what: str) -> Iterator[None]:
-    """Say what could not be done where the disk refuses it."""
-    try:
-        yield
-    except OSError as error:
-        if isinstance(error, ConnectionError | TimeoutError):
-            raise
-        raise PhotoError(f"{what}: {error.strerror or error}") from error

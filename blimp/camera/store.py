@@ -27,6 +27,7 @@ from blimp.photo import (
     PREVIEW,
     RECORD,
     Photo,
+    failing,
     name_of,
     path_of,
     read_photo,
@@ -60,7 +61,7 @@ class PhotoStore:
     def open(self) -> None:
         """Make the directory, and remove what a kill left. Raises ConfigError, PhotoError."""
         make_own_directory(self.directory, what="photographs")
-        with _failing(f"photographs in {self.directory}"):
+        with failing(f"photographs in {self.directory}"):
             records = {one.name: one for one in self._records()}
             for entry in list(os.scandir(self.directory)):
                 name, dot, _ = entry.name.partition(".")
@@ -82,7 +83,7 @@ class PhotoStore:
         if len(jpeg) > MAX_PHOTO_BYTES or len(preview) > MAX_PREVIEW_BYTES:
             raise PhotoError(f"a photograph of {size} bytes, the limit is {MAX_PHOTO_BYTES}")
         self._make_room(size)
-        with _failing(f"photograph {photo.name}"):
+        with failing(f"photograph {photo.name}"):
             for kind, data in (
                 (PREVIEW, preview),
                 (PHOTO, jpeg),
@@ -92,7 +93,7 @@ class PhotoStore:
         return photo
 
     def _make_room(self, size: int) -> None:
-        with _failing(f"photographs in {self.directory}"):
+        with failing(f"photographs in {self.directory}"):
             kept = sorted(self._pictures())  # by name: the oldest first
             total = sum(self._bytes_of(name) for name in kept)
             while True:
@@ -117,7 +118,7 @@ class PhotoStore:
     def find(self, id: str) -> Photo | None:
         """Return the record of the photograph that command `id` took, None for none."""
         ending = suffix_of(id) + RECORD
-        with _failing(f"photographs in {self.directory}"):
+        with failing(f"photographs in {self.directory}"):
             for name in self._names(ending):
                 found = self._record(name.removesuffix(RECORD))
                 if found is not None and found.id == id:
@@ -129,7 +130,7 @@ class PhotoStore:
 
         before: only those older than the one of this name.
         """
-        with _failing(f"photographs in {self.directory}"):
+        with failing(f"photographs in {self.directory}"):
             names = sorted(self._pictures(), reverse=True)
             names = [name for name in names if not before or name < before][:most]
             found = (self._record(name) for name in names)
@@ -140,7 +141,7 @@ class PhotoStore:
         path = path_of(self.directory, name, PREVIEW if preview else PHOTO)
         if not (0 <= offset <= MAX_PHOTO_BYTES and 0 < size <= MAX_PIECE_BYTES):
             raise PhotoError(f"{size} bytes from {offset}: at most {MAX_PIECE_BYTES} at once")
-        with _failing(f"photograph {name}"):
+        with failing(f"photograph {name}"):
             file = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
             try:
                 return os.pread(file, size, offset)
@@ -153,7 +154,7 @@ class PhotoStore:
         found = self._record(str(name))
         if found is None or found.sha256 != sha256:
             raise PhotoError(f"{name}: no photograph with the hash {sha256!r:.70}")
-        with _failing(f"photograph {name}"):
+        with failing(f"photograph {name}"):
             self._end(found.name, sent=True)
 
     # --- files ----------------------------------------------------------------------------
@@ -212,15 +213,6 @@ def record_of(
         bytes=len(jpeg), sha256=hashlib.sha256(jpeg).hexdigest(),
         preview_bytes=len(preview), preview_sha256=hashlib.sha256(preview).hexdigest(),
     )  # fmt: skip
-
-
-@contextlib.contextmanager
-def _failing(what: str) -> Iterator[None]:
-    """Say what could not be done where the disk refuses it."""
-    try:
-        yield
-    except OSError as error:
-        raise PhotoError(f"{what}: {error.strerror or error}") from error
 
 
 def _unlink(path: Path) -> None:
