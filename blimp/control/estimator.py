@@ -51,6 +51,7 @@ _LOST_GYRO_RAD = 0.08  # per sqrt(s): growth of the heading's deviation without 
 _POSE_TURN = 0.012
 _POSE_BIAS = 2e-5  # see above
 _POSE_HZ, _POSE_MOST = 40.0, 4.0
+_POSE_GATE_RAD = 0.5  # of a camera's: mounts are off by a degree, or by a quarter turn
 _POSE_RAD = 0.02  # of a heading by motion capture
 # Tilt that a coast leaves, the swing: rms of three ships, growing over the first second, simulated.
 _TILTED_RAD, _TILTS_RADPS = 0.05, 0.05
@@ -87,6 +88,7 @@ class Estimator:
         self._imu_m = airframe.mass.center_of_gravity_m
         self._reference_pa: float | None = None
         self._reference: list[float] = []
+        self._camera_doubt = ""  # of the heading
         self._posed_s = self._captured_s = -1e9  # by any source, and by motion capture
         self._high_s = -1e9
         self._moved_s = 0.0
@@ -334,7 +336,7 @@ class Estimator:
             position=position,
             velocity=velocity,
             attitude=self._attitude.health(now_s, self._horizontal.tilt_sigma_rad),
-            heading=self._heading.health(now_s, self._yaw_rate.doubt),
+            heading=self._heading.health(now_s, self._yaw_rate.doubt or self._camera_doubt),
         )
 
     def _update_height(
@@ -345,7 +347,7 @@ class Estimator:
         # `_update_horizontal` uses the times of these and of GPS; here they only vote.
         for name, fix in (("tag", readings.tag), ("camera", readings.camera)):
             if fix is not None and name not in bad and is_new(f"{name}-height", fix, now_s):
-                pose_m = self._pose_height(fix, now_s)
+                pose_m = self._pose_height(fix, now_s, gated=name == "camera")
                 if pose_m is None:
                     height.update_witness(-fix.position_ned_m[2], name)
                     continue
@@ -374,8 +376,11 @@ class Estimator:
         if at_rest and self._attitude.still:
             height.update_rest(now_s, counts=self._looks_down_only)
 
-    def _pose_height(self, sample: PositionSample, now_s: float) -> float | None:
-        """Return the height of a pose by motion capture or a camera, and use its heading."""
+    def _pose_height(self, sample: PositionSample, now_s: float, *, gated: bool) -> float | None:
+        """Return the height of a pose by motion capture or a camera, and use its heading.
+
+        gated: unless it is far from what is known: a camera may sit otherwise than its row says.
+        """
         yaw_rad, latency_s, down_m = sample.yaw_rad, sample.latency_s, sample.position_ned_m[2]
         if yaw_rad is None or latency_s is None or not isfinite(yaw_rad + latency_s + down_m):
             return None
@@ -383,6 +388,16 @@ class Estimator:
             return None
         turned_rad = latency_s * self._attitude.rates_body_radps[2]
         error_rad = wrap_pi(yaw_rad + turned_rad - yaw_of(self._attitude.attitude))
+        if gated:
+            turned = abs(error_rad) > max(_POSE_GATE_RAD, 4.0 * self._heading.sigma_rad)
+            self._camera_doubt = (
+                f"the camera sees the nose {57.3 * error_rad:+.0f} degrees from there: is it "
+                "mounted as its row says, and was the ship laid down nose north?"
+                if turned
+                else ""
+            )
+            if turned:
+                return latency_s * self._height.climb_mps - down_m
         # A slower source's pose counts for those that it has left out, up to a tenth of a second.
         share = max(1.0, min(_POSE_MOST, (now_s - self._posed_s) * _POSE_HZ))
         self._attitude.turn(share * _POSE_TURN * error_rad, -share * _POSE_BIAS * error_rad)

@@ -1,6 +1,6 @@
 """A ship whose only position is its camera's, with the errors that rendered pictures showed."""
 
-from math import dist
+from math import dist, hypot, radians
 
 from blimp.ship.lockstep import Lockstep
 
@@ -30,3 +30,15 @@ def test_blind_at_the_ground_it_still_comes_down() -> None:
         ship.step(45.0)
         assert not ship.armed
         assert ship.snapshot().sensors["camera"].error == "no tag in view"
+
+
+def test_a_camera_that_sits_otherwise_than_its_row_says_turns_no_ship() -> None:
+    """Its yaw, believed, had the ship 19 m from its pad within a minute."""
+    with Lockstep("gtmab-eye", seed=311, wind_mps=0.1) as ship:
+        ship.fault("camera", "offset", channel="yaw", amount=radians(90.0))
+        ship.step(1.0)
+        assert "the camera sees the nose" in ship.state.health.heading.doubt
+        ship.command("arm")
+        ship.complete("takeoff", within_s=60.0, check=False, altitude_m=1.5)
+        ship.step(20.0)
+        assert hypot(*ship.truth.position_ned_m[:2]) < 1.0

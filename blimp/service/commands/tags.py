@@ -33,7 +33,7 @@ def print_(
     spacing_m: Annotated[
         float,
         typer.Option(metavar="M", parser=number(low=0.2, high=20, unit="m"), help="Tag to tag."),
-    ] = 1.0,
+    ] = 0.7,
     size_mm: Annotated[
         float,
         typer.Option(metavar="MM", parser=number(low=20, high=160, unit="mm"), help="Of a tag."),
