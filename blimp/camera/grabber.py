@@ -64,14 +64,17 @@ class Grabber(Closing):
         source = self._open()
         try:
             self._source, self.size, self.opened = source, source.size, self.opened + 1
-            heard_s, limit_s = self._clock.now_s(), FIRST_S
+            silent_s, limit_s, before_s = 0.0, FIRST_S, self._clock.now_s()
             while not self._ended.is_set():
                 frame = source.next_frame(TRY_S)
                 now_s = self._clock.now_s()
+                # A longer step was this process's own pause: a stop, a laptop's sleep.
+                silent_s += min(now_s - before_s, 2.0 * TRY_S)
+                before_s = now_s
                 if frame is not None:
-                    heard_s, limit_s = now_s, SILENT_S
+                    silent_s, limit_s = 0.0, SILENT_S
                     self._note(frame, source.size)
-                elif now_s - heard_s > limit_s:
+                elif silent_s > limit_s:
                     raise CameraError(f"no frame for {limit_s:g} s: it is frozen or disconnected")
         finally:
             self._source = None

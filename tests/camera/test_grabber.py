@@ -1,6 +1,7 @@
 import itertools
 import queue
 import threading
+from collections.abc import Iterator
 
 import pytest
 
@@ -67,6 +68,36 @@ def test_the_first_frame_may_take_longer() -> None:
     with bench.grabber:
         bench.hear("frames of 64 x 48 pixels", "unplugged")
         assert "no frame for 10 s" in bench.said.get(timeout=WAIT_S)
+
+
+def test_a_process_that_was_stopped_opens_no_camera_again(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    bench = Bench([])
+    monkeypatch.setattr(Camera, "next_frame", lambda camera, _: next(camera._frames))
+    stopped = Camera((), bench.clock)
+
+    def frames() -> Iterator[Frame | None]:
+        yield frame(1)
+        bench.clock.advance(60.0)
+        yield None
+        yield frame(2)
+
+    stopped._frames = frames()
+    bench.grabber.close()
+    opened = iter([stopped])
+
+    def open_source() -> Source:
+        camera = next(opened, None)
+        if camera is None:
+            raise CameraError("no camera 0")
+        return camera
+
+    with Grabber(
+        open_source, take=bench.frames.put, clock=bench.clock, say=bench.said.put
+    ) as grabber:
+        assert [bench.frames.get(timeout=WAIT_S).sequence for _ in range(2)] == [1, 2]
+        assert grabber.opened == 1
 
 
 def test_another_size_than_asked_for_is_no_frame() -> None:
