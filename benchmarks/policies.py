@@ -191,9 +191,8 @@ def _accused(trace: Trace) -> Any:
             if one.what == "fault" and at_s <= t_s
             and (one.kind in ("no_answer", "frozen", "bus_stuck", "garbage"))
         }  # fmt: skip
-        held = any(one.what == "hold" and one.cycle > 0 for _, one in trace.flight.injected[2:])
         for name in names.split(" and "):
-            if not held and name not in failing and drivers.get(name, "") not in failing:
+            if name not in failing and drivers.get(name, "") not in failing:
                 yield t_s, -1.0
 
 

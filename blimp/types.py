@@ -240,12 +240,14 @@ class QuantityHealth(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     sigma: one standard deviation as the filter believes, in the quantity's unit.
     age_s: since a sensor that agrees was last used.
     doubt: why this estimate may be wrong and must not decide alone; "" if there is no reason.
+    contested: of the heading: gyro and commanded torque are apart, and one of them is wrong.
     """
 
     sigma: float = 0.0
     age_s: float = 0.0
     doubt: str = ""
     votes: tuple[Vote, ...] = ()
+    contested: bool = False
 
     @property
     def witnesses(self) -> tuple[str, ...]:

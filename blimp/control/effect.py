@@ -20,7 +20,7 @@ compared with what 300 healthy ships drawn at random left unexplained (decision 
 """
 
 from collections.abc import Sequence
-from math import copysign, cos, degrees, exp, hypot, isfinite, log, sin, sqrt
+from math import copysign, cos, degrees, exp, hypot, inf, isfinite, log, sin, sqrt
 from typing import NamedTuple
 
 import msgspec
@@ -74,8 +74,10 @@ _NOISE_S = 10.0  # time constant in which a flight's own noise is learnt
 
 _STILL_MPS = 0.06  # slower and straighter than this, drag explains nothing
 _STILL_RADPS = 0.02  # see above
+_BLUR = 2.0  # deviations of the estimated speed, that a ship may be held and seem to move by
 _TILTS = 13  # angles at which a servo may have stuck
 _AXES = range(4)  # surge, sway, heave, yaw
+_YAW = 3  # of these axes
 
 Column = tuple[float, float, float, float]  # surge, sway and heave, N, and yaw, N m
 _Sums = tuple[list[float], list[float]]  # of all thrusters, by axis: total, and of squares
@@ -252,6 +254,7 @@ class EffectCheck:
         for model in (self._well, self._other, self._tired, *self._faulty):
             model.begin()
         self._flown_s = 0.0
+        self._contested_s = inf  # since torque and gyro were apart
         self._speeds = [0.0] * len(self._thrusters)  # of the motors: roots of their thrusts
         self.pause()
 
@@ -324,6 +327,7 @@ class EffectCheck:
         self._heavy = heavy
         known = state.attitude_valid and state.height_valid and state.position_valid
         usable = known and not state.health.in_doubt  # a motion in doubt names no actuator
+        self._contested_s = 0.0 if state.health.heading.contested else self._contested_s + dt_s
         # Below the height of a ship that flies it may lie on the ground, where no push moves it; so
         # may one whose estimate has sunk into the ground and sinks on.
         low = state.on_ground or state.altitude_m < AIRBORNE_M
@@ -356,7 +360,8 @@ class EffectCheck:
         air = rotate_back(state.attitude, minus(state.velocity_ned_mps, wind_ned_mps))
         self._add(air, minus((u, v, w), air), (p, q, r), tilts_rad)
         if self._window_s >= _WINDOW_S - 0.5 * _STEP_S:
-            self._compare(now, air, hypot(*wind_ned_mps))
+            slow_mps = _STILL_MPS + _BLUR * state.health.velocity.sigma
+            self._compare(now, air, hypot(*wind_ned_mps), slow_mps=slow_mps)
         elif self._window_s >= _QUICK_S - 0.5 * _STEP_S:
             self._look_up(now, air, hypot(*wind_ned_mps))
 
@@ -407,11 +412,14 @@ class EffectCheck:
         self._window_s += dt_s
         self._step_s = 0.0
 
-    def _compare(self, now: Column, air: Vec3, wind_mps: float) -> None:
-        """Judge a window: what moved the ship, and which hypothesis says so."""
+    def _compare(self, now: Column, air: Vec3, wind_mps: float, *, slow_mps: float) -> None:
+        """Judge a window: what moved the ship, and which hypothesis says so.
+
+        slow_mps: of a slower ship the estimate cannot tell that it moves at all.
+        """
         assert self._before is not None
         dt_s, before = self._window_s, self._before
-        if hypot(now[0], now[2]) < _STILL_MPS and abs(now[3]) < _STILL_RADPS:
+        if hypot(now[0], now[2]) < slow_mps and abs(now[3]) < _STILL_RADPS:
             self.pause()  # held, perhaps: nothing can be said
             return
         felt = [
@@ -595,6 +603,7 @@ class EffectCheck:
             if model.fault is not None
             and model.fault not in self.faults
             and not known.intersection(model.fault.names)
+            and self._turns_as(model)
         }
         best = max(odds, key=odds.__getitem__, default=None)
         if best is None or odds[best] < _THRESHOLD:
@@ -633,6 +642,16 @@ class EffectCheck:
             if fault is not best:
                 best = msgspec.structs.replace(best, alike=fault.names)
         self._believe(named, (*kept, best))  # what ran or stayed was not it
+
+    def _turns_as(self, model: _Model) -> bool:
+        """Whether a fault may be named while the torque that is given and the gyro are apart.
+
+        The gyro may be wrong as well, and by its heading all forces are: only a fault that explains
+        half of what the ship turns otherwise.
+        """
+        if self._contested_s > _MEMORY_S:
+            return True
+        return abs(model.force[_YAW]) < 0.5 * abs(self._well.force[_YAW])
 
     def _sleepers(self, fault: Fault) -> tuple[str, ...]:
         """Return the motors of the driver to put to sleep, if that is better than to let it run.

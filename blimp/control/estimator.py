@@ -336,7 +336,11 @@ class Estimator:
             position=position,
             velocity=velocity,
             attitude=self._attitude.health(now_s, self._horizontal.tilt_sigma_rad),
-            heading=self._heading.health(now_s, self._yaw_rate.doubt or self._camera_doubt),
+            heading=self._heading.health(
+                now_s,
+                self._yaw_rate.doubt or self._camera_doubt,
+                contested=self._yaw_rate.contested,
+            ),
         )
 
     def _update_height(

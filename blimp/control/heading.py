@@ -60,8 +60,8 @@ class HeadingFilter:
 
     # --- what it knows ----------------------------------------------------------------------
 
-    def health(self, now_s: float, doubt: str) -> QuantityHealth:
-        """doubt: of the gyro's yaw rate, "" if there is none."""
+    def health(self, now_s: float, doubt: str, *, contested: bool = False) -> QuantityHealth:
+        """doubt: of the gyro's yaw rate, "" if there is none. contested: see `QuantityHealth`."""
         age_s = min(1e6, max(0.0, now_s - self._fixed_s))
         if not doubt and self.sigma_rad > _DOUBT_RAD:
             doubt = f"may be off by {57.3 * self.sigma_rad:.0f} degrees: nothing shows it"
@@ -82,7 +82,9 @@ class HeadingFilter:
                 agrees=self._magnet_agrees,
             )
             votes = (vote, magnet)
-        return QuantityHealth(sigma=self.sigma_rad, age_s=age_s, doubt=doubt, votes=votes)
+        return QuantityHealth(
+            sigma=self.sigma_rad, age_s=age_s, doubt=doubt, votes=votes, contested=contested
+        )
 
     # --- time -------------------------------------------------------------------------------
 

@@ -16,7 +16,7 @@ from blimp.airframe import Airframe
 
 _DRAWN_PER_S = 0.5  # of the model's rate to the measured one
 _APART_RADPS = 0.25  # gyro and model apart by more: the gyro is wrong
-_LASTS_S = 2.0  # for so long, of one that shows the same number
+_LASTS_S = 2.0  # for so long: it is judged if it shows the same number, else contested
 _ALIVE_S = 8.0  # a broken output has been named by then
 _TURNS_RADPS = 0.1  # a rate that is one
 _STUCK_S = 1.0  # with the same number: it is stuck
@@ -42,6 +42,11 @@ class YawRateCheck:
         self._raw_radps = self._same_s = 0.0
         self._bad_s = self._good_s = 0.0
         self._low_radps = self._high_radps = 0.0
+
+    @property
+    def contested(self) -> bool:
+        """Whether gyro and torque are apart, and not yet which of them is wrong."""
+        return self._bad_s > _LASTS_S or bool(self.doubt)
 
     def coast(self, rate_radps: float, torque_nm: float, dt_s: float) -> float:
         """Go on without a gyro; return by how much the ship turns faster, of its `rate_radps`."""

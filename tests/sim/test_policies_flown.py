@@ -7,7 +7,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from benchmarks.fuzz import TOURS, fly, search
+from benchmarks.campaign import Draw
+from benchmarks.fuzz import TOURS, Case, Event, fly, search
 from benchmarks.policies import TRUTH_POLICIES, TrueTrace, Witness
 from blimp.recording.flight_data import FlightData, Span, Table
 from blimp.recording.policies import check
@@ -137,3 +138,44 @@ def test_a_search_is_the_same_for_the_same_seed() -> None:
     )
     assert first == second
     assert first[2:] != first[:9]
+
+
+def _ordered(at_s: float, name: str, **arguments: float) -> Event:
+    return Event(at_s=at_s, what="command", name=name, arguments=arguments)
+
+
+UP = (_ordered(0.0, "arm"), _ordered(0.5, "takeoff", altitude_m=2.0))
+FOUND = {
+    # "front: runs by itself": the heading of a gyro that does not feel the ship turn.
+    "a gyro that shows one number": Case(
+        draw=Draw(
+            airframe="blimp2b", seed=646889, load=0.013, wind_mps=0.083, drag_scale=0.646,
+            thrust_scale=1.185,
+        ),
+        events=(
+            *UP,
+            Event(at_s=11.849, what="failure", name="gyro-z-stuck"),
+            _ordered(13.605, "goto", north_m=2.449, east_m=2.05, altitude_m=2.541),
+        ),
+    ),
+    # "left and right: does nothing".
+    "a person who holds it for ten seconds": Case(
+        draw=Draw(
+            airframe="hobby", seed=263994, load=0.011519, wind_mps=0.06086, drag_scale=1.72883,
+            thrust_scale=1.04908,
+        ),
+        events=(
+            *UP,
+            _ordered(9.8641, "goto", north_m=0.11324, east_m=2.76591, altitude_m=2.68664),
+            Event(at_s=16.7636, what="hold"),
+            Event(at_s=26.7636, what="hold"),
+        ),
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("case", FOUND.values(), ids=FOUND)
+def test_no_output_is_accused_for_what_a_sensor_or_a_person_does(case: Case) -> None:
+    """Cases that `benchmarks.fuzz` has found; each was a breach."""
+    assert "who is accused is broken" not in fly(case).breaches
