@@ -306,13 +306,19 @@ class Touch(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """How the ship touches the world, and what says so: made once a cycle, read by all.
 
     carried: two families of raw heights say that the ground carries it: then no height moves it.
-    probability: of that, by all of them. doubt: why it may be in the air, "" if nothing says so.
+    probability: of that, by all of them. against: families that say otherwise, unless outnumbered,
+    each with its height.
     """
 
     contact: Contact = Contact.UNKNOWN
     carried: bool = False
     probability: float = 0.0
-    doubt: str = ""
+    against: tuple[tuple[str, float], ...] = ()
+
+    @property
+    def doubt(self) -> str:
+        """Return why it may be in the air, "" if nothing says so."""
+        return ", ".join(f"{name} says {height_m:.1f} m" for name, height_m in self.against)
 
     @property
     def on_ground(self) -> bool:

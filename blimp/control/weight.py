@@ -35,10 +35,6 @@ class Weight(msgspec.Struct, frozen=True, kw_only=True, gc=False):
         """Return the probability that it lifts more than `margin_kg`."""
         return _below(-margin_kg, self.mean_kg, self.sigma_kg)
 
-    def p_heavy(self, margin_kg: float = 0.0) -> float:
-        """Return the probability that it weighs more than `margin_kg`."""
-        return _below(-margin_kg, -self.mean_kg, self.sigma_kg)
-
     @property
     def may_let_go(self) -> bool:
         """Whether its motors may stop for good: the expected cost of that is the lower one."""

@@ -72,7 +72,6 @@ class Witnesses:
         self.down = True
         self._since_s: float | None = None
         self._moved_s = inf
-        self._said = ""
 
     def declare(self, *, down: bool) -> None:
         """The ship has landed, or was found in the air."""
@@ -114,8 +113,9 @@ class Witnesses:
             contact = Contact.HELD
         else:
             contact = Contact.AIRBORNE
-        if (contact, carried, raw.doubt) != (self.touch.contact, self.touch.carried, self._said):
-            self._said = raw.doubt
+        last = self.touch
+        is_old = raw.against is last.against and carried is last.carried
+        if contact is not last.contact or not is_old:
             self.touch = structs.replace(raw, contact=contact, carried=carried)
         return self.touch
 
@@ -182,12 +182,12 @@ def _touch(heights_m: dict[str, float]) -> Touch:
     probability = 1.0 / (1.0 + exp(-sum(odds.values())))
     carried = probability > _TOUCHES and sum(one > _SAYS for one in odds.values()) > 1
     in_air = probability < 1.0 - _TOUCHES
-    doubt = ""
+    against: tuple[tuple[str, float], ...] = ()
     if probability < _DOUBT:  # those against it must be outnumbered
-        against = [name for name, one in odds.items() if one <= 0.0] or list(odds)
-        doubt = ", ".join(f"{name} says {heights_m[name]:.1f} m" for name in against)
+        names = [name for name, one in odds.items() if one <= 0.0] or odds
+        against = tuple((name, heights_m[name]) for name in names)
     contact = Contact.AIRBORNE if in_air else Contact.UNKNOWN
-    return Touch(contact=contact, carried=carried, probability=probability, doubt=doubt)
+    return Touch(contact=contact, carried=carried, probability=probability, against=against)
 
 
 def _log_odds(height_m: float, sigma_m: float) -> float:

@@ -79,11 +79,11 @@ def at(
     t_s: float = 0.0,
     on_ground: bool = False,
     carried: bool = False,
-    doubt: str = "",
+    against: tuple[tuple[str, float], ...] = (),
     **fields: Any,
 ) -> VehicleState:
     contact = Contact.TOUCHING if on_ground else Contact.AIRBORNE
-    touch = Touch(contact=contact, carried=carried, doubt=doubt)
+    touch = Touch(contact=contact, carried=carried, against=against)
     place = (north_m, east_m, -altitude_m)
     return VehicleState(t_s=t_s, position_ned_m=place, touch=touch, **fields)
 

@@ -234,7 +234,7 @@ def test_return_from_above_keeps_its_height() -> None:
 
 
 def descend(
-    land: Land, *, seconds: float, floor_m: float = 0.0, doubt: str = ""
+    land: Land, *, seconds: float, floor_m: float = 0.0, against: tuple[tuple[str, float], ...] = ()
 ) -> tuple[VehicleState, float]:
     """Sink as commanded until the floor stops the ship; return the state and the last speed."""
     state, speed = at(1.0, 1.0, 3.0), 0.0
@@ -249,7 +249,7 @@ def descend(
             speed = sink
         state = at(
             1.0, 1.0, height, t_s=state.t_s + DT_S,
-            velocity_ned_mps=(0.0, 0.0, 0.0 if stopped else sink), doubt=doubt,
+            velocity_ned_mps=(0.0, 0.0, 0.0 if stopped else sink), against=against,
         )  # fmt: skip
         if land.done:
             break
@@ -501,7 +501,7 @@ def test_a_jump_of_the_estimate_on_trial_is_no_rise() -> None:
 
 def test_a_sensor_that_says_not_down_keeps_the_ship_armed_and_is_named() -> None:
     land = Land(at(1.0, 1.0, 3.0), ship=a_ship())
-    state, _ = descend(land, seconds=60.0, doubt="baro says 7.6 m")
+    state, _ = descend(land, seconds=60.0, against=(("baro", 7.6),))
     lies(land, state, seconds=10.0)
     assert (land.landed, land.done) == (False, True)
     assert "baro says 7.6 m" in land.note
@@ -547,7 +547,7 @@ def test_the_last_stage_idles_and_pushes_only_what_rises_without_thrust() -> Non
     doubted = Idle(ship=a_ship())
     for _ in range(100):
         assert sunk.update(at(0.0, 0.0, 0.0), dt_s=0.1).idle
-        doubted.update(at(0.0, 0.0, 0.0, doubt="baro says 7.6 m"), dt_s=0.1)
+        doubted.update(at(0.0, 0.0, 0.0, against=(("baro", 7.6),)), dt_s=0.1)
         mode.update(at(0.0, 0.0, 0.0), dt_s=0.1)
     assert sunk.landed
     assert not doubted.landed
@@ -902,6 +902,8 @@ def test_a_ship_that_lost_its_ballast_is_not_driven_but_pushed() -> None:
     astray = msgspec.structs.replace(ship, astray=lambda: True)  # what goes astray drives any ship
     assert DrivenDown(ship=astray).update(sinking, 0.3, 0.02)
     assert DrivenDown(ship=a_ship(heaviness_kg=0.005)).update(sinking, 0.3, 0.02)
+    # Balanced, it sank with its motors idle, and a stuck one was not found before it was awake.
+    assert not DrivenDown(ship=a_ship(heaviness_kg=0.0003)).update(sinking, 0.3, 0.02)
 
 
 class Unsaid(FlightMode):

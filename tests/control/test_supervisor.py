@@ -154,14 +154,14 @@ def test_a_ship_that_has_landed_is_disarmed_and_its_height_is_that_of_the_pad() 
 
 
 def test_a_blind_descent_goes_on_while_a_sensor_says_that_it_is_not_down() -> None:
-    for doubt in ("baro says 3.0 m", ""):
+    for against in ((("baro", 3.0),), ()):
         supervisor, pilot = made()
-        down = at(attitude_valid=False, on_ground=True, doubt=doubt)
+        down = at(attitude_valid=False, on_ground=True, against=against)
         supervisor.armed = True
         pilot.enter(Descend(down, ship=pilot.ship), reason="attitude lost")
         for k in range(200):
             supervisor.decide(down, Flags(), now_s=0.02 * k, dt_s=0.02)
-        assert isinstance(pilot.flying, Descend) is bool(doubt)
+        assert isinstance(pilot.flying, Descend) is bool(against)
 
 
 def test_what_recovers_after_a_crash_lands_and_nothing_else() -> None:

@@ -1,13 +1,15 @@
 """Whether motors drive a ship down that is slow by its weight."""
 
 from blimp.ability import terminal_mps
-from blimp.constants import GRAVITY_MPS2
+from blimp.constants import AIR_DENSITY_KGM3, GRAVITY_MPS2
 from blimp.control.modes.mode import Ship
+from blimp.control.weight import level_sigma_kg
 from blimp.types import VehicleState
 
 _FAST = 1.5  # times what it is asked to sink at
 _AGAIN = 1.2  # the same, once it has been driven: motors and servos take a while to give way
 _IDLE_S = 0.5  # idle and faster all the same: motors have stopped by then, so its weight does it
+_SURE = 3.0  # sigmas of what level flight shows: idle, a balanced ship is not slowed at all
 _OWN = 1.1  # times what it sinks at by its weight alone
 
 
@@ -20,6 +22,8 @@ class DrivenDown:
 
     def __init__(self, *, ship: Ship) -> None:
         self._ship = ship
+        displaced_kg = AIR_DENSITY_KGM3 * ship.airframe.hull.volume_m3
+        self._sure_kg = _SURE * level_sigma_kg(0.0, displaced_kg=displaced_kg)
         self._driven = False
         self._fast = _FAST
         self._idle_mps: float | None = None  # what it sank at once its motors had stopped
@@ -29,9 +33,8 @@ class DrivenDown:
     def update(self, state: VehicleState, wish_mps: float, dt_s: float) -> bool:
         """wish_mps: what it is asked to sink at, at the most."""
         sink_mps, weight = state.velocity_ned_mps[2], self._ship.weight()
-        # One that lost its ballast feels light, and one that is driven down heavy. A moment's idle
-        # costs no more than a moment's thrust: what is more probable decides.
-        heavy = min(weight.level_kg, weight.felt_kg) > 0.0
+        # One that lost its ballast feels light, and one that is driven down heavy.
+        heavy = min(weight.level_kg, weight.felt_kg) > self._sure_kg
         suspect = heavy or self._ship.astray()
         if not state.height_valid or sink_mps <= wish_mps or not suspect or self._falls:
             self._driven, self._idle_s = False, 0.0
