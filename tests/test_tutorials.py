@@ -21,6 +21,14 @@ def test_a_student_sees_what_the_page_shows() -> None:
 
 
 @pytest.mark.timeout(300)
+@pytest.mark.long
+def test_a_balloon_is_found_as_the_page_shows() -> None:
+    page = TUTORIALS / "balloon.md"
+    tried = doctest.testfile(str(page), module_relative=False, encoding="utf-8")
+    assert (tried.failed, tried.attempted > 20) == (0, True)
+
+
+@pytest.mark.timeout(300)
 def test_a_back_end_developer_sees_what_the_page_shows(
     broker_server: EmbeddedBroker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
