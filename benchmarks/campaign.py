@@ -16,7 +16,7 @@ dies, loses half of its thrust or runs by itself, or a tilt servo sticks, on the
 what was named: the right output and fault, the output alone, something wrong, or nothing (missed;
 unneeded if the output was hardly ever where it would not have been otherwise).
 
-Each flight is asked every policy of docs/policies.md, of its log and of the truth; counted is each
+Each cell is asked every policy of docs/policies.md, of its log and of the truth; counted is each
 one that it breaches, by its name.
 
 One JSON line a flight, then a table. The draw depends on --seed and the flight's number alone.
@@ -404,7 +404,7 @@ def _mission(flight: _Watched, ship: Airframe, draw: Draw) -> tuple[tuple[str, .
         if not lands or physics.height_above_ground_m > GROUND_M:
             bad.append("not down" if not lands else "rose again")
     except _Lost:
-        return tuple(bad), "flown away"  # its policy counts it
+        return (*bad, "flown away"), "flown away"
     return tuple(bad), refused or ", ".join(bad) or "landed"
 
 
