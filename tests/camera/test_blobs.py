@@ -23,7 +23,7 @@ def picture(
     pixels: Any = np.repeat(shades[:, :, None], 3, axis=2)
     y, x = np.mgrid[:HEIGHT, :WIDTH]
     for colour, x_px, y_px, radius in discs:
-        pixels[np.hypot(x - x_px, y - y_px) < radius] = COLOURS[colour]  # type: ignore[index]
+        pixels[np.hypot(x - x_px, y - y_px) < radius] = COLOURS[colour]
     pixels = pixels * np.array(light) + random.normal(0.0, 3.0, pixels.shape)
     shot = np.clip(pixels, 0, 255).astype(np.uint8)
     return Frame(sequence=1, t_s=1.0, exposure_s=0.01, gain=1.0, pixels=shot)
