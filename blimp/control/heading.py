@@ -30,6 +30,7 @@ _MAGNET_S = 0.2  # between two looks at the magnetometer
 _DOUBT_RAD = 0.35  # above it the heading counts as doubtful
 _START_RAD = 0.03  # laid down nose north by hand
 _LARGEST_RAD = pi / 2.0  # nothing is known of a heading beyond
+_LEAST_RAD = 1e-3  # nor is any better known: what a mount is turned by
 _BIAS_RADPS = 3e-4  # what rest leaves of a gyro's bias
 _FIELD_SHARE = 0.25  # a level field that has changed by more is iron
 _FIELD_T = 2e-6  # a smaller one has no bearing
@@ -116,7 +117,8 @@ class HeadingFilter:
             return
         noise = self._noise
         ee = self.sigma_rad**2 + dt_s * (dt_s * self._bb - 2.0 * self._eb)
-        self.sigma_rad = min(_LARGEST_RAD, (ee + noise.heading_drift_rad**2 * dt_s) ** 0.5)
+        ee = max(_LEAST_RAD**2, ee + noise.heading_drift_rad**2 * dt_s)
+        self.sigma_rad = min(_LARGEST_RAD, ee**0.5)
         self._eb -= dt_s * self._bb
         self._bb += noise.gyro_drift_radps**2 * dt_s
         ahead = rect(1.0, turn_rad)
@@ -204,11 +206,14 @@ class HeadingFilter:
         # Iron stays as long as the ship does: samples in a row are one, so each counts little.
         gain = self.sigma_rad**2 / (self.sigma_rad**2 + 25.0 * sigma_rad**2)
         attitude.turn(gain * error_rad, 0.02 * gain * error_rad)
-        self.sigma_rad *= (1.0 - gain) ** 0.5
+        self.seen(self.sigma_rad * (1.0 - gain) ** 0.5)
 
     def seen(self, sigma_rad: float) -> None:
-        """Motion capture has shown the heading."""
-        self.sigma_rad = min(self.sigma_rad, sigma_rad)
+        """Something else has shown the heading: it owes the gyro's bias less as well."""
+        if sigma_rad < self.sigma_rad:
+            sigma_rad = max(_LEAST_RAD, sigma_rad)
+            self._eb *= (sigma_rad / self.sigma_rad) ** 2
+            self.sigma_rad = sigma_rad
 
     def drift(self, sigma_rad: float) -> None:
         """The heading has become less sure by this."""

@@ -192,12 +192,12 @@ class HeightFilter:
         q_accel, q_bias, q_offset = self._q
         hh, hv, hb, ho, hs, vv, vb, vo, vs, bb, bo, bs, oo, os, ss = self._p
         self._p = [
-            hh + dt_s * (2.0 * hv + dt_s * vv) + 1e-8 * dt_s,
+            max(1e-9, hh + dt_s * (2.0 * hv + dt_s * vv) + 1e-8 * dt_s),
             hv + dt_s * (vv - hb - dt_s * vb),
             hb + dt_s * vb,
             ho + dt_s * vo,
             hs + dt_s * vs,
-            vv + dt_s * (dt_s * bb - 2.0 * vb) + q_accel * dt_s,
+            max(1e-9, vv + dt_s * (dt_s * bb - 2.0 * vb) + q_accel * dt_s),
             vb - dt_s * bb,
             vo - dt_s * bo,
             vs - dt_s * bs,

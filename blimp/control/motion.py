@@ -11,6 +11,7 @@ Goh, "Complex Valued Nonlinear Adaptive Filters" (2009), chapter 12.
 
 from cmath import rect
 
+_LEAST = 1e-9  # of a variance: .03 mm, .03 mm/s
 _BIAS_SHARE = 0.01  # of the tilt's drift: the accelerometer's bias wanders with temperature only
 
 # Of position, velocity, tilt, bias, and the gyro's bias.
@@ -84,6 +85,11 @@ class MotionCovariance:
         self.bd = (bd + dt_s * dd) * back
         self.dd = dd + gyro * dt_s
         self.cc = cc + _BIAS_SHARE * drift * dt_s
+        # Rounding, and a variance that was set anew, may leave less than nothing: its root would be
+        # a complex number, which ends the flight loop.
+        if self.pp < _LEAST or self.vv < _LEAST or self.bb < _LEAST:
+            self.pp, self.vv = max(_LEAST, self.pp), max(_LEAST, self.vv)
+            self.bb = max(_LEAST, self.bb)
 
     @property
     def of_position(self) -> Column:
@@ -131,19 +137,19 @@ class MotionCovariance:
             d / variance,
         )
         v, b, c, d = v.conjugate(), b.conjugate(), c.conjugate(), d.conjugate()
-        self.pp = max(1e-9, self.pp - (kp * p.conjugate()).real)
+        self.pp = max(_LEAST, self.pp - (kp * p.conjugate()).real)
         self.pv -= kp * v
         self.pb -= kp * b
         self.pc -= kp * c
         self.pd -= kp * d
-        self.vv = max(1e-9, self.vv - (kv * v).real)
+        self.vv = max(_LEAST, self.vv - (kv * v).real)
         self.vb -= kv * b
         self.vc -= kv * c
         self.vd -= kv * d
-        self.bb = max(1e-9, self.bb - (kb * b).real)
+        self.bb = max(_LEAST, self.bb - (kb * b).real)
         self.bc -= kb * c
         self.bd -= kb * d
-        self.cc = max(1e-9, self.cc - (kc * c).real)
+        self.cc = max(_LEAST, self.cc - (kc * c).real)
         self.cd -= kc * d
         self.dd = max(1e-12, self.dd - (kd * d).real)
         return k

@@ -158,3 +158,18 @@ def test_a_yaw_gyro_that_is_alive_is_not_blamed_for_a_motor_that_does_nothing() 
         rate = noise.gauss(0.9, 0.002)
         check.update(rate, 0.0, 0.01, raw_radps=rate)
     assert "gyro z" in check.doubt
+
+
+def test_a_heading_that_something_else_shows_owes_the_gyro_less() -> None:
+    """Else its variance sinks below 0, whose root ends the flight loop."""
+    heading = HeadingFilter(airframe=twin())
+    heading.rest(0.005, 0.5)
+    heading.watches = True
+    for _ in range(600):  # a minute in which the gyro's bias turns it
+        heading.grow(DT_S, accel_mps2=0j, turn_rad=0.0)
+    heading.seen(0.002)
+    for _ in range(600):
+        heading.grow(DT_S, accel_mps2=0j, turn_rad=0.0)
+        heading.see((1, 0, 0, 0, 0), (0.1, 0, 0, 0, 0), 0.01 + 0j, 0.1, 0.0)
+    assert isinstance(heading.sigma_rad, float)
+    assert 0.002 < heading.sigma_rad < 0.5
