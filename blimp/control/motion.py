@@ -85,8 +85,8 @@ class MotionCovariance:
         self.bd = (bd + dt_s * dd) * back
         self.dd = dd + gyro * dt_s
         self.cc = cc + _BIAS_SHARE * drift * dt_s
-        # Rounding, and a variance that was set again, may leave less than nothing: its root would be
-        # a complex number, which ends the flight loop.
+        # Rounding, or a variance that was set again, may leave less than nothing: its root would
+        # be a complex number, which ends the flight loop.
         if self.pp < _LEAST or self.vv < _LEAST or self.bb < _LEAST:
             self.pp, self.vv = max(_LEAST, self.pp), max(_LEAST, self.vv)
             self.bb = max(_LEAST, self.bb)
