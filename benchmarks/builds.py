@@ -21,11 +21,12 @@ from blimp.types import OutcomeState, Vec3
 DOCS = Path(__file__).parents[1] / "docs"
 PAGE, PICTURES = DOCS / "builds.md", DOCS / "pictures" / "builds"
 OURS = (
+    "gtmab-eye",
     "gtmab-fit",
     "hobby",
     "rgblimp-fit",
     "twin",
-)  # written by this project, or a second fit of the same ship
+)  # written by this project, or a second fit or fitting out of the same ship
 BUILDS = tuple(name for name in airframes.names() if name not in OURS)
 SEED = 20
 _HOP_M, _ASIDE_M = 1.5, 2.0

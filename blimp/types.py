@@ -569,7 +569,9 @@ class Snapshot(msgspec.Struct, frozen=True, kw_only=True, tag="snapshot"):
     deaf: str = ""  # why an emergency stop would not come by the broker; "" if it would
     pilot_age_s: float | None = None  # of the pilot's heartbeat; None: no pilot sends one
     heaviness_kg: float | None = None  # as level flight has weighed it; None before any
-    contact: Contact = Contact.UNKNOWN  # what carries the ship
+    contact: str = (
+        Contact.UNKNOWN.value
+    )  # what carries the ship; a text, for readers that are older
     target_ned_m: tuple[float | None, float | None, float | None] = (None, None, None)  # asked for
     wind_ned_mps: Vec3 | None = None  # as flight has shown it, horizontal; None before any
     wind_age_s: float | None = None  # since flight last showed it: without a position it does not

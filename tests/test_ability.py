@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from blimp import airframe as airframes
-from blimp.ability import lacking
+from blimp.ability import lacking, without
 from blimp.actions import ACTIONS, MODE_NEEDS, Need
 from blimp.airframe import Airframe
 from blimp.control.failsafe import Times, rules
@@ -59,7 +59,7 @@ def test_an_action_without_its_sensor_is_refused_with_what_is_missing(
     bare: Lockstep, name: str
 ) -> None:
     reason = refused(bare, name, ARGUMENTS.get(name, {}))
-    assert reason == f"{name} needs a position: gtmab has no tag or GPS; fly ALTHOLD"
+    assert reason == f"{name} needs a position: gtmab has {without(Need.POSITION)}; fly ALTHOLD"
 
 
 @pytest.mark.parametrize("mode", [m for m, needs in MODE_NEEDS.items() if Need.POSITION in needs])
@@ -67,7 +67,9 @@ def test_a_mode_without_its_sensor_is_refused_with_what_is_missing(
     bare: Lockstep, mode: Mode
 ) -> None:
     reason = refused(bare, "mode", {"name": mode.name})
-    assert reason == f"{mode.name} needs a position: gtmab has no tag or GPS; fly ALTHOLD"
+    assert (
+        reason == f"{mode.name} needs a position: gtmab has {without(Need.POSITION)}; fly ALTHOLD"
+    )
 
 
 def test_each_mode_says_what_it_needs() -> None:

@@ -112,7 +112,7 @@ def test_within_its_limits_nothing_strikes(app: TaskApp) -> None:
 
 
 def test_an_apps_limits_are_of_the_tasks_that_give_none(url: str) -> None:
-    limits = {"time_limit": 2 * LIMIT_S, "soft_time_limit": LIMIT_S}
+    limits = {"time_limit": 8 * LIMIT_S, "soft_time_limit": LIMIT_S}
     with TaskApp("tests", broker=url, result_backend=url, **limits) as app:  # type: ignore[arg-type]
 
         async def long(seconds: float = LONG_S) -> str:
@@ -127,7 +127,7 @@ def test_an_apps_limits_are_of_the_tasks_that_give_none(url: str) -> None:
         }
         tasks = {name: app.task(name=name, **more)(long) for name, more in own.items()}
         with working(app):
-            ends = {name: task.delay(4 * LIMIT_S) for name, task in tasks.items()}
+            ends = {name: task.delay(12 * LIMIT_S) for name, task in tasks.items()}
             for record in [one.wait(DEADLINE_S) for one in ends.values()]:
                 assert record.final
         kinds = {name: getattr(one.record.fault, "exc_type", "") for name, one in ends.items()}

@@ -137,10 +137,11 @@ def test_a_flight_process_that_does_not_answer_is_an_error(pi: Pi) -> None:
 
 def test_every_check_has_a_finding_and_every_problem_a_cure(pi: Pi) -> None:
     findings = examine(pi.computer())
-    assert {finding.check for finding in findings} == {row.name for row in CHECKS}
+    rows = [row for row in CHECKS if row.name != "camera"]  # the ship has none
+    assert {finding.check for finding in findings} == {row.name for row in rows}
     assert all(bool(f.cure) == (f.state != "ok") for f in findings)
     simulated: Computer = pi.computer(simulated=True)
-    assert {f.check for f in examine(simulated)} == {r.name for r in CHECKS if not r.real}
+    assert {f.check for f in examine(simulated)} == {r.name for r in rows if not r.real}
 
 
 def test_a_bus_that_hangs_is_named_at_once(world: RemoteWorld, pi: Pi) -> None:

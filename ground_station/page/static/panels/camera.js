@@ -42,7 +42,7 @@ class Camera {
 
   async follow() {
     while (!this.isClosed) {
-      const waitMs = this.isOn && !document.hidden ? await this.next() : HIDDEN_MS;
+      const waitMs = this.isOn && this.page.isLive && !document.hidden ? await this.next() : HIDDEN_MS;
       if (waitMs) await new Promise((resolve) => setTimeout(resolve, waitMs));
     }
   }
