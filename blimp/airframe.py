@@ -287,8 +287,8 @@ class CameraRow(_Part, frozen=True, kw_only=True):
     position_m: of the lens from the centre of buoyancy. At angles of 0 it looks forward, its
     picture upright; pitch -90 looks down, the bow at the top. lens: a file that `blimp camera
     calibrate` writes; without one, horizontal_fov_deg of the data sheet. tags: the map of the
-    room's tags; "" gives no position. sees: the colours that it looks for. detector: a class of
-    somebody's own that finds other things, "package.module:Class".
+    room's tags; "" gives no position. sees: the colours that it looks for, and "tags". detector: a
+    class of somebody's own that finds other things, "package.module:Class".
     """
 
     width: Annotated[int, Meta(ge=64, le=4608)] = 728

@@ -21,6 +21,7 @@ import numpy as np
 from blimp.actions import KIND
 from blimp.airframe import CameraRow
 from blimp.camera.blobs import HUES, ColourBlobs, SeenBox
+from blimp.camera.detect import TagDetector
 from blimp.camera.frame import Frame
 from blimp.camera.lens import Array, Lens
 from blimp.camera.pose import Mounted
@@ -32,6 +33,7 @@ from blimp.types import SeenSample, Sighting
 MOST = 16  # of one picture: a datagram stays small
 SLOW_S = 0.5  # an answer of a later time is of no use in flight
 GIVES_UP = 5  # pictures in a row
+TAGS = "tags"  # beside colours in `sees`: each tag is a thing of the kind "tag-NUMBER"
 _SEEN = msgspec.msgpack.Encoder()
 
 
@@ -55,6 +57,27 @@ def load(name: str) -> Detector:
         raise ConfigError(f"detector = {name!r}: has no find(frame)")
     found: Detector = made
     return found
+
+
+class TagBoxes:
+    """Printed tags of tag36h11 as things in the picture; their size is the mean of their sides."""
+
+    def __init__(self) -> None:
+        self._detector = TagDetector(("tag36h11",))
+
+    def find(self, frame: Frame, /) -> list[SeenBox]:
+        found = []
+        for one in self._detector.detect(frame.pixels):
+            x_px, y_px = one.corners_px.mean(axis=0)
+            sides = np.linalg.norm(one.corners_px - np.roll(one.corners_px, 1, axis=0), axis=1)
+            side_px = float(sides.mean())
+            found.append(
+                SeenBox(
+                    kind=f"tag-{one.id}", x_px=float(x_px), y_px=float(y_px),
+                    width_px=side_px, height_px=side_px,
+                )
+            )  # fmt: skip
+        return found
 
 
 class OwnDetector:
@@ -187,14 +210,17 @@ def _corners(box: SeenBox) -> list[list[float]]:
 
 def detectors(options: CameraRow, *, clock: Clock) -> list[tuple[str, Detector]]:
     """Return the names and detectors that a camera's row asks for. Raises ConfigError."""
-    for colour in options.sees:
+    colours = tuple(one for one in options.sees if one != TAGS)
+    for colour in colours:
         if colour not in HUES:
+            near = suggestion(colour, [*HUES, TAGS])
             known = ", ".join(HUES)
-            near = suggestion(colour, HUES)
-            raise ConfigError(f"sees: no colour {colour!r}{near}; colours are {known}")
+            raise ConfigError(f"sees: no colour {colour!r}{near}; colours are {known}, beside tags")
     found: list[tuple[str, Detector]] = []
-    if options.sees:
-        found.append(("colours", ColourBlobs(options.sees)))
+    if colours:
+        found.append(("colours", ColourBlobs(colours)))
+    if TAGS in options.sees:
+        found.append(("tag things", TagBoxes()))
     if options.detector:
         if "" not in sys.path:  # a file in the directory where it was started
             sys.path.append("")

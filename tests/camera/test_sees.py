@@ -17,6 +17,7 @@ from blimp.camera.frame import Frame
 from blimp.camera.sees import GIVES_UP, OwnDetector, Sees, detectors, load
 from blimp.clock import ManualClock
 from blimp.errors import CameraError, ConfigError
+from blimp.sim.camera.tags import picture
 from blimp.types import SeenSample
 
 WIDTH, HEIGHT = 640, 480
@@ -175,3 +176,17 @@ def test_a_row_names_its_colours_and_a_file_beside_it(
     assert detectors(CameraRow(), clock=ManualClock()) == []
     with pytest.raises(ConfigError, match=r"no colour 'rot'.*colours are red, orange"):
         detectors(CameraRow(sees=("rot",)), clock=ManualClock())
+
+
+def test_a_printed_tag_is_a_thing_of_its_own() -> None:
+    cells, between = picture("tag36h11", 7)
+    side_px = 8 * between
+    pixels = np.full((HEIGHT, WIDTH, 3), 200, np.uint8)
+    printed = np.kron(cells, np.ones((8, 8), np.uint8))[:, :, None]
+    high, wide = printed.shape[:2]
+    pixels[100 : 100 + high, 300 : 300 + wide] = printed
+    ((name, tags),) = detectors(CameraRow(sees=("tags",)), clock=ManualClock())
+    (found,) = tags.find(msgspec.structs.replace(FRAME, pixels=pixels))
+    assert (name, found.kind) == ("tag things", "tag-7")
+    assert found.x_px == pytest.approx(300 + wide / 2 - 0.5, abs=0.3)
+    assert found.width_px == pytest.approx(side_px, abs=1.0)
