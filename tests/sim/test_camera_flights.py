@@ -2,6 +2,9 @@
 
 from math import dist, hypot, radians
 
+import pytest
+
+from benchmarks import balloon
 from blimp.ship.lockstep import Lockstep
 
 
@@ -42,3 +45,12 @@ def test_a_camera_that_sits_otherwise_than_its_row_says_turns_no_ship() -> None:
         ship.complete("takeoff", within_s=60.0, check=False, altitude_m=1.5)
         ship.step(20.0)
         assert hypot(*ship.truth.position_ned_m[:2]) < 1.0
+
+
+@pytest.mark.long
+def test_the_example_catches_a_balloon_and_brings_it_through_the_gate() -> None:
+    """Each frame is drawn and looked at."""
+    flight = balloon.fly(503)
+    assert flight.caught_s is not None
+    assert flight.through_s is not None
+    assert flight.landed, flight.said
