@@ -287,8 +287,9 @@ class CameraRow(_Part, frozen=True, kw_only=True):
     position_m: of the lens from the centre of buoyancy. At angles of 0 it looks forward, its
     picture upright; pitch -90 looks down, the bow at the top. lens: a file that `blimp camera
     calibrate` writes; without one, horizontal_fov_deg of the data sheet. tags: the map of the
-    room's tags; "" gives no position. sees: the colours that it looks for, and "tags". detector: a
-    class of somebody's own that finds other things, "package.module:Class".
+    room's tags, a path or "hall", the simulator's; "" gives no position. sees: the colours that it
+    looks for, and "tags". detector: a class of somebody's own that finds other things,
+    "package.module:Class".
     """
 
     width: Annotated[int, Meta(ge=64, le=4608)] = 728
@@ -550,6 +551,12 @@ def load(name_or_path: str) -> Airframe:
             f"known are {', '.join(names())}, or give the path of a .toml file"
         )
     return parse(text, where=name_or_path)
+
+
+def room_file(name_or_path: str) -> Path:
+    """Return the map of tags that a camera's row names: a room of the package, or a path."""
+    room = Path(str(resources.files("blimp.airframes") / "rooms" / f"{name_or_path}.toml"))
+    return room if name_or_path.isalnum() and room.exists() else Path(name_or_path)
 
 
 def _from_json(path: Path) -> Airframe:

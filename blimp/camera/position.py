@@ -10,7 +10,7 @@ from typing import Any
 
 import msgspec
 
-from blimp.airframe import Airframe, CameraRow, Device
+from blimp.airframe import Airframe, CameraRow, Device, room_file
 from blimp.camera import lens as lenses
 from blimp.camera import tag_map as tag_maps
 from blimp.camera.detect import Detection, TagDetector
@@ -95,7 +95,7 @@ class TagPosition:
         tag_map: TagMap | None = None,
         lens: Lens | None = None,
     ) -> None:
-        tags = tag_map or tag_maps.load(options.tags)
+        tags = tag_map or tag_maps.load(room_file(options.tags))
         self.period_s = period_s
         self._lens = lens or lens_of(options)
         self._stand_m, self._send = stand_m, send

@@ -30,7 +30,7 @@ from typing import Annotated, Literal
 import msgspec
 from msgspec import Meta
 
-from blimp.airframe import Airframe
+from blimp.airframe import Airframe, room_file
 from blimp.chips import role_of
 from blimp.errors import ConfigError
 from blimp.suggest import with_suggestion
@@ -164,9 +164,9 @@ def of(airframe: Airframe) -> Scenery:
     if not rows:
         return EMPTY
     path = rows[0].options.get("tags")
-    if not path or not Path(path).exists():
+    if not path or not room_file(path).exists():
         return hall()
-    scene = load(path)
+    scene = load(room_file(path))
     return msgspec.structs.replace(scene, room=scene.room or _HALL)
 
 
