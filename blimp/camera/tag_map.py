@@ -142,13 +142,14 @@ def _tag(row: Any) -> Tag:
 
 
 def as_toml(tag_map: TagMap) -> str:
-    """Write a map as the file that `load` reads."""
+    """Write a map as the file that `load` reads, without what is as by default."""
     rows: list[str] = []
+    usual = {one.name: one.default for one in msgspec.structs.fields(Tag)}
     for tag in tag_map.tags:
-        fields = msgspec.structs.asdict(tag)
         values = {
             name: f'"{value}"' if isinstance(value, str) else f"{round(value, 5):.9g}"
-            for name, value in fields.items()
+            for name, value in msgspec.structs.asdict(tag).items()
+            if value != usual[name]
         }
         rows.append("[[tag]]\n" + "".join(f"{k} = {v}\n" for k, v in values.items()))
     return "\n".join(rows)
