@@ -68,7 +68,7 @@ SAMPLE = {
     "takeoff/2": "imu-dead,height-dead,crash,mains-reverse",
     "rtl/2": "gyro-z-stuck,servos-frozen",
 }
-IDLE = ("mains-full", "mains-reverse", "i2c-stuck", "height-dead")  # motors must have stopped
+IDLE = ("mains-full", "i2c-stuck", "height-dead")  # motors must have stopped
 
 
 @pytest.mark.long
