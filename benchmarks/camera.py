@@ -25,12 +25,12 @@ from benchmarks.estop import VEHICLE, running
 from benchmarks.figures import print_figures, print_progress
 from benchmarks.queue.usage import processor_s
 from blimp import airframe as airframes
+from blimp.ability import camera_of
 from blimp.camera.frame import Frame
 from blimp.camera.look import Look
 from blimp.camera.picture import small_jpeg
 from blimp.link.camera_control import camera_status
 from blimp.link.telemetry import TelemetryReader
-from blimp.service.camera import camera_of
 from tests.queue.conftest import wait_until
 
 TIMES = 200

@@ -11,7 +11,7 @@ from math import degrees, inf, sqrt
 import msgspec
 
 from blimp.actions import Need
-from blimp.airframe import Airframe, Battery, Thruster
+from blimp.airframe import Airframe, Battery, Device, Thruster
 from blimp.chips import role_of
 from blimp.constants import AIR_DENSITY_KGM3, GRAVITY_MPS2
 from blimp.reading import ready
@@ -70,6 +70,11 @@ class Ability(msgspec.Struct, frozen=True, kw_only=True):
     payload: tuple[PayloadServo, ...] = ()
     pad_deg: tuple[float, float] | None = None
     lacks: tuple[Need, ...] = ()
+
+
+def camera_of(airframe: Airframe) -> Device | None:
+    """Return the row of the airframe's camera, None if it has none."""
+    return next((row for row in airframe.device if role_of(row.chip) == "camera"), None)
 
 
 def lacking(airframe: Airframe) -> tuple[Need, ...]:

@@ -80,7 +80,7 @@ class TagDetector:
             for one in found
             if one.hamming <= MAX_HAMMING
             and one.decision_margin >= MIN_MARGIN
-            and _side_px(one.corners) >= MIN_SIDE_PX
+            and sides_px(one.corners).min() >= MIN_SIDE_PX
         )
 
     def _adapt(self, took_s: float) -> None:
@@ -92,6 +92,7 @@ class TagDetector:
             self.coarse, self._took_s = wanted, 0.0
 
 
-def _side_px(corners: Array) -> float:
-    """Return the shortest side."""
-    return float(np.linalg.norm(corners - np.roll(corners, 1, axis=0), axis=1).min())
+def sides_px(corners: Array) -> Array:
+    """Return the lengths of the four sides between corners (4, 2)."""
+    found: Array = np.linalg.norm(corners - np.roll(corners, 1, axis=0), axis=1)
+    return found

@@ -10,6 +10,7 @@ from typing import Any
 
 import msgspec
 
+from blimp.ability import camera_of
 from blimp.airframe import Airframe, CameraRow, Device, room_file
 from blimp.camera import lens as lenses
 from blimp.camera import tag_map as tag_maps
@@ -18,7 +19,6 @@ from blimp.camera.frame import Frame
 from blimp.camera.lens import Lens
 from blimp.camera.pose import Mounted, Pose, PoseSolver
 from blimp.camera.tag_map import TagMap
-from blimp.chips import role_of
 from blimp.errors import ConfigError
 from blimp.types import CameraPose
 
@@ -30,13 +30,13 @@ def camera_row(airframe: Airframe) -> tuple[Device, CameraRow] | None:
 
     Raises ConfigError naming the row and the option.
     """
-    for row in airframe.device:
-        if role_of(row.chip) == "camera":
-            try:
-                return row, msgspec.convert(row.options, CameraRow)
-            except msgspec.ValidationError as error:
-                raise ConfigError(f"options of {row.name}: {error}") from error
-    return None
+    row = camera_of(airframe)
+    if row is None:
+        return None
+    try:
+        return row, msgspec.convert(row.options, CameraRow)
+    except msgspec.ValidationError as error:
+        raise ConfigError(f"options of {row.name}: {error}") from error
 
 
 def lens_of(options: CameraRow) -> Lens:

@@ -21,7 +21,7 @@ import numpy as np
 from blimp.actions import KIND
 from blimp.airframe import CameraRow
 from blimp.camera.blobs import HUES, ColourBlobs, SeenBox
-from blimp.camera.detect import TagDetector
+from blimp.camera.detect import TagDetector, sides_px
 from blimp.camera.frame import Frame
 from blimp.camera.lens import Array, Lens
 from blimp.camera.pose import Mounted
@@ -69,8 +69,7 @@ class TagBoxes:
         found = []
         for one in self._detector.detect(frame.pixels):
             x_px, y_px = one.corners_px.mean(axis=0)
-            sides = np.linalg.norm(one.corners_px - np.roll(one.corners_px, 1, axis=0), axis=1)
-            side_px = float(sides.mean())
+            side_px = float(sides_px(one.corners_px).mean())
             found.append(
                 SeenBox(
                     kind=f"tag-{one.id}", x_px=float(x_px), y_px=float(y_px),

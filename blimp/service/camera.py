@@ -19,8 +19,8 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from blimp import airframe as airframes
+from blimp.ability import camera_of
 from blimp.airframe import Airframe, CameraRow, Device
-from blimp.chips import role_of
 from blimp.clock import Clock, SystemClock
 from blimp.config import (
     broker_url_from_environment,
@@ -66,11 +66,6 @@ class CameraOptions(msgspec.Struct, frozen=True, kw_only=True):
     broker: str | None = None
     signing_key_file: Path | None = None
     say: Callable[[str], object]
-
-
-def camera_of(airframe: Airframe) -> Device | None:
-    """Return the row of the airframe's camera, None if it has none."""
-    return next((row for row in airframe.device if role_of(row.chip) == "camera"), None)
 
 
 def watch(options: CameraOptions, *, on_stop: OnStop) -> None:

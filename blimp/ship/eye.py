@@ -6,7 +6,7 @@ a hundred times faster.
 
 import msgspec
 
-from blimp.airframe import Airframe, CameraRow
+from blimp.airframe import Airframe, CameraRow, Device
 from blimp.camera.frame import Frame
 from blimp.camera.position import TagPosition, camera_row, lens_of
 from blimp.camera.sees import Sees, detectors
@@ -41,10 +41,7 @@ def let_see(
     tag_map: what the ship believes, the scene's own tags by default. optics, mount: what the world
     has, if they are not as the airframe says. Raises ConfigError.
     """
-    found, twin = camera_row(airframe), world.electronics.messages
-    if found is None or not isinstance(twin, Camera):
-        raise ConfigError(f"airframe {airframe.name} has no camera")
-    options = found[1]
+    _, options, twin = _eye(world, airframe)
     rows = [{**msgspec.structs.asdict(tag), "sigma_m": SURVEYED_M} for tag in scene.tag]
     tags = tag_map or TagMap(tags=tuple(Tag(**row) for row in rows))
     step = TagPosition(options, stand_m=airframe.stand_m, send=lambda _: None, tag_map=tags)
@@ -54,11 +51,7 @@ def let_see(
     )
 
     def look(t_s: float) -> CameraPose:
-        frame = Frame(
-            sequence=0, t_s=t_s, exposure_s=camera.exposure_s, gain=camera.gain,
-            pixels=camera.render(t_s),
-        )  # fmt: skip
-        return step.look(frame)[0]
+        return step.look(_frame(camera, t_s))[0]
 
     twin.look = look
     return camera
@@ -71,10 +64,7 @@ def let_find(
 
     `renderer.balloons` of what this returns may move. Raises ConfigError.
     """
-    found, twin = camera_row(airframe), world.electronics.messages
-    if found is None or not isinstance(twin, Camera):
-        raise ConfigError(f"airframe {airframe.name} has no camera")
-    row, options = found
+    row, options, twin = _eye(world, airframe)
     camera = _camera(
         world, airframe, scene, options, None, None, exposure_s=exposure_s, grey=False, seed=seed
     )
@@ -88,16 +78,28 @@ def let_find(
     ]
 
     def look(t_s: float) -> CameraPose:
-        frame = Frame(
-            sequence=0, t_s=t_s, exposure_s=camera.exposure_s, gain=camera.gain,
-            pixels=camera.render(t_s),
-        )  # fmt: skip
+        frame = _frame(camera, t_s)
         for step in steps:
             step.take(frame)
         return CameraPose(boot_id="", sequence=0, exposed_s=t_s, reason=f"no tags for {row.name}")
 
     twin.look = look
     return camera
+
+
+def _eye(world: World, airframe: Airframe) -> tuple[Device, CameraRow, Camera]:
+    """Return the camera's row, its options, and its twin. Raises ConfigError if it has none."""
+    found, twin = camera_row(airframe), world.electronics.messages
+    if found is None or not isinstance(twin, Camera):
+        raise ConfigError(f"airframe {airframe.name} has no camera")
+    return *found, twin
+
+
+def _frame(camera: SimulatedCamera, t_s: float) -> Frame:
+    return Frame(
+        sequence=0, t_s=t_s, exposure_s=camera.exposure_s, gain=camera.gain,
+        pixels=camera.render(t_s),
+    )  # fmt: skip
 
 
 def _camera(

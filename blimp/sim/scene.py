@@ -30,8 +30,8 @@ from typing import Annotated, Literal
 import msgspec
 from msgspec import Meta
 
+from blimp.ability import camera_of
 from blimp.airframe import Airframe, room_file
-from blimp.chips import role_of
 from blimp.errors import ConfigError
 from blimp.suggest import with_suggestion
 
@@ -160,10 +160,10 @@ def of(airframe: Airframe) -> Scenery:
     The tags of its map in the hall, or the whole hall where it has no map, or there is no such
     file; nothing without a camera. Raises ConfigError for a map that cannot be read.
     """
-    rows = [row for row in airframe.device if role_of(row.chip) == "camera"]
-    if not rows:
+    row = camera_of(airframe)
+    if row is None:
         return EMPTY
-    path = rows[0].options.get("tags")
+    path = row.options.get("tags")
     if not path or not room_file(path).exists():
         return hall()
     scene = load(room_file(path))

@@ -9,7 +9,8 @@ import math
 from collections.abc import Callable
 from typing import Any
 
-from blimp.chips import role_of
+from blimp.ability import camera_of
+from blimp.airframe import Device
 from blimp.tasks.reply import Reply
 from ground_station.mavlink.system import DENIED, OK, Answer, System
 from ground_station.mavlink.telemetry import place_of, rotation
@@ -41,9 +42,12 @@ class CameraComponent:
     @property
     def chip(self) -> str:
         """The chip of the ship's camera, "" for a ship without one."""
+        return "" if (row := self._row) is None else row.chip
+
+    @property
+    def _row(self) -> Device | None:
         airframe = self._system.airframe
-        rows = () if airframe is None else airframe.device
-        return next((row.chip for row in rows if role_of(row.chip) == "camera"), "")
+        return None if airframe is None else camera_of(airframe)
 
     def tell(self) -> None:
         """Send its heartbeat, if it is due and there is a camera."""
@@ -76,8 +80,7 @@ class CameraComponent:
         return 0 if self._system.seen is None else self._system.seen.boot_ms
 
     def _information(self) -> Message:
-        rows = () if self._system.airframe is None else self._system.airframe.device
-        options = next((row.options for row in rows if role_of(row.chip) == "camera"), {})
+        options = {} if (row := self._row) is None else row.options
         width, height = (int(options.get(side, 0)) for side in ("width", "height"))
         return message(
             "camera_information", time_boot_ms=self._boot_ms(), vendor_name=_letters("blimp"),

@@ -17,11 +17,12 @@ import msgspec
 import pytest
 
 from blimp import airframe as airframes
+from blimp.ability import camera_of
 from blimp.airframe import CameraRow
 from blimp.errors import ConfigError, LinkError
 from blimp.link.camera_control import camera_status
 from blimp.link.paths import RuntimePaths
-from blimp.service.camera import CameraOptions, _position, camera_of, watch
+from blimp.service.camera import CameraOptions, _position, watch
 from blimp.service.notify import READY, NotifyListener
 from blimp.types import CameraPose
 from tests.camera.frames import frame

@@ -16,7 +16,7 @@ from pathlib import Path
 import msgspec
 
 from blimp import airframe as airframes
-from blimp.chips import role_of
+from blimp.ability import camera_of
 from blimp.errors import AirframeError, BlimpError, ConfigError
 from blimp.service.computer.configuration import BROKER_DIR, Configuration
 from blimp.service.files import write_whole
@@ -121,10 +121,9 @@ def plan_install(
 def has_camera(configuration: Configuration) -> bool:
     """Return whether the airframe has a camera; of one that cannot be read, the ship says why."""
     try:
-        devices = airframes.load(configuration.airframe).device
+        return camera_of(airframes.load(configuration.airframe)) is not None
     except AirframeError:
         return False
-    return any(role_of(device.chip) == "camera" for device in devices)
 
 
 def plan_uninstall(*, unit_dir: Path = UNIT_DIR) -> Change:

@@ -4,12 +4,12 @@ import stat
 from collections.abc import Iterator
 from pathlib import Path
 
+from blimp.ability import camera_of
 from blimp.config import check_broker_is_closed, read_signing_keys
 from blimp.errors import BlimpError, ConfigError, LinkError
 from blimp.link.camera_control import camera_status
 from blimp.queue.redis.client import open_redis
 from blimp.queue.redis.urls import SCHEMES, hide_password, link_errors
-from blimp.service.camera import camera_of
 from blimp.service.computer.systemd import (
     BROKER,
     CAMERA,

@@ -9,6 +9,7 @@ from pathlib import Path
 import msgspec
 
 from blimp import airframe as airframes
+from blimp.ability import camera_of
 from blimp.airframe import Airframe
 from blimp.clock import SystemClock
 from blimp.config import (
@@ -23,7 +24,6 @@ from blimp.errors import ConfigError
 from blimp.link.paths import RuntimePaths
 from blimp.queue.redis.urls import check_url
 from blimp.recording.directory import check_bound
-from blimp.service.camera import camera_of
 from blimp.service.compose import make_safe
 from blimp.service.stack.broker import (
     answers,

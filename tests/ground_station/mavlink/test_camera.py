@@ -12,7 +12,6 @@ import pytest
 from pymavlink.dialects.v20 import all as dialect
 
 from blimp.airframe import Device
-from blimp.chips import role_of
 from ground_station.mavlink import telemetry
 from ground_station.mavlink.items import Item, legs_of
 from ground_station.mavlink.places import Place
@@ -29,12 +28,8 @@ def without() -> Twin:
 
 
 @pytest.fixture
-def eyed(without: Twin, monkeypatch: pytest.MonkeyPatch) -> Twin:
-    """A ship with a camera, whose chip this station knows."""
-    monkeypatch.setattr(
-        "ground_station.mavlink.camera.role_of",
-        lambda chip: "camera" if chip == "imx708" else role_of(chip),
-    )
+def eyed(without: Twin) -> Twin:
+    """A ship with a camera."""
     row = Device(name="eye", chip="imx708", bus="camera", options={"width": 640, "height": 480})
     airframe = msgspec.structs.replace(without.airframe, device=(*without.airframe.device, row))
     return without._replace(airframe=airframe)
