@@ -14,7 +14,8 @@ import numpy as np
 
 from blimp.camera.frame import Frame
 
-# Of a hue in degrees, red 0, green 120. Foil and latex under white light; benchmarks.blobs.
+# Hues in degrees, red 0, green 120. Chosen on drawn balloons; tests/camera/test_blobs.py has them
+# in white, dim, warm and cold light.
 HUES = {"red": 355.0, "orange": 26.0, "yellow": 55.0, "green": 140.0, "blue": 228.0, "pink": 330.0}
 COLUMNS = 160  # of what is looked at: a balloon of 28 cm has 5 of them at 7 m
 _NEAR_DEG = 14.0  # half of what is between orange and yellow
