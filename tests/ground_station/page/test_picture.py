@@ -13,6 +13,7 @@ from blimp.clock import SystemClock
 from blimp.link.picture import PictureSender
 from tests.browser import WITHIN_MS, errors_of, serious_findings
 from tests.ground_station.page.client import Served
+from tests.queue.conftest import wait_until
 
 CLOCK = SystemClock()
 TAG = {"label": "tag 7", "points": [[200, 120], [440, 120], [440, 360], [200, 360]]}
@@ -57,14 +58,16 @@ def sending(served: Served) -> Iterator[PictureSender]:
 
 def test_a_viewer_gets_the_newest_picture_and_a_stranger_none(served: Served) -> None:
     assert served.ask("/api/picture", token=None)[0] == 401
+    found: list[bytes] = []
+
+    def comes() -> bool:
+        status, body = served.ask("/api/picture", token="viewer")
+        found.extend([body] if status == 200 else [])
+        return bool(found)
+
     with sending(served):
-        found = next(
-            body
-            for _ in range(20)
-            if (answer := served.ask("/api/picture", token="viewer"))[0] == 200
-            for body in [answer[1]]
-        )
-    assert found.startswith(b"\xff\xd8\xff")
+        wait_until(comes, "no picture")
+    assert found[0].startswith(b"\xff\xd8\xff")
     assert served.ask("/api/picture?vehicle=%0d%0a%c3%a4&after=x")[0] == 204
 
 
