@@ -16,10 +16,10 @@ import msgspec
 from blimp import airframe as airframes
 from blimp.airframe import Airframe, Device
 from blimp.errors import BlimpError
+from blimp.scene import Balloon, GateFrame, Scenery, Walls
 from blimp.ship import Lockstep
 from blimp.ship.eye import let_find
 from blimp.sim.catch import Catcher
-from blimp.sim.scene import Balloon, GateFrame, Scenery, Walls
 from ground_station.examples import balloon as example
 from ground_station.ship import Ship
 

@@ -11,10 +11,10 @@ import time
 
 from benchmarks.figures import print_figures
 from blimp.rotation import from_euler
+from blimp.scene import hall
 from blimp.sim.camera.camera import SimulatedCamera
 from blimp.sim.camera.optics import Optics
 from blimp.sim.camera.render import Mount, Pose
-from blimp.sim.scene import hall
 
 OPTICS = Optics.of_view(640, 480, horizontal_fov_deg=66.0)
 # Height, pitch of the camera, turning in rad/s, read-out of a rolling shutter in s.

@@ -28,15 +28,15 @@ from blimp.camera.detect import TagDetector
 from blimp.camera.paper import pad_page
 from blimp.camera.pose import Mounted, Pose, PoseSolver
 from blimp.camera.position import camera_row, lens_of
-from blimp.camera.tag_map import Tag, TagMap
+from blimp.camera.tag_map import TagMap
 from blimp.rotation import from_euler, integrate, wrap_pi, yaw_of
+from blimp.scene import Scenery, Tag
 from blimp.service.tune.track import Plant, track
 from blimp.ship.eye import let_see
 from blimp.ship.lockstep import Lockstep
 from blimp.sim.camera.camera import SimulatedCamera
 from blimp.sim.camera.optics import Optics
 from blimp.sim.camera.render import Mount
-from blimp.sim.scene import PrintedTag, Scenery
 
 SHIP = "gtmab-eye"
 FOCAL, MOUNT_M, MOUNT_DEG, SURVEY_M = 0.01, 0.01, 1.0, 0.005
@@ -56,7 +56,7 @@ class Drawn:
         self.scene = Scenery(
             floor=seed,
             tag=tuple(
-                PrintedTag(
+                Tag(
                     id=tag.id, size_m=tag.size_m,
                     north_m=tag.north_m + draw.gauss(0.0, tag.sigma_m),
                     east_m=tag.east_m + draw.gauss(0.0, tag.sigma_m),

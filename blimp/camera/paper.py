@@ -6,16 +6,15 @@ wide); above that the room's, one a page. Dots are 1/300 inch, and a cell of a t
 number of them, so sizes are not quite round.
 """
 
-import ctypes
-from functools import cache
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 from PIL import Image, ImageDraw, ImageFont
 
-from blimp.camera.tag_map import FAMILIES, FAMILY, Tag, TagMap
+from blimp.camera.tag_map import TagMap
 from blimp.errors import ConfigError
+from blimp.printed import picture
+from blimp.scene import FAMILIES, FAMILY, Tag
 
 DPI = 300
 PAPERS_MM = {"a4": (210.0, 297.0), "letter": (215.9, 279.4)}
@@ -35,20 +34,6 @@ def _dots(mm: float) -> int:
 def printed_m(size_mm: float) -> float:
     """Return how large a tag of about this size comes out, m: its cells are whole dots."""
     return max(1, round(size_mm / 25.4 * DPI / _BORDER)) * _BORDER / DPI * 0.0254
-
-
-@cache
-def cells(family: str, id: int) -> Any:
-    """Return a tag's picture with its white ring, a cell a pixel, uint8: 0 is black."""
-    from pyapriltags import Detector
-    from pyapriltags.apriltags import _ImageU8
-
-    detector: Any = Detector(families=family)
-    draw = detector.libc.apriltag_to_image
-    draw.restype, draw.argtypes = ctypes.POINTER(_ImageU8), (ctypes.c_void_p, ctypes.c_uint32)
-    image = draw(ctypes.cast(detector.tag_families[family], ctypes.c_void_p), id).contents
-    rows = np.ctypeslib.as_array(image.buf, shape=(image.height, image.stride))
-    return np.array(rows[:, : image.width])
 
 
 class _Page:
@@ -85,12 +70,12 @@ class _Page:
     def tag(self, id: int, size_mm: float, right_mm: float, up_mm: float) -> Tag:
         """Draw a tag around a place from the page's middle; return it on a page that lies there."""
         dots = max(1, round(size_mm / 25.4 * DPI / _BORDER))
-        picture = Image.fromarray(cells(FAMILY, id)).convert("1")
+        printed = Image.fromarray(picture(FAMILY, id)[0]).convert("1")
         side = _TOTAL * dots
-        picture = picture.resize((side, side), Image.Resampling.NEAREST)
+        printed = printed.resize((side, side), Image.Resampling.NEAREST)
         x = _dots(0.5 * self.width_mm + right_mm) - side // 2
         y = _dots(0.5 * self.height_mm - up_mm) - side // 2
-        self.image.paste(picture, (x, y))
+        self.image.paste(printed, (x, y))
         east_m = (x + 0.5 * side - 0.5 * self.image.width) / DPI * 0.0254
         north_m = (0.5 * self.image.height - y - 0.5 * side) / DPI * 0.0254
         return Tag(

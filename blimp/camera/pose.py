@@ -19,7 +19,7 @@ import numpy as np
 
 from blimp.camera.detect import Detection
 from blimp.camera.lens import Array, Lens
-from blimp.camera.tag_map import TagMap
+from blimp.camera.tag_map import TagMap, corners_ned_m
 from blimp.rotation import from_euler, rotate
 
 # Of a corner, one standard deviation: rendered frames with noise, blur of 10 ms and the distortion
@@ -108,7 +108,7 @@ class PoseSolver:
 
     def __init__(self, tag_map: TagMap, lens: Lens, mount: Mounted) -> None:
         self._tags = {tag.key: tag for tag in tag_map.tags}
-        self._corners = {tag.key: np.array(tag.corners_ned_m()) for tag in tag_map.tags}
+        self._corners = {tag.key: np.array(corners_ned_m(tag)) for tag in tag_map.tags}
         self._lens = lens
         self._turn = mount.rotation
         self._arm = np.array(mount.position_m)

@@ -19,8 +19,9 @@ from PIL import Image
 from blimp.camera.detect import Detection, TagDetector
 from blimp.camera.lens import Array, Lens
 from blimp.camera.pose import CORNER_PX, rotation_by, square_poses
-from blimp.camera.tag_map import CORNERS, Tag, TagMap
+from blimp.camera.tag_map import CORNERS, TagMap, corners_ned_m
 from blimp.errors import ConfigError
+from blimp.scene import Tag
 
 MAX_PICTURES = 120  # more tell little that is new; it takes a second each
 _NUMBERS = ("fx", "fy", "cx", "cy", "k1", "k2", "p1", "p2", "k3")  # of a lens
@@ -225,7 +226,7 @@ def _chained(
 
 def _pose_of(tag: Tag) -> tuple[Array, Array]:
     """Return the middle of a tag, and its axes right, top, out of the paper in the room's."""
-    corners = np.array(tag.corners_ned_m())
+    corners = np.array(corners_ned_m(tag))
     right, top = corners[1] - corners[0], corners[3] - corners[0]
     right, top = right / np.linalg.norm(right), top / np.linalg.norm(top)
     return corners.mean(axis=0), np.stack((right, top, np.cross(right, top)), axis=1)

@@ -75,7 +75,7 @@ class WorldOptions(msgspec.Struct, frozen=True, kw_only=True):
     """parent: end soon after this process ends; None to run until `stop`.
 
     pad_east_m: where the ship's pad is, from the airframe's home. held: by a person, at first.
-    scene: the file of what a camera sees; by default see `blimp.sim.scene.of`.
+    scene: the file of what a camera sees; by default see `blimp.scene.of`.
     """
 
     airframe: str
@@ -319,13 +319,13 @@ def _notify(loop: FlightLoop, notified: set[str], supervisor: str | None) -> set
 
 def simulate(options: WorldOptions, *, on_stop: OnStop) -> None:
     """Run the simulated world in real time until it is stopped."""
-    from blimp.sim import scene as scenes
+    from blimp import scene as scenes
     from blimp.sim.server import Server
     from blimp.sim.world import World
 
     airframe = airframes.load(options.airframe).with_pad_east(options.pad_east_m)
     paths = own_paths(options.runtime_dir)
-    scene = scenes.of(airframe) if options.scene is None else scenes.load(options.scene)
+    scene = scenes.of(airframe, options.scene)
     world = World(airframe, seed=options.seed, wind_mps=options.wind_mps, scene=scene)
     world.physics.held = options.held
     world.physics.held_until_s = LAID_DOWN_S

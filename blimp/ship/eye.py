@@ -4,25 +4,21 @@ Without it the simulated camera makes the errors that such places have, and draw
 a hundred times faster.
 """
 
-import msgspec
-
 from blimp.airframe import Airframe, CameraRow, Device
 from blimp.camera.frame import Frame
 from blimp.camera.position import TagPosition, camera_row, lens_of
 from blimp.camera.sees import Sees, detectors
-from blimp.camera.tag_map import Tag, TagMap
+from blimp.camera.tag_map import TagMap
 from blimp.clock import ManualClock
 from blimp.errors import ConfigError
 from blimp.rotation import integrate
+from blimp.scene import Scenery
 from blimp.sim.camera.camera import SimulatedCamera
 from blimp.sim.camera.optics import Optics
 from blimp.sim.camera.render import Mount
 from blimp.sim.chips.camera import LATENCY_S, Camera
-from blimp.sim.scene import Scenery
 from blimp.sim.world import World
 from blimp.types import CameraPose, Quaternion, Vec3
-
-SURVEYED_M = 0.005  # one standard deviation of each tag's place
 
 
 def let_see(
@@ -42,8 +38,7 @@ def let_see(
     has, if they are not as the airframe says. Raises ConfigError.
     """
     _, options, twin = _eye(world, airframe)
-    rows = [{**msgspec.structs.asdict(tag), "sigma_m": SURVEYED_M} for tag in scene.tag]
-    tags = tag_map or TagMap(tags=tuple(Tag(**row) for row in rows))
+    tags = tag_map or TagMap(tags=scene.tag)
     step = TagPosition(options, stand_m=airframe.stand_m, send=lambda _: None, tag_map=tags)
 
     camera = _camera(

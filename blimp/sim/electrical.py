@@ -10,7 +10,7 @@ from typing import Any, Protocol
 
 import msgspec
 
-from blimp.sim.scene import EMPTY, Scenery
+from blimp.scene import EMPTY, Scenery
 from blimp.types import Quaternion, Vec3
 
 EdgeCallback = Callable[[int, bool, float], None]  # pin, level after the edge, time in seconds

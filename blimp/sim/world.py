@@ -16,11 +16,11 @@ from blimp.clock import ManualClock
 from blimp.closing import Closing
 from blimp.errors import ConfigError
 from blimp.rotation import rotate_back
+from blimp.scene import EMPTY, Scenery
 from blimp.sim.atmosphere import GRAVITY_MPS2
 from blimp.sim.electrical import BytesCallback, Cameras, CameraSight, EdgeCallback, Pull
 from blimp.sim.electronics import Electronics
 from blimp.sim.physics import Physics
-from blimp.sim.scene import EMPTY, Scenery
 from blimp.sim.timeline import Timeline
 from blimp.types import ZERO3, Quaternion, Vec3, VehicleState
 

@@ -7,7 +7,7 @@ import pytest
 
 from blimp.camera.blobs import HUES, ColourBlobs, blobs
 from blimp.camera.frame import Frame
-from blimp.sim.scene import COLOURS
+from blimp.scene import COLOURS
 
 WIDTH, HEIGHT = 640, 480
 

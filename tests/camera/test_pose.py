@@ -9,8 +9,9 @@ import pytest
 from blimp.camera import lens as lenses
 from blimp.camera.detect import Detection
 from blimp.camera.pose import Mounted, NoPose, Pose, PoseSolver, square_poses
-from blimp.camera.tag_map import Tag, TagMap
+from blimp.camera.tag_map import TagMap, corners_ned_m
 from blimp.rotation import from_euler, rotate
+from blimp.scene import Tag
 
 LENS = lenses.of_view(728, 544, 66.0)
 MOUNT = Mounted(position_m=(0.04, 0.01, 0.3))
@@ -34,7 +35,7 @@ def seen(
     turn, eye = body @ MOUNT.rotation, np.array(place) + body @ np.array(MOUNT.position_m)
     found = []
     for tag in tags:
-        corners = LENS.project((np.array(tag.corners_ned_m()) - eye) @ turn)
+        corners = LENS.project((np.array(corners_ned_m(tag)) - eye) @ turn)
         if (corners >= 0.0).all() and (corners < (LENS.width, LENS.height)).all():
             corners = corners + random.normal(0.0, noise_px, (4, 2))
             found.append(Detection(family=tag.family, id=tag.id, corners_px=corners))
@@ -67,7 +68,7 @@ def test_one_of_two_poses_of_a_square_is_the_true_one() -> None:
         (one,) = seen((0.0, 0.0, -1.5), angles, tags=(tag,))
         body = np.array([rotate(from_euler(*angles), axis) for axis in np.eye(3)]).T  # type: ignore[arg-type]
         eye = np.array((0.0, 0.0, -1.5)) + body @ np.array(MOUNT.position_m)
-        poses = square_poses(LENS.undistort(one.corners_px), np.array(tag.corners_ned_m()))
+        poses = square_poses(LENS.undistort(one.corners_px), np.array(corners_ned_m(tag)))
         assert len(poses) == 2
         assert min(float(np.linalg.norm(place - eye)) for place, _ in poses) < 1e-6
 

@@ -17,7 +17,7 @@ from blimp.camera.frame import Frame
 from blimp.camera.sees import GIVES_UP, OwnDetector, Sees, detectors, load
 from blimp.clock import ManualClock
 from blimp.errors import CameraError, ConfigError
-from blimp.sim.camera.tags import picture
+from blimp.printed import picture
 from blimp.types import SeenSample
 
 WIDTH, HEIGHT = 640, 480

@@ -2,15 +2,15 @@
 
 import pytest
 
-from blimp.camera.tag_map import Tag, TagMap
+from blimp.camera.tag_map import TagMap
 from blimp.errors import ConfigError
+from blimp.scene import Scenery, Tag
 from blimp.ship.eye import let_see
 from blimp.ship.lockstep import Lockstep
-from blimp.sim.scene import PrintedTag, Scenery
 
 PAD = Scenery(
     tag=tuple(
-        PrintedTag(id=i, size_m=0.015, north_m=0.02 * (i // 8 - 3.5), east_m=0.02 * (i % 8 - 3.5))
+        Tag(id=i, size_m=0.015, north_m=0.02 * (i // 8 - 3.5), east_m=0.02 * (i % 8 - 3.5))
         for i in range(64)
     )
 )

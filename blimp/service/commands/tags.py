@@ -93,10 +93,11 @@ def survey(
     from blimp.camera.survey import found_in
     from blimp.camera.survey import survey as run
     from blimp.files import write_atomically
+    from blimp.scene import FAMILY
 
     nominal, lens = tag_maps.load(map_file), lenses.load(lens_file)
     seen, size = found_in(pictures, nominal.families, say=say)
-    key = next((tag.key for tag in nominal.tags if tag.id == held), (tag_maps.FAMILY, held))
+    key = next((tag.key for tag in nominal.tags if tag.id == held), (FAMILY, held))
     found = run(seen, nominal, lenses.scaled(lens, *size), held=key)
     write_atomically(out, tag_maps.as_toml(found.tag_map).encode(), mode=0o644)
     for tag in found.tag_map.tags:

@@ -5,9 +5,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from blimp.scene import Scenery
 from blimp.sim.camera.optics import Optics
 from blimp.sim.camera.render import Mount, PoseAt, Renderer, Shot
-from blimp.sim.scene import Scenery
 
 Array = NDArray[Any]
 

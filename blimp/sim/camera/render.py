@@ -12,10 +12,11 @@ from typing import Any, NamedTuple, cast
 import numpy as np
 from numpy.typing import NDArray
 
+from blimp.printed import picture
 from blimp.rotation import from_euler
-from blimp.sim.camera import surfaces, tags
+from blimp.scene import COLOURS, Scenery
+from blimp.sim.camera import surfaces
 from blimp.sim.camera.optics import Optics
-from blimp.sim.scene import COLOURS, Scenery
 from blimp.types import Quaternion, Vec3
 
 Array = NDArray[Any]
@@ -456,7 +457,7 @@ def _placed(thing: Any) -> tuple[Array, Array]:
 
 
 def _tag(tag: Any) -> _Flat:
-    cells, inner = tags.picture(tag.family, tag.id)
+    cells, inner = picture(tag.family, tag.id)
     middle, turn = _placed(tag)
     ink = np.where(cells > 0, _PAPER, _INK).astype(np.float32)
     half_m = 0.5 * tag.size_m * len(cells) / inner

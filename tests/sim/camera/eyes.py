@@ -8,14 +8,14 @@ import msgspec
 
 from blimp.airframe import Airframe, Device
 from blimp.clock import ManualClock
-from blimp.sim.scene import PrintedTag, Scenery
+from blimp.scene import Scenery, Tag
 from blimp.sim.seam import linux_devices
 from blimp.sim.world import World
 from tests.sim.ships import gtmab
 
 SCENE = Scenery(
     tag=tuple(
-        PrintedTag(id=10 * i + j, size_m=0.2, north_m=i - 2.0, east_m=j - 2.0)
+        Tag(id=10 * i + j, size_m=0.2, north_m=i - 2.0, east_m=j - 2.0)
         for i in range(5)
         for j in range(5)
     )
