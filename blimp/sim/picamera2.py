@@ -539,7 +539,8 @@ class Picamera2:
             if callbacks[0] is not None:
                 callbacks[0](request)
             finished: list[_Job] = []
-            while self._jobs and self._jobs[0].execute(request):
+            # A job that switches the mode leaves the next one a frame of that mode, not this one.
+            while self._jobs and request.config is self._config and self._jobs[0].execute(request):
                 finished.append(self._jobs.pop(0))
             if callbacks[1] is not None:
                 callbacks[1](request)

@@ -119,6 +119,17 @@ def test_capture_to_buffer_in_another_mode(camera: Any) -> None:
         camera.capture_array("raw")
 
 
+def test_what_is_asked_for_during_a_still_is_a_frame_of_the_video(camera: Any) -> None:
+    camera.configure(camera.create_video_configuration(main={"size": (640, 480)}))
+    camera.start()
+    still = camera.switch_mode_and_capture_request(
+        camera.create_still_configuration(main={"size": (800, 600)}), wait=False
+    )
+    video = camera.capture_request(wait=False)
+    sizes = [job.get_result().make_array("main").shape[:2] for job in (still, video)]
+    assert sizes == [(600, 800), (480, 640)]
+
+
 def test_formats_have_picamera2s_order_of_bytes(camera: Any) -> None:
     seen: dict[str, Any] = {}
     for format in ("BGR888", "RGB888", "XBGR8888", "XRGB8888", "YUV420"):
