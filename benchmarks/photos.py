@@ -1,12 +1,13 @@
 """Photographs over a bad link, with what is killed meanwhile: `python -m benchmarks.photos WHAT`.
 
-Real processes: a Valkey, `blimp worker`, the camera's photographer on its control socket with a
-source that draws noise, and `ground photo watch` behind a proxy that is the link. One JSON line.
+Real processes: a Valkey, `blimp worker`, `blimp camera` with the simulated picamera2 in the world
+of a `blimp sim`, and `ground photo watch` behind a proxy that is the link. One JSON line.
 
 - kills: `--photos` are taken, each under one command id that is sent again until it is
   acknowledged, while `--kills` times one of camera, worker, broker, ground and link is killed (-9),
-  cut or frozen. Exit status 1 if a photograph that was acknowledged is missing, or there twice, or
-  is not what the camera wrote, or one is left on the ship.
+  cut or frozen. The kills wait for photographs, and photographs for kills, so that as many travel
+  before each tenth of the kills. Exit status 1 if a photograph that was acknowledged is missing, or
+  there twice, or is not what the camera wrote, one is left on the ship, or none came for `STUCK_S`.
 - link: `ping` through the queue over 1 Mbit/s, 200 ms there and back and 5 % loss (simulated by the
   proxy: what is lost comes after a retransmission timeout), idle and while `--megabytes` travel, in
   turns; exit status 1 if the slowest hundredth takes over 1.2 times as long. `--seconds` of each.
@@ -25,20 +26,17 @@ import time
 import uuid
 from collections import Counter
 from collections.abc import Iterator
+from importlib import resources
 from pathlib import Path
 from typing import Any
 
 import msgspec
-import numpy as np
 
 from benchmarks.figures import print_figures, print_progress, spread
-from blimp.camera.frame import Frame
 from blimp.clock import SystemClock
 from blimp.errors import BlimpError
-from blimp.link.camera_control import ControlServer
 from blimp.link.paths import RuntimePaths
 from blimp.processes import Child
-from blimp.service.camera import photograph_answer
 from blimp.tasks.client import VehicleClient
 from ground_station.photos import PhotoFetcher, PhotoFiles
 from tests.broker import EmbeddedBroker
@@ -49,37 +47,19 @@ VEHICLE = "bench"
 LIMIT = 1.2
 ASKERS = 8  # commands at once: a thousand in two minutes, and a fifth of the link
 LATE_S = 300.0  # for all photographs to arrive after the last kill
+TAKERS = 3
+# A ground that is killed keeps its turn for 10 s, in which nothing travels.
+VICTIMS = {"camera": 5, "worker": 5, "broker": 5, "link": 10, "ground": 1}
+AHEAD = 6  # photographs that are taken before their share of the kills
+STUCK_S = 180.0  # a ship that is not killed sends one in three
 MBIT = 125_000.0
-
-
-class Noise:
-    """A camera whose stills are noise. kilobytes: of a JPEG, about."""
-
-    def __init__(self, kilobytes: float) -> None:
-        side = max(64, int((kilobytes * 1000.0 / 1.2) ** 0.5) // 2 * 2)
-        self.size = (side, side)
-        self._chance = np.random.default_rng()
-        self._count = 0
-
-    def still(self) -> Frame:
-        self._count += 1
-        pixels = self._chance.integers(0, 255, (*self.size, 3), dtype=np.uint8)
-        now_s = time.monotonic()
-        return Frame(sequence=self._count, t_s=now_s, exposure_s=0.01, gain=1.0, pixels=pixels)
-
-
-def camera(runtime: Path, kilobytes: float) -> None:
-    """Be the camera's process, as far as photographs go, until it is killed."""
-    answers = {"photo": photograph_answer(Noise(kilobytes))}
-    with ControlServer(RuntimePaths(runtime).camera_control, answers):
-        print("ready", flush=True)
-        signal.pause()
+FRAMES = "rate_hz = 10.0"  # of the airframe; drawing and searching them would fill a core
 
 
 class Bench:
     """All processes of a ship and its ground, each to be killed and started again."""
 
-    def __init__(self, directory: Path, *, link: dict[str, float], kilobytes: float) -> None:
+    def __init__(self, directory: Path, *, link: dict[str, float]) -> None:
         self.runtime = directory / "run"
         self.runtime.mkdir(mode=0o700)
         self.photos = directory / "photos" / VEHICLE
@@ -93,13 +73,17 @@ class Bench:
         self.link = TcpLink(server=str(directory / "b" / "broker.sock"), **link)  # type: ignore[arg-type]
         self.url = f"redis://127.0.0.1:{self.link.port}/0"
         self.files = PhotoFiles(self.state / "blimp" / "photos" / VEHICLE)
+        airframe = str(directory / "eye.toml")
+        text = (resources.files("blimp.airframes") / "gtmab-eye.toml").read_text("utf-8")
+        assert FRAMES in text
+        Path(airframe).write_text(text.replace(FRAMES, "rate_hz = 4.0"), "utf-8")
         python = [sys.executable, "-m"]
+        there = ["--runtime-dir", str(self.runtime)]
+        ship = ["--vehicle", VEHICLE, "--broker", self.broker.url]
         self.commands = {
-            "camera": [*python, "benchmarks.photos", "camera", str(self.runtime), f"{kilobytes}"],
-            "worker": [
-                *python, "blimp", "worker", "--vehicle", VEHICLE, "--broker", self.broker.url,
-                "--runtime-dir", str(self.runtime),
-            ],
+            "world": [*python, "blimp", "sim", "--airframe", airframe, *there],
+            "camera": [*python, "blimp", "camera", "--sim", "--airframe", airframe, *there, *ship],
+            "worker": [*python, "blimp", "worker", *there, *ship],
             "ground": [
                 *python, "ground_station", "--broker", self.url, "--vehicle", VEHICLE, "--json",
                 "photo", "watch",
@@ -134,11 +118,14 @@ class Bench:
 
 
 @contextlib.contextmanager
-def bench(*processes: str, link: dict[str, float], kilobytes: float) -> Iterator[Bench]:
+def bench(*processes: str, link: dict[str, float]) -> Iterator[Bench]:
     with socket_directory() as directory:
-        made = Bench(directory, link=link, kilobytes=kilobytes)
+        made = Bench(directory, link=link)
         try:
             with made.link:
+                made.start("world")
+                while not RuntimePaths(made.runtime).world.exists():
+                    time.sleep(0.01)
                 for name in processes:
                     made.start(name)
                 yield made
@@ -146,17 +133,25 @@ def bench(*processes: str, link: dict[str, float], kilobytes: float) -> Iterator
             made.close()
 
 
-class Taker(threading.Thread):
-    """Takes photographs, one after the other, each until it is acknowledged."""
+class Taker:
+    """Takes photographs by several connections, each until it is acknowledged."""
 
     def __init__(self, url: str, count: int) -> None:
-        super().__init__(daemon=True)
-        self._url, self._count = url, count
+        self._url = url
+        self.allowed = threading.Semaphore(AHEAD)
         self.taken: dict[str, str] = {}  # the name of the photograph by the command's id
         self.again = 0
+        self._left = iter(range(count))
+        self._threads = [threading.Thread(target=self._run, daemon=True) for _ in range(TAKERS)]
+        for one in self._threads:
+            one.start()
 
-    def run(self) -> None:
-        while len(self.taken) < self._count:
+    def is_alive(self) -> bool:
+        return any(one.is_alive() for one in self._threads)
+
+    def _run(self) -> None:
+        for _ in self._left:
+            self.allowed.acquire()
             id = str(uuid.uuid4())
             while id not in self.taken:
                 with contextlib.suppress(BlimpError), VehicleClient(self._url, VEHICLE) as client:
@@ -167,7 +162,9 @@ class Taker(threading.Thread):
                     elif reply.state in ("REFUSED", "EXPIRED", "FAILURE"):
                         # That id has its end: a person would ask for another photograph.
                         id = str(uuid.uuid4())
-                self.again += id not in self.taken
+                if id not in self.taken:
+                    self.again += 1
+                    time.sleep(0.5)
 
 
 def kills(*, photos: int, count: int, seed: int) -> dict[str, Any]:
@@ -176,13 +173,21 @@ def kills(*, photos: int, count: int, seed: int) -> dict[str, Any]:
     done: Counter[str] = Counter()
     began_s = time.monotonic()
     slow = {"delay_s": 0.005, "bytes_per_s": 8 * MBIT}
-    with bench("worker", "camera", "ground", link=slow, kilobytes=60.0) as all:
+    here, came_s, stuck = 0, began_s, 0
+    with bench("camera", "worker", "ground", link=slow) as all:
         taker = Taker(all.url, photos)
-        taker.start()
         while done.total() < count:
-            time.sleep(chance.uniform(0.5, 3.0))  # a Python process starts in one or two
-            victim = chance.choice(("camera", "worker", "broker", "ground", "link", "link"))
+            time.sleep(chance.uniform(0.5, 3.0))
+            if (found := len(all.files.photos())) > here:
+                here, came_s = found, time.monotonic()
+            if here < done.total() * photos / count - AHEAD:
+                if time.monotonic() - came_s < STUCK_S:
+                    continue  # they travel before this kill, not after the last one
+                stuck, came_s = stuck + 1, time.monotonic()
+            (victim,) = chance.choices(list(VICTIMS), list(VICTIMS.values()))
             done[victim] += 1
+            if done.total() * photos // count > (done.total() - 1) * photos // count:
+                taker.allowed.release()
             if victim == "link":
                 chance.choice((all.link.cut, all.link.freeze))()
                 time.sleep(chance.uniform(0.05, 1.0))
@@ -190,8 +195,8 @@ def kills(*, photos: int, count: int, seed: int) -> dict[str, Any]:
             else:
                 all.kill(victim)
             if done.total() % 20 == 0:
-                here = len(all.files.photos())
                 print_progress(f"{done.total()} kills, {len(taker.taken)} taken, {here} here")
+        before = len(all.files.photos())
         over_s = time.monotonic() + LATE_S
         while time.monotonic() < over_s:
             waits = list(all.photos.glob("*Z-????????????????.jpg"))
@@ -199,8 +204,9 @@ def kills(*, photos: int, count: int, seed: int) -> dict[str, Any]:
                 break
             time.sleep(0.2)
         figures = _judged(all, taker) | {"kills": dict(done), "photos": photos, "seed": seed}
+        figures |= {"here_before_last_kill": before, "stuck": stuck}
     figures["took_s"] = round(time.monotonic() - began_s)
-    bad = ("lost", "doubled", "broken", "left_on_ship", "not_taken")
+    bad = ("lost", "doubled", "broken", "left_on_ship", "not_taken", "stuck")
     return figures | {"ok": not any(figures[name] for name in bad)}
 
 
@@ -240,11 +246,12 @@ def link(*, seconds: float, megabytes: float, turns: int) -> dict[str, Any]:
     lost: Counter[str] = Counter()
     sent = [0]
     sizes: list[int] = []
-    with bench("worker", "camera", link=bad, kilobytes=4000.0) as all:
+    with bench("camera", "worker", link=bad) as all:
         with VehicleClient(all.broker.url, VEHICLE) as near:
-            for _ in range(max(1, round(megabytes / 4.0))):
+            while megabytes > 0.0:
                 reply = near.send("photo", ttl_s=60.0).wait(60.0)
-                assert reply.state == "SUCCESS", reply.reason
+                if reply.state == "SUCCESS":  # the first ones may be too early for the camera
+                    megabytes -= 1e-6 * reply.result["bytes"]
         for _ in range(turns):
             _measure(all.url, took["idle"], lost, seconds=seconds / turns)
             wanted = threading.Event()
@@ -260,7 +267,7 @@ def link(*, seconds: float, megabytes: float, turns: int) -> dict[str, Any]:
     return {
         "idle": idle, "sending": sending, "ratio_p99": ratio, "limit": LIMIT,
         "commands": {name: len(found) for name, found in took.items()}, "no_answer": dict(lost),
-        "photo_bytes_per_s": round(sent[0] / half_s),
+        "photo_megabytes": round(1e-6 * sent[0], 1), "photo_bytes_per_s": round(sent[0] / half_s),
         "piece_bytes": sorted(sizes)[len(sizes) // 2] if sizes else 0,
         "ok": ratio <= LIMIT,
     }  # fmt: skip
@@ -313,8 +320,7 @@ def _fetch(all: Bench, wanted: threading.Event, sent: list[int], sizes: list[int
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("what", choices=("kills", "link", "camera"))
-    parser.add_argument("rest", nargs="*", help=argparse.SUPPRESS)
+    parser.add_argument("what", choices=("kills", "link"))
     parser.add_argument("--kills", type=int, default=1000)
     parser.add_argument("--photos", type=int, default=500)
     parser.add_argument("--seed", type=int, default=1)
@@ -322,9 +328,6 @@ def main() -> int:
     parser.add_argument("--turns", type=int, default=4)
     parser.add_argument("--megabytes", type=float, default=100.0)
     options = parser.parse_args()
-    if options.what == "camera":
-        camera(Path(options.rest[0]), float(options.rest[1]))
-        return 0
     if options.what == "kills":
         figures = kills(photos=options.photos, count=options.kills, seed=options.seed)
     else:
