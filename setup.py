@@ -1,11 +1,15 @@
-"""What pyproject.toml cannot say: wheel and sdist carry the version and commit they are built from.
+"""What pyproject.toml cannot say: wheel and sdist carry the version and commit they are built from,
+and are equal byte for byte whoever builds them, where and when.
 
 See `blimp/distribution.py`, which reads it.
 """
 
+import gzip
 import os
 import sys
+import tarfile
 from pathlib import Path
+from typing import Any
 
 from setuptools import setup
 from setuptools.command.build_py import build_py
@@ -41,10 +45,42 @@ class BuildSource(sdist):
         super().make_release_tree(base_dir, files)
         stamp(base_dir, self.distribution.get_version())
 
+    def make_archive(self, base_name: str, format: str, *args: Any, **options: Any) -> str:
+        """Pack the tree without what differs between two builds: setuptools packs it as it is."""
+        epoch = os.environ.get("SOURCE_DATE_EPOCH")
+        if format != "gztar" or epoch is None:
+            return super().make_archive(base_name, format, *args, **options)
+
+        def plain(one: tarfile.TarInfo) -> tarfile.TarInfo:
+            one.mtime, one.mode = int(epoch), 0o755 if one.mode & 0o100 else 0o644
+            one.uid = one.gid = 0
+            one.uname = one.gname = ""
+            return one
+
+        path = Path(f"{base_name}.tar.gz")
+        with (
+            path.open("wb") as file,
+            gzip.GzipFile("", "wb", fileobj=file, mtime=int(epoch)) as packed,
+            tarfile.open(fileobj=packed, mode="w", format=tarfile.PAX_FORMAT) as tar,
+        ):
+            tar.add(options["base_dir"], filter=plain)  # in the order of the names
+        return str(path)
+
+
+def date() -> str:
+    """Return when what is built was committed, in Unix time; "" if nothing says it."""
+    said = ROOT / "PKG-INFO"  # of an unpacked sdist, in which all files have this date
+    if said.exists():
+        return str(int(said.stat().st_mtime))
+    return distribution._git(ROOT, "log", "-1", "--format=%ct")
+
 
 if not any((ROOT / name).exists() for name in (".git", "PKG-INFO")):
     # An archive, or a copy without history: setuptools-scm would call each one without a tag 0.0.
     name = f"SETUPTOOLS_SCM_PRETEND_VERSION_FOR_{distribution.NAME.replace('-', '_').upper()}"
     os.environ.setdefault(name, distribution.build().version)
+if committed := date():
+    os.environ.setdefault("SOURCE_DATE_EPOCH", committed)  # the wheel's dates, too
+os.umask(0o022)  # the modes of what setuptools writes into the wheel
 
 setup(cmdclass={"build_py": BuildPackages, "sdist": BuildSource})

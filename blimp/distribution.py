@@ -16,7 +16,7 @@ from typing import NamedTuple
 
 from blimp.errors import ConfigError
 
-NAME = "blimp-autopilot"  # on the index, where `blimp` is a stranger's; the import stays blimp
+NAME = "blimp-autopilot"  # no index has it; `blimp` on the index is a stranger's
 _PACKAGES = ("blimp", "ground_station")  # what it installs, extras apart
 WITHOUT_TAG = "0.1.0.dev0"  # pyproject.toml's fallback_version
 _DESCRIBED = re.compile(r"(?:v(?P<tag>\S+)-(?P<distance>\d+)-g)?(?P<commit>[0-9a-f]{40})(-dirty)?")
@@ -69,14 +69,29 @@ def described() -> str:
 
 
 def install_hint(extra: str) -> str:
-    """Return the command that installs an extra of what runs, from the current directory."""
+    """Return the command that installs an extra of what runs, from the current directory.
+
+    Of a wheel, by what the extra needs: no index has this project, a stranger could take its name.
+    """
     directory = source_directory()
-    what = f"{NAME}[{extra}]" if directory is None else f"{_shown(directory)}[{extra}]"
     pip = Path(sys.prefix, "bin", "pip")
     is_other = sys.prefix != sys.base_prefix and pip.exists() and shutil.which("pip") != str(pip)
     words = [_shown(pip) if is_other else "pip", "install"]
-    words += [what] if directory is None else ["-e", what]
+    words += _needs(extra) if directory is None else ["-e", f"{_shown(directory)}[{extra}]"]
     return shlex.join(words)
+
+
+def _needs(extra: str) -> list[str]:
+    from importlib.metadata import PackageNotFoundError, requires
+
+    try:
+        found = [line.partition(";") for line in requires(NAME) or ()]
+    except PackageNotFoundError:  # a copy of the package alone
+        return [f"{NAME.replace('-', '_')}-{build().version}-py3-none-any.whl[{extra}]"]
+    mine = [name.strip() for name, _, marker in found if f'extra == "{extra}"' in marker]
+    others = [re.findall(r"[\w-]+", one)[1:] for one in mine if one.startswith(f"{NAME}[")]
+    own = [one for one in mine if not one.startswith(f"{NAME}[")]
+    return own + [one for names in others for name in names for one in _needs(name)]
 
 
 @contextmanager

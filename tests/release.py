@@ -1,10 +1,12 @@
 """`make release`: builds sdist and wheel of HEAD, compares them with git, and tries both.
 
 They are built in an environment of their own from a clone of HEAD, so that no file of this
-directory gets into them, and installed in empty ones. They are in `dist/` only if all of it passes.
+directory gets into them, twice, which must give the same bytes, and installed in empty ones. They
+are in `dist/` only if all of it passes.
 """
 
 import argparse
+import hashlib
 import os
 import re
 import shutil
@@ -102,6 +104,13 @@ def release(out: Path, *, tests: bool) -> None:
         listed = run(*GIT, "ls-files", "-z", cwd=clone)
         print(f"build {commit[:12]}", flush=True)
         sdist, wheel = build(clone, built)
+        again = work / "built a second time"
+        again.mkdir()
+        run(*GIT, "clone", "--quiet", str(PROJECT), str(again / "clone"), cwd=work)
+        for one, other in zip((sdist, wheel), build(again / "clone", again), strict=True):
+            if one.read_bytes() != other.read_bytes():
+                raise NotReleased(f"{one.name}: two builds of {commit[:12]} differ")
+        print("  two builds in two directories are equal byte for byte", flush=True)
         version = wheel.name.split("-")[1]
         compare(
             set(filter(None, listed.split("\0"))),
@@ -130,7 +139,8 @@ def release(out: Path, *, tests: bool) -> None:
         out.mkdir(exist_ok=True)
         for path in (sdist, wheel):
             shutil.copy(path, out)
-            print(f"{out / path.name}: {path.stat().st_size / 1e6:.1f} MB")
+            digest = hashlib.sha256(path.read_bytes()).hexdigest()
+            print(f"{out / path.name}: {path.stat().st_size / 1e6:.1f} MB, sha256 {digest}")
     if "+" in version:
         print(f"not for an index: HEAD has no tag v*, and {version} names a commit")
 
