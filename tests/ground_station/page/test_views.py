@@ -106,6 +106,11 @@ def test_a_stage_has_no_text_below_a_45th_of_its_height(served: Served, chromium
             fits(page, view)
             if view == "engineer":
                 page.wait_for_function(f"() => {PLOTS_BELOW_PX} <= 0")
+        opened(page, served, "pilot", "&stage=1")
+        served.silence.set()  # a lost link needs a sentence more, and ages beside its numbers
+        page.wait_for_function("() => page.isLost && page.ageS > 5")
+        fits(page, "pilot, link lost")
+        served.silence.clear()
         context.close()
 
 

@@ -19,7 +19,7 @@ export const panel = {
     const climb = page.value({ label: "climb", unit: "m/s" });
     const yaw = page.value({ label: "heading", unit: "°" });
     const battery = page.value({ label: "battery", unit: "V" });
-    const left = page.value({ label: "time left, about", unit: "min" });
+    const left = page.value({ label: "time left", unit: "min" });
     const heavy = page.value({ label: "heaviness", unit: "g" });
     const trip = page.value({ label: "queue to loop", unit: "ms" });
     const wind = page.value({ testid: "wind", label: "wind, estimated" });
@@ -55,9 +55,9 @@ export const panel = {
         battery.set(number(content.battery_v, 2), ages.battery_v);
         const left_s = supply.leftS(content, page.about.airframe?.battery);
         if (content.battery_v !== null && content.current_a === null)
-          left.setUnknown("the current is not measured", ages.battery_v);
-        else if (left_s === null) left.setUnknown("its battery is not known here", ages.battery_v);
-        else left.set(number(left_s / 60, 0), ages.battery_v);
+          left.setUnknown("current not measured", ages.battery_v);
+        else if (left_s === null) left.setUnknown("battery not known", ages.battery_v);
+        else left.set(`≈ ${number(left_s / 60, 0)}`, ages.battery_v);
         const when = content.armed ? "known after some level flight" : "known once it flies";
         if (content.heaviness_kg === null) heavy.setUnknown(when, ages.heaviness_kg);
         else heavy.set(number(1000 * content.heaviness_kg, 1), ages.heaviness_kg);
