@@ -415,8 +415,8 @@ class Mixer:
             if at == now:
                 continue
             cost = self._cost(at, smooth)
-            way_s = 0.0
-            for tilt, i, j in zip(servos, now, at, strict=True):
+            way_s = 0.0  # height goes there whatever the way costs
+            for tilt, i, j in () if self._height_first else zip(servos, now, at, strict=True):
                 cost += tilt.swing_cost * abs(i - j)
                 way_s = max(way_s, tilt.way_s(i, j))
             if way_s > _SHORT_S:  # what is lost on the way there, as where it is half done
@@ -431,9 +431,12 @@ class Mixer:
     def _beside_height(self, demand: Column) -> Column:
         """Return a wish without what its height leaves no thrust for: height goes first.
 
-        Else a heavy ship that wants to turn turned its thrust from upwards to that, and sank.
+        Else a heavy ship that wants to turn turned its thrust from upwards to that, and sank; and
+        a wish to turn, ten times a small one to sink, held thrust upright that lifts.
         """
         fx, fy, fz, roll, pitch, yaw = demand
+        if self._height_first:
+            return 0.0, 0.0, fz, 0.0, 0.0, 0.0
         most_n = self._limits[_FZ]
         left = 1.0 - min(1.0, abs(fz) / most_n) if most_n > 0.0 else 1.0
         return fx, fy, fz, roll, pitch, within(yaw, left * self._limits[_MZ])

@@ -1,10 +1,12 @@
 from math import copysign, cos, isfinite, nan, pi, sin
+from random import Random
 
 import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from benchmarks.random_ship import random_ship
 from blimp import airframe
 from blimp.airframe import Airframe
 from blimp.control.mixer import Mixer
@@ -480,3 +482,34 @@ def test_a_heavy_ship_does_not_turn_its_lift_into_a_turn() -> None:
 
 def test_a_heavy_ship_does_not_swing_its_lift_through_level_to_brake() -> None:
     assert min(hovering(fx=0.03)) > 0.05
+
+
+def answers(ship: Airframe, seed: int) -> float:
+    """Return the share of a height, asked before all else, that is made once servos had time.
+
+    Any other wish came before it, or its opposite alone, and a wish to turn comes with it.
+    """
+    chance, mixer = Random(seed), Mixer(airframe=ship)
+    sign = chance.choice((-1.0, 1.0))
+    asked_n = sign * mixer.reach_n(2, sign) * chance.uniform(0.03, 1.0)
+    x, y, z, turn, turn_too = (chance.uniform(-1, 1) * mixer.limit_n(k) for k in (0, 1, 2, 5, 5))
+    before = (
+        Wrench(force_body_n=(x, y, z), torque_body_nm=(0.0, 0.0, turn))
+        if seed % 2
+        else Wrench(force_body_n=(0.0, 0.0, -0.5 * sign * mixer.reach_n(2, sign)))
+    )
+    for _ in range(150):
+        mixer.allocate(before, dt_s=0.02)
+    wrench = Wrench(force_body_n=(0.0, 0.0, asked_n), torque_body_nm=(0.0, 0.0, 0.5 * turn_too))
+    way_s = max([(s.max_rad - s.min_rad) / s.slew_radps for s in ship.servo], default=0.0)
+    for _ in range(int((way_s + 0.5) / 0.02)):
+        mixer.allocate(wrench, dt_s=0.02, height_first=True)
+    return mixer.achieved.force_body_n[2] / asked_n
+
+
+@pytest.mark.parametrize("name", [*airframe.names(), *range(8)])
+def test_height_first_is_never_answered_by_its_opposite(name: str | int) -> None:
+    """`cloudship`, light, flew away: its thrust, upright, was to turn it, and stayed upright."""
+    ship = random_ship(name) if isinstance(name, int) else airframe.load(name)
+    both_ways = Mixer(airframe=ship).limit_n(2) > 0.0
+    assert not both_ways or min(answers(ship, seed) for seed in range(4)) > 0.5

@@ -61,6 +61,20 @@ def test_a_ship_without_side_force_flies_in_a_wind_near_what_it_can_hold() -> No
 
 
 @pytest.mark.long
+def test_a_light_ship_whose_thrust_is_upright_turns_it_over_to_come_down() -> None:
+    """Of what was asked down and what was asked to turn, the turn had kept its servo upright."""
+    draw = Draw(
+        airframe="cloudship",
+        seed=729039,
+        load=-0.00751,
+        wind_mps=0.219,
+        mode="hold",
+        failures=("accel-z-reversed",),
+    )
+    assert "unsafe" not in fly_cell(draw).bad
+
+
+@pytest.mark.long
 def test_a_heavy_ship_whose_side_motor_is_named_in_its_take_off_lands_gently() -> None:
     """It fell at 0.68 m/s: what it weighs had been forgotten."""
     draw = Draw(
