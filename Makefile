@@ -22,7 +22,7 @@ FUZZ ?= 1000000
 
 .DEFAULT_GOAL := help
 .PHONY: help demo quick test long show pictures coverage guests check docs format bench
-.PHONY: troubles faults boundaries kills server-kills stop-kills flight-kills mutants soak canvas releases events fuzz celery django servers platforms release clean
+.PHONY: troubles faults boundaries kills server-kills stop-kills flight-kills mutants soak canvas releases events fuzz celery django servers platforms box box-test release clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):[^#]*## /  make \1\t/' | expand -t 22
@@ -136,6 +136,12 @@ servers: $(VENV)/dev.installed ## test queue and ship on each server that is pro
 
 platforms: $(VENV)/bin/python ## as root: both commands and the wheel on Debian 12, 13 and sid: PLATFORMS="--quick"
 	$(BIN)/python -m tests.platforms $(PLATFORMS)
+
+box: $(VENV)/dev.installed ## as root: a Debian 12 with its own kernel for QEMU, in build/box: BOX="--suite trixie"
+	$(BIN)/python -m tests.box.image $(BOX)
+
+box-test: box ## as root: install by docs/pi.md as printed, fly, starve, fill and cut off what is installed
+	$(BIN)/pytest -q -s tests/box/whole_box.py
 
 release: $(VENV)/release.installed ## build sdist and wheel of HEAD in dist/, compare them with git, and try both: 3 minutes
 	$(BIN)/python -m tests.release $(RELEASE)

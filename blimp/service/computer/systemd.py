@@ -36,7 +36,7 @@ GROUPS = ("gpio", "i2c", "spi", "dialout")
 CAMERA_GROUPS = ("video", "render")  # of the camera, and of memory that it shares
 _WRITTEN = "# Written by `blimp install-service`."  # the first line of every unit, of any version
 _BOOTED = Path("/run/systemd/system")  # sd_booted(3)
-_WITHOUT_SYSTEMD = re.compile("useradd |ch|systemctl (en|dis)able ")
+_WITHOUT_SYSTEMD = re.compile("useradd |ch|sync|systemctl (en|dis)able ")
 _COMMAND_TIMEOUT_S = 90.0
 _QUESTION_TIMEOUT_S = 2.0
 
@@ -107,6 +107,9 @@ def plan_install(
         shlex.join(["chmod", "640", str(config_path)]),
         "systemctl daemon-reload",
         f"systemctl enable {TARGET}",
+        # Neither pip, cp nor systemctl waits for the card: for half a minute a power cut would take
+        # what they wrote, and leave a ship whose program is empty files.
+        "sync",
         f"systemctl restart {TARGET}",
     ]
     if group is None:
@@ -168,7 +171,7 @@ def uninstall(change: Change) -> None:
     _run(change.commands)
     for file in change.files:
         Path(file.path).unlink(missing_ok=True)
-    _run(["systemctl daemon-reload"])
+    _run(["sync", "systemctl daemon-reload"])
 
 
 def has_systemd() -> bool:

@@ -148,7 +148,7 @@ def test_only_a_missing_user_is_made() -> None:
     there = plan_install(REMOTE, config_path=CONFIG, user="root")
     assert there.commands == (
         f"chgrp root {CONFIG}", f"chmod 640 {CONFIG}", "systemctl daemon-reload",
-        f"systemctl enable {TARGET}", f"systemctl restart {TARGET}",
+        f"systemctl enable {TARGET}", "sync", f"systemctl restart {TARGET}",
     )  # fmt: skip
 
 

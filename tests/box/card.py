@@ -1,0 +1,165 @@
+"""An SD card: a disk of which a power cut loses what was not flushed, block by block, by chance.
+
+Kill -9 of QEMU alone loses less than a Pi that is unplugged: what the guest has written, flushed
+or not, is in the host's page cache by then. So the disk is served over NBD, from here. A block
+that the guest has not flushed is kept in this process, and a cut lets each of them survive or not.
+"""
+
+import os
+import random
+import socket
+import struct
+import threading
+from pathlib import Path
+
+from blimp.closing import Closing
+
+BLOCK = 4096  # of ext4; a flash page is no smaller
+_GREETING = b"NBDMAGICIHAVEOPT"
+_FIXED, _NO_ZEROES = 1, 2
+_OPTION_GO, _OPTION_ABORT = 7, 2
+_ACK, _INFO, _UNSUPPORTED = 1, 3, 0x80000001
+_READ, _WRITE, _DISCONNECT, _FLUSH = 0, 1, 2, 3
+_FUA = 1
+_HAS_FLAGS, _SENDS_FLUSH, _SENDS_FUA = 1, 4, 8
+_EINVAL = 22
+
+
+class Card(Closing):
+    """Serves `image` at a Unix socket, one computer at a time. A context manager.
+
+    https://github.com/NetworkBlockDevice/nbd/blob/master/doc/proto.md, newstyle, simple replies.
+    """
+
+    def __init__(self, image: Path, socket_path: Path) -> None:
+        self.socket_path = socket_path
+        self._file = os.open(image, os.O_RDWR | os.O_CLOEXEC)
+        self._bytes = image.stat().st_size
+        self._unflushed: dict[int, bytearray] = {}
+        self._lock = threading.Lock()
+        socket_path.unlink(missing_ok=True)
+        self._listener = socket.socket(socket.AF_UNIX)
+        self._listener.bind(os.fspath(socket_path))
+        self._listener.listen(1)
+        self._thread = threading.Thread(target=self._serve, name="card", daemon=True)
+        self._thread.start()
+
+    def cut(self, chance: random.Random) -> tuple[int, int]:
+        """Lose the power: return how many unflushed blocks there were, and how many are lost.
+
+        The computer must be dead by now. One cut in four loses all, and one in four none.
+        """
+        with self._lock:
+            share = chance.choice((0.0, 1.0, chance.random(), chance.random()))
+            lost = [block for block in self._unflushed if chance.random() < share]
+            count = len(self._unflushed)
+            for block in lost:
+                del self._unflushed[block]
+            self._flush()
+        return count, len(lost)
+
+    def close(self) -> None:
+        if self._listener.fileno() < 0:
+            return
+        self._listener.shutdown(socket.SHUT_RDWR)
+        self._listener.close()
+        self.socket_path.unlink(missing_ok=True)
+        self._thread.join(10.0)
+        with self._lock:
+            self._flush()
+        os.close(self._file)
+
+    # --- the protocol -------------------------------------------------------------------------
+
+    def _serve(self) -> None:
+        while True:
+            try:
+                connection, _ = self._listener.accept()
+            except OSError:
+                return  # closed
+            with connection:
+                try:
+                    if self._greet(connection):
+                        self._answer(connection)
+                except (OSError, EOFError):
+                    pass  # killed; `cut` says what is lost
+
+    def _greet(self, connection: socket.socket) -> bool:
+        connection.sendall(_GREETING + struct.pack(">H", _FIXED | _NO_ZEROES))
+        _exactly(connection, 4)
+        while True:
+            _, option, length = struct.unpack(">8sII", _exactly(connection, 16))
+            _exactly(connection, length)
+
+            def reply(kind: int, data: bytes = b"", option: int = option) -> None:
+                head = struct.pack(">QIII", 0x3E889045565A9, option, kind, len(data))
+                connection.sendall(head + data)
+
+            if option == _OPTION_GO:
+                flags = _HAS_FLAGS | _SENDS_FLUSH | _SENDS_FUA
+                reply(_INFO, struct.pack(">HQH", 0, self._bytes, flags))
+                reply(_ACK)
+                return True
+            if option == _OPTION_ABORT:
+                reply(_ACK)
+                return False
+            reply(_UNSUPPORTED)
+
+    def _answer(self, connection: socket.socket) -> None:
+        while True:
+            request = struct.unpack(">IHHQQI", _exactly(connection, 28))
+            _, flags, kind, cookie, offset, length = request
+            data, status = b"", 0
+            written = _exactly(connection, length) if kind == _WRITE else b""
+            with self._lock:
+                if kind == _DISCONNECT:
+                    return
+                if offset + length > self._bytes:
+                    status = _EINVAL
+                elif kind == _READ:
+                    data = self._read(offset, length)
+                elif kind == _WRITE:
+                    self._write(offset, written)
+                elif kind != _FLUSH:
+                    status = _EINVAL
+                if kind == _FLUSH or flags & _FUA:
+                    self._flush()
+            connection.sendall(struct.pack(">IIQ", 0x67446698, status, cookie) + data)
+
+    def _read(self, offset: int, length: int) -> bytes:
+        data = bytearray(os.pread(self._file, length, offset))
+        for block in range(offset // BLOCK, (offset + length - 1) // BLOCK + 1):
+            kept = self._unflushed.get(block)
+            if kept is not None:
+                first, last = max(offset, block * BLOCK), min(offset + length, (block + 1) * BLOCK)
+                start = block * BLOCK
+                data[first - offset : last - offset] = kept[first - start : last - start]
+        return bytes(data)
+
+    def _write(self, offset: int, data: bytes) -> None:
+        at = 0
+        while at < len(data):
+            block, inside = divmod(offset + at, BLOCK)
+            some = data[at : at + BLOCK - inside]
+            if block not in self._unflushed:
+                self._unflushed[block] = bytearray(
+                    some if len(some) == BLOCK else os.pread(self._file, BLOCK, block * BLOCK)
+                )
+            self._unflushed[block][inside : inside + len(some)] = some
+            at += len(some)
+
+    def _flush(self) -> None:
+        for block, data in self._unflushed.items():
+            os.pwrite(self._file, data, block * BLOCK)
+        self._unflushed.clear()
+
+
+def _exactly(connection: socket.socket, count: int) -> bytes:
+    """Return the next `count` bytes. Raises EOFError where the computer has hung up."""
+    data = bytearray()
+    while len(data) < count:
+        some = connection.recv(count - len(data))
+        if not some:
+            raise EOFError
+        data += some
+    return bytes(data)

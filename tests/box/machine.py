@@ -1,0 +1,166 @@
+"""The computer of the box: QEMU's, with a card that can be cut off, and a shell over ssh.
+
+Its processor is emulated with a clock of its own (`-icount shift=0`): an instruction takes a
+nanosecond, so Python is about as fast as on a Zero 2 W, whatever else this machine does. What the
+box calls a second takes longer outside, the more the busier: deadlines and durations of the box
+are those of its own clock. KVM would be in a hurry, and is not to be had on every machine.
+"""
+
+import json
+import os
+import random
+import shlex
+import shutil
+import signal
+import socket
+import subprocess
+import time
+from pathlib import Path
+
+from blimp.closing import Closing
+from blimp.processes import _shim
+from tests.box.card import Card
+from tests.box.image import Image
+
+BOOT_S = 1200.0  # outside, on a machine that 20 others use; alone half a minute
+COMMAND_S = 3600.0
+
+
+class Box(Closing):
+    """One computer with one card. A context manager; close pulls its plug.
+
+    directory: holds the card and the sockets; in memory (/dev/shm), it is faster.
+    """
+
+    def __init__(self, image: Image, directory: Path, *, memory_mb: int = 1024) -> None:
+        self.image = image
+        self.memory_mb = memory_mb
+        self.directory = directory
+        self.disk = directory / "card.raw"
+        self.serial = directory / "serial.log"
+        self.port = _free_port()
+        self._card: Card | None = None
+        self._process: subprocess.Popen[bytes] | None = None
+
+    # --- power ---------------------------------------------------------------------------------
+
+    def put_in(self, disk: Path) -> None:
+        """Put a card with a copy of `disk` in."""
+        self.directory.mkdir(parents=True, exist_ok=True)
+        copy = ["cp", "--sparse=always", "--reflink=auto", os.fspath(disk), os.fspath(self.disk)]
+        subprocess.run(copy, check=True)
+
+    def switch_on(self, *, epoch: str = "now", world_port: int = 0) -> None:
+        """Begin to boot.
+
+        epoch: what the clock chip says, `now` or ISO 8601 in UTC. world_port: where the world is.
+        """
+        if shutil.which("qemu-system-x86_64") is None:
+            raise RuntimeError("no QEMU here; try: apt-get install qemu-system-x86")
+        self._card = Card(self.disk, self.directory / "card.sock")
+        self.serial.unlink(missing_ok=True)
+        command = [
+            "nice", "-n", "10", "qemu-system-x86_64", "-machine", "q35,accel=tcg",
+            "-cpu", "Nehalem", "-icount", "shift=0,sleep=on", "-m", str(self.memory_mb),
+            "-nodefaults", "-nographic",
+            "-no-reboot", "-rtc", f"base={'utc' if epoch == 'now' else epoch},clock=vm",
+            "-serial", f"file:{self.serial}",
+            "-kernel", str(self.image.kernel), "-initrd", str(self.image.initrd),
+            "-append", "root=/dev/vda rw console=ttyS0 mitigations=off nokaslr "
+            f"blimp.world={world_port}",
+            "-drive", f"file=nbd+unix:///?socket={self._card.socket_path},format=raw,if=virtio",
+            "-netdev", f"user,id=net,hostfwd=tcp:127.0.0.1:{self.port}-:22",
+            "-device", "virtio-net-pci,netdev=net,romfile=", "-device", "virtio-rng-pci",
+        ]  # fmt: skip
+        with (self.directory / "qemu.log").open("wb") as log:
+            self._process = subprocess.Popen(
+                [*_shim(signal.SIGKILL), *command], stdin=subprocess.DEVNULL, stdout=log, stderr=log
+            )
+
+    def wait_until_up(self) -> None:
+        """Return as soon as ssh answers. Raises AssertionError with the console's last lines."""
+        until_s = time.monotonic() + BOOT_S
+        while time.monotonic() < until_s:
+            assert self._process is not None
+            assert self._process.poll() is None, (self.directory / "qemu.log").read_text()
+            if self.ssh("true", check=False, timeout_s=BOOT_S).returncode == 0:
+                return
+            time.sleep(1.0)
+        console = self.serial.read_text(errors="replace")[-3000:]
+        raise AssertionError(f"no ssh within {BOOT_S:.0f} s:\n{console}")
+
+    def boot(self, *, epoch: str = "now", world_port: int = 0) -> None:
+        self.switch_on(epoch=epoch, world_port=world_port)
+        self.wait_until_up()
+
+    def cut(self, chance: random.Random) -> tuple[int, int]:
+        """Pull the plug; return how many unflushed blocks the card had, and how many it lost."""
+        self._kill()
+        assert self._card is not None
+        lost = self._card.cut(chance)
+        self._card.close()
+        self._card = None
+        return lost
+
+    def switch_off(self) -> None:
+        """As the page says: `sudo poweroff`, and wait until it is dark."""
+        self.ssh("sudo poweroff", check=False)
+        assert self._process is not None
+        self._process.wait(BOOT_S)
+        self._pull()
+
+    def close(self) -> None:
+        self._kill()
+        self._pull()
+
+    def _kill(self) -> None:
+        if self._process is not None:
+            self._process.kill()
+            self._process.wait()
+            self._process = None
+
+    def _pull(self) -> None:
+        if self._card is not None:
+            self._card.close()
+            self._card = None
+
+    # --- the shell -----------------------------------------------------------------------------
+
+    @property
+    def options(self) -> list[str]:
+        """What ssh and scp need to reach `pilot@ship.local` here, but for the port."""
+        return [
+            "-i", str(self.image.key), "-o", "StrictHostKeyChecking=no", "-o", "LogLevel=ERROR",
+            "-o", "UserKnownHostsFile=/dev/null", "-o", "HostKeyAlias=ship",
+            "-o", "ConnectTimeout=300", "-o", "HostName=127.0.0.1", "-o", f"Port={self.port}",
+        ]  # fmt: skip
+
+    def ssh(
+        self, command: str, *, typed: str = "", check: bool = True, timeout_s: float = COMMAND_S
+    ) -> subprocess.CompletedProcess[str]:
+        """Type a line at the shell of `pilot`, and what it then asks for."""
+        ended = subprocess.run(
+            ["ssh", *self.options, "pilot@ship.local", command],
+            input=typed, capture_output=True, text=True, timeout=timeout_s, check=False,
+        )  # fmt: skip
+        if check and ended.returncode != 0:
+            raise AssertionError(f"{command}\n{ended.stdout[-3000:]}{ended.stderr[-3000:]}")
+        return ended
+
+    def says(self, command: str) -> str:
+        return self.ssh(command).stdout.strip()
+
+    def json(self, command: str) -> dict[str, object]:
+        found = json.loads(self.ssh(command, check=False).stdout)
+        assert isinstance(found, dict)
+        return found
+
+    def write(self, path: str, text: str) -> None:
+        """Write a file as root."""
+        self.ssh(f"sudo mkdir -p $(dirname {path}) && sudo tee {shlex.quote(path)}", typed=text)
+
+
+def _free_port() -> int:
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        return int(free.getsockname()[1])

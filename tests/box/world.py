@@ -1,0 +1,158 @@
+"""The simulated world outside the box, on the host; its time is the box's."""
+
+import contextlib
+import selectors
+import socket
+import threading
+from importlib import resources
+from pathlib import Path
+
+from blimp import airframe as airframes
+from blimp.closing import Closing
+from blimp.sim.remote import RemoteWorld
+from blimp.sim.server import serve
+from blimp.sim.world import World
+from tests.box.bridge import HEAD
+from tests.box.machine import Box
+
+_BRIDGE = "/usr/local/lib/box-world.py"
+_WORLD_UNIT = f"""[Unit]
+Description=The simulated world, which is outside of this box
+Before=blimp-flight.service
+[Service]
+ExecStart=/usr/bin/python3 {_BRIDGE}
+Restart=always
+CPUSchedulingPolicy=fifo
+CPUSchedulingPriority=60
+User=blimp
+RuntimeDirectory=blimp
+RuntimeDirectoryMode=0750
+RuntimeDirectoryPreserve=yes
+"""
+_FLY = "--config /etc/blimp/blimp.toml --runtime-dir /run/blimp --sim"
+_FLIGHT_DROP_IN = f"""[Unit]
+Wants=box-world.service
+After=box-world.service
+[Service]
+ExecStart=
+ExecStart=/usr/local/bin/blimp fly {_FLY}
+ExecStopPost=
+ExecStopPost=-/usr/local/bin/blimp safe-state {_FLY}
+"""
+
+
+class BoxClock:
+    """The monotonic clock of the box, as its last message had it. Implements Clock."""
+
+    def __init__(self) -> None:
+        self._now_s = 0.0
+
+    def now_s(self) -> float:
+        return self._now_s
+
+    def hear(self, now_s: float) -> None:
+        self._now_s = max(self._now_s, now_s)
+
+    def wall_s(self) -> float:
+        return self._now_s
+
+    def sleep_until(self, deadline_s: float) -> None:
+        raise NotImplementedError
+
+
+class OutsideWorld(Closing):
+    """One boot of a box sees `world` through this. A context manager; close is idempotent.
+
+    While the box is off, or busy with nothing that asks, the world stands still: its time is the
+    box's own clock.
+    """
+
+    def __init__(self, world: World, *, directory: Path) -> None:
+        self.world = world
+        self.path = directory / "world.sock"
+        self._clock = BoxClock()
+        self._server = serve(world, socket_path=self.path, clock=self._clock)
+        self._listener = socket.create_server(("127.0.0.1", 0))
+        self.port: int = self._listener.getsockname()[1]
+        self._ended = threading.Event()
+        self._threads = [
+            threading.Thread(target=self._server.run, name="world", daemon=True),
+            threading.Thread(target=self._carry, name="world-bridge", daemon=True),
+        ]
+        for thread in self._threads:
+            thread.start()
+
+    def ask(self) -> RemoteWorld:
+        return RemoteWorld(self.path)
+
+    def close(self) -> None:
+        self._ended.set()
+        self._server.stop()
+        for thread in self._threads:
+            thread.join()
+        self._listener.close()
+        self._server.close()
+
+    def _carry(self) -> None:
+        """Carry between the box's connections and the server's socket."""
+        pairs: dict[socket.socket, socket.socket] = {}
+        unread: dict[socket.socket, bytes] = {}  # of the box
+        with selectors.DefaultSelector() as selector:
+            selector.register(self._listener, selectors.EVENT_READ)
+            while not self._ended.is_set():
+                for key, _ in selector.select(0.1):
+                    one = key.fileobj
+                    assert isinstance(one, socket.socket)
+                    if one is self._listener:
+                        box = self._listener.accept()[0]
+                        box.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+                        here = socket.socket(socket.AF_UNIX)
+                        here.connect(str(self.path))
+                        pairs[box], pairs[here], unread[box] = here, box, b""
+                        for end in (box, here):
+                            selector.register(end, selectors.EVENT_READ)
+                    elif one in pairs:
+                        try:
+                            data = one.recv(65536)
+                            if one in unread:
+                                unread[one] = self._forward(unread[one] + data, pairs[one])
+                            else:
+                                pairs[one].sendall(data)
+                        except OSError:
+                            data = b""
+                        if not data:
+                            other = pairs.pop(one)
+                            del pairs[other]
+                            for end in (one, other):
+                                unread.pop(end, None)
+                                selector.unregister(end)
+                                end.close()
+            for end in pairs:
+                end.close()
+
+    def _forward(self, data: bytes, here: socket.socket) -> bytes:
+        """Hear the time of each whole message and forward the rest of it; return what is left."""
+        while len(data) >= HEAD.size:
+            now_s, length = HEAD.unpack_from(data)
+            end = HEAD.size + length
+            if len(data) < end:
+                break
+            self._clock.hear(now_s)
+            with contextlib.suppress(BlockingIOError):
+                here.sendall(data[HEAD.size : end])
+            data = data[end:]
+        return data
+
+
+def twin(seed: int = 1) -> World:
+    return World(airframes.load("twin"), seed=seed)
+
+
+def wire(box: Box) -> None:
+    """Put the drop-ins in, before `install-service`: the chips of the unit `blimp-flight` are those
+    of the world outside, reached by the seam below the drivers."""
+    bridge = resources.files("tests.box").joinpath("bridge.py").read_text("utf-8")
+    box.write(_BRIDGE, bridge)
+    box.write("/etc/systemd/system/box-world.service", _WORLD_UNIT)
+    box.write("/etc/systemd/system/blimp-flight.service.d/box.conf", _FLIGHT_DROP_IN)
+    box.ssh("sudo systemctl daemon-reload")
