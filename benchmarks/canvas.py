@@ -19,8 +19,8 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.figures import print_figures
-from benchmarks.queue.server import Server
 from blimp.queue import TaskApp, chord, signature
+from tests.redis_server import RedisServer
 
 DEADLINE_S = 300.0
 PARTS_OF_EACH = 4
@@ -86,7 +86,7 @@ def main() -> int:
     options = parser.parse_args()
     with (
         tempfile.TemporaryDirectory(prefix="canvas-") as name,
-        Server(Path(name)) as server,
+        RedisServer(Path(name)) as server,
         TaskApp("killed", broker=server.url, result_backend=server.url) as app,
     ):
         found = fire(app, server.url, Path(name), chords=options.chords, kills=options.kills)

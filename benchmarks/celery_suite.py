@@ -24,7 +24,7 @@ import tempfile
 from pathlib import Path
 
 from benchmarks.figures import print_figures
-from benchmarks.queue.server import Server
+from tests.redis_server import RedisServer
 
 VERSION = "5.7.0"
 SUITES = ("t/integration/test_tasks.py", "t/integration/test_inspect.py")
@@ -65,7 +65,7 @@ def run(python: Path, checkout: Path, *, transport: str | None, directory: Path)
     if transport is not None:
         config = here / "integration-tests-config.json"
         config.write_text(json.dumps({"broker_transport": transport}))
-    with Server(directory) as server, (directory / "log").open("w+") as log:
+    with RedisServer(directory) as server, (directory / "log").open("w+") as log:
         port = server.url.rpartition(":")[2].partition("/")[0]
         environment = os.environ | {
             "TEST_BROKER": server.url,

@@ -9,7 +9,6 @@ within the 95 % region. Errors of one flight go together, so the bounds of indep
 not apply to a mean. Simulated, in Lockstep.
 """
 
-import argparse
 import json
 import statistics
 import sys
@@ -91,13 +90,7 @@ def row_of(airframe: str, flights: Sequence[Squares]) -> dict[str, Any]:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    parser = argparse.ArgumentParser(prog="python -m benchmarks.consistency", description=__doc__)
-    parser.add_argument("--flights", type=int, default=100)
-    parser.add_argument("--seed", type=int, default=1, help="of the draw")
-    parser.add_argument("--airframes", default="", help="only these; all that can fly by default")
-    parser.add_argument("--random-ships", type=int, default=0, metavar="N", help="draw N ships")
-    parser.add_argument("--jobs", type=int, default=1, help="processes")
-    options = parser.parse_args(arguments)
+    options = campaign.make_parser("benchmarks.consistency", __doc__).parse_args(arguments)
     ships = campaign.choose_ships(options.airframes, options.random_ships, seed=options.seed)
     flown: dict[str, list[Squares]] = defaultdict(list)
     with Pool(options.jobs) as pool:

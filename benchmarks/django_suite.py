@@ -22,7 +22,7 @@ import tempfile
 from pathlib import Path
 
 from benchmarks.figures import print_figures
-from benchmarks.queue.server import Server
+from tests.redis_server import RedisServer
 
 PROJECT = Path(__file__).parents[1]
 CLASSES = {
@@ -76,7 +76,7 @@ def copy_tests(checkout: Path, directory: Path) -> None:
 
 def judge(python: Path, directory: Path) -> dict[str, dict[str, str]]:
     """Return the names of the tests by their outcome, the failed with their last line."""
-    with Server(directory) as server:
+    with RedisServer(directory) as server:
         ended = subprocess.run(
             [str(python), "-m", "benchmarks.django_judged", server.url],
             cwd=directory,

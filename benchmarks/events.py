@@ -21,12 +21,12 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.figures import print_figures, print_progress
-from benchmarks.queue.server import Server
 from blimp.processes import Child
 from blimp.queue import TaskApp
 from blimp.queue.brokers.streams.envelope import post
 from blimp.queue.protocol.message import TaskMessage
 from blimp.queue.redis.keys import Keys
+from tests.redis_server import RedisServer
 
 PROJECT = Path(__file__).parents[1]
 PYTHON = PROJECT / ".venv-celery" / "bin" / "python"
@@ -55,14 +55,14 @@ def processes() -> None: ...
 class Run:
     """One worker on one queue of tasks of one kind."""
 
-    def __init__(self, server: Server, *, pool: str, tasks: int) -> None:
-        self._server = server
+    def __init__(self, server: RedisServer, *, pool: str, tasks: int) -> None:
+        self._url, self._client = server.url, server.client()
         self._pool = pool
         self._tasks = tasks
 
     def report(self) -> dict[str, Any]:
         """Run the tasks; return the receiver's report, and how many tasks a second ran."""
-        self._server.clear()
+        self._client.flushall()
         self._fill()
         receiver = self._receiver()
         worker = Child(
@@ -71,7 +71,7 @@ class Run:
                 *(sys.executable, "-m", "blimp.queue", "worker", "-A", "benchmarks.events:app"),
                 *("--name", NAME, "--events"),
             ],
-            environment={BROKER: self._server.url},
+            environment={BROKER: self._url},
             stderr=subprocess.DEVNULL,
         )
         try:
@@ -87,7 +87,7 @@ class Run:
         blank = str(uuid.uuid4())  # the entries differ only in their ids
         message = TaskMessage(id=blank, task=self._pool, queue="events", ignore_result=True)
         entry, queue = post(message), Keys().queue("events")
-        pipe = self._server.client.pipeline(transaction=False)
+        pipe = self._client.pipeline(transaction=False)
         for number in range(self._tasks):
             head = entry.head.replace(blank.encode(), str(uuid.uuid4()).encode())
             pipe.xadd(queue.levels[entry.level], {"h": head, "b": entry.body})
@@ -100,7 +100,7 @@ class Run:
             str(PYTHON),
             "-m",
             "benchmarks.events_receiver",
-            self._server.url,
+            self._url,
             str(self._tasks),
             TRANSPORT,
         ]
@@ -119,13 +119,13 @@ class Run:
 
     def _left(self) -> int:
         """Return how many tasks the server has, those in flight included."""
-        return int(self._server.client.xlen("blimp:queue:events:level:2"))
+        return int(self._client.xlen("blimp:queue:events:level:2"))
 
 
 def campaign(*, tasks: int, pools: Sequence[str] = POOLS) -> dict[str, Any]:
     """Return what became of the events of `tasks` tasks on each kind of pool."""
     found: dict[str, Any] = {}
-    with tempfile.TemporaryDirectory(prefix="events-") as name, Server(Path(name)) as server:
+    with tempfile.TemporaryDirectory(prefix="events-") as name, RedisServer(Path(name)) as server:
         for pool in pools:
             print_progress(f"{pool}: {tasks} tasks")
             found[pool] = Run(server, pool=pool, tasks=tasks).report()

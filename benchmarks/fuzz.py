@@ -10,9 +10,7 @@ One JSON line a breach, with the line that flies it again; then how near each po
 Simulated, in Lockstep. Exit status: 1 if a policy was breached.
 """
 
-import argparse
 import json
-import shlex
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from multiprocessing import Pool
@@ -21,7 +19,16 @@ from typing import Any
 
 import msgspec
 
-from benchmarks.campaign import Draw, choose_ships, draw_plant, load_ship, plant_of, together
+from benchmarks.campaign import (
+    Draw,
+    again,
+    choose_ships,
+    draw_plant,
+    load_ship,
+    make_parser,
+    plant_of,
+    together,
+)
 from benchmarks.policies import ALL, Witness
 from blimp.airframe import Airframe
 from blimp.recording.policies import margins
@@ -381,20 +388,9 @@ def search(
                 yield flown
 
 
-def again(case: Case) -> str:
-    """Return the line that flies the same once more."""
-    text = msgspec.json.encode(case).decode()
-    return f"python -m benchmarks.fuzz --again {shlex.quote(text)}"
-
-
 def main(arguments: Sequence[str] | None = None) -> int:
-    parser = argparse.ArgumentParser(prog="python -m benchmarks.fuzz", description=__doc__)
-    parser.add_argument("--flights", type=int, default=64)
-    parser.add_argument("--seed", type=int, default=1, help="of the search")
-    parser.add_argument("--airframes", default="", help="only these; all that can fly by default")
-    parser.add_argument("--random-ships", type=int, default=0, metavar="N", help="draw N ships")
+    parser = make_parser("benchmarks.fuzz", __doc__, flights=64)
     parser.add_argument("--policy", default="", help="aim at those whose name has this")
-    parser.add_argument("--jobs", type=int, default=1, help="processes")
     parser.add_argument("--again", metavar="JSON", help="fly this case alone")
     options = parser.parse_args(arguments)
     if options.again:
@@ -415,7 +411,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
             line = {"policy": name, "at_s": at_s, "hopeless": flown.hopeless, "simulated": True}
             print(json.dumps(line | {"case": msgspec.to_builtins(flown.case)}), flush=True)
             if name not in known:
-                print(f"{name}, {at_s} s\n  {again(flown.case)}", file=sys.stderr, flush=True)
+                print(
+                    f"{name}, {at_s} s\n  {again('python -m benchmarks.fuzz', flown.case)}",
+                    file=sys.stderr,
+                    flush=True,
+                )
             known.add(name)
     for name, margin in sorted(least.items(), key=lambda one: one[1]):
         if margin < 1.0:

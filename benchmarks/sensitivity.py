@@ -1,15 +1,14 @@
 """Which constants of the control stand on a cliff: `python -m benchmarks.sensitivity --jobs N`.
 
 Each number in `blimp/control` that a module gives a name to is moved by 30 % either way, alone, and
-a few healthy flights of `benchmarks.campaign` are flown that were good with it as it is: drawn
-ships, weight, drag, thrust, and wind to what the ship can hold. Listed is what made a
+a few healthy flights of `benchmarks.campaign` (--flights) are flown that were good with it as it
+is: drawn ships, weight, drag, thrust, and wind to what the ship can hold. Listed is what made a
 flight bad or raised an error. A constant that is not listed may be moved so far, as far as these
 flights show. Tables and what a module computes when it is loaded are not moved.
 
 One JSON line a constant and direction, then the list. Simulated, in Lockstep. Exit status 0.
 """
 
-import argparse
 import ast
 import importlib
 import json
@@ -79,9 +78,8 @@ def flown(case: tuple[Constant, float], *, draws: Sequence[Draw]) -> tuple[Const
     return constant, factor, wrong
 
 
-def draw_good(flights: int, *, seed: int, jobs: int) -> list[Draw]:
+def draw_good(flights: int, *, ships: Sequence[str], seed: int, jobs: int) -> list[Draw]:
     """Draw flights that are good with all constants as they are."""
-    ships = campaign.choose_ships(seed=seed)
     draws = [
         campaign.draw_healthy(number, seed=seed, ships=ships, watch_s=0.0)
         for number in range(2 * flights)
@@ -92,14 +90,12 @@ def draw_good(flights: int, *, seed: int, jobs: int) -> list[Draw]:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    parser = argparse.ArgumentParser(prog="python -m benchmarks.sensitivity", description=__doc__)
-    parser.add_argument("--flights", type=int, default=4, help="for each constant and direction")
+    parser = campaign.make_parser("benchmarks.sensitivity", __doc__, flights=4)
     parser.add_argument("--by", type=float, default=0.3, help="share by which each is moved")
-    parser.add_argument("--seed", type=int, default=1, help="of the draw")
     parser.add_argument("--only", default="", help="constants with this in module.NAME")
-    parser.add_argument("--jobs", type=int, default=1, help="processes")
     options = parser.parse_args(arguments)
-    draws = draw_good(options.flights, seed=options.seed, jobs=options.jobs)
+    ships = campaign.choose_ships(options.airframes, options.random_ships, seed=options.seed)
+    draws = draw_good(options.flights, ships=ships, seed=options.seed, jobs=options.jobs)
     cases = [(one, f) for one in constants(options.only) for f in (1 - options.by, 1 + options.by)]
     cliffs: list[str] = []
     with Pool(options.jobs, maxtasksperchild=1) as pool:

@@ -1,24 +1,32 @@
-"""Wires before a flight: `python -m benchmarks.wires healthy|miswired --ships N --jobs N`.
+"""Wires before a flight: `python -m benchmarks.wires healthy|miswired --flights N --jobs N`.
 
 healthy: nothing is wrong, and nothing may be named. miswired: one thing is wired otherwise (KINDS),
-and must be named. Drawn are the ship (a known airframe, or every other time a random one), thrust
-(x 0.8 to 1.2, each x 0.94 to 1.06), weight, wind to 0.3 m/s, and what holds it: a person
-or a string. Not sure, a person does as the check says: on a string, twice more at the most.
+and must be named. Drawn are the ship (half of them known, half random), thrust (x 0.8 to 1.2, each
+x 0.94 to 1.06), weight, wind to 0.3 m/s, and what holds it: a person or a string. Not sure, a
+person does as the check says: on a string, twice more at the most.
 
-One JSON line a ship, then a table. The draw depends on --seed and the number alone. Simulated, in
-Lockstep. Exit status: 1 if something was named wrongly.
+Draw, lines, table and options are those of `benchmarks.campaign`. Simulated, in Lockstep. Exit
+status: 1 if something was named wrongly.
 """
 
-import argparse
 import sys
+from collections.abc import Sequence
 from functools import partial
-from multiprocessing import Pool
 from random import Random
 from typing import Any
 
 import msgspec
 
-from benchmarks.random_ship import random_ship
+from benchmarks import campaign
+from benchmarks.campaign import (
+    Draw,
+    Flown,
+    draw_plant,
+    load_ship,
+    plant_of,
+    swapped,
+    wind_limit_mps,
+)
 from blimp import airframe as airframes
 from blimp.airframe import Airframe, Device, Thruster
 from blimp.rotation import from_euler
@@ -27,10 +35,9 @@ from blimp.ship.lockstep import Lockstep
 from blimp.sim.grip import by_person, on_string
 from blimp.wires.wrong import Wrong
 
-KINDS = ("reversed", "swapped", "propeller", "other way", "mounted")
-MORE = ("dead", "weak")
+KINDS = (Wrong.REVERSED, Wrong.SWAPPED, Wrong.PROPELLER, Wrong.OTHER_WAY, Wrong.MOUNTED)
+MORE = (Wrong.DEAD, Wrong.WEAK)
 FLAT = ("x", "-y", "-z")
-SHIPS = [name for name in airframes.names() if check_airframe(airframes.load(name)).ok]
 HELD_M = 1.5
 WIND_MPS = 0.3
 TRIES = 3
@@ -38,48 +45,30 @@ CHECK_S = 200.0
 TILT_RAD = 0.05  # as a person holds it, or a string
 
 
-class Tried(msgspec.Struct, frozen=True, kw_only=True):
-    """outcome: "right", "named", "not sure", or what was wrong with that."""
-
-    number: int
-    airframe: str
-    kind: str
-    true: tuple[str, ...]
-    holds: tuple[str, ...]
-    outcome: str
-    said: str
+def choose_ships(names: str = "", drawn: int = 0, *, seed: int) -> list[str]:
+    """Return the ships of `names` and `drawn` ones; by default all known and as many drawn."""
+    if not names and not drawn:
+        known = [name for name in airframes.names() if check_airframe(airframes.load(name)).ok]
+        names, drawn = ",".join(known), len(known)
+    return campaign.choose_ships(names, drawn, seed=seed)
 
 
-def draw(number: int, *, seed: int, kinds: tuple[str, ...]) -> tuple[Airframe, Airframe, str, Any]:
-    """Return the ship as its file has it and as it is, what is wrong with it, and the chance."""
+def draw(
+    number: int, *, seed: int, ships: Sequence[str], watch_s: float, kinds: tuple[Wrong, ...]
+) -> Draw:
     chance = Random(f"wires:{seed}:{number}:{bool(kinds)}")
-    kind = chance.choice(kinds) if kinds else ""
-    while True:
-        ship = _ship(chance)
-        if kind != "other way" or any(t.tilted_by for t in ship.thruster):
-            break
-    common = chance.uniform(0.8, 1.2)
-    thrusters = tuple(_scaled(t, common * chance.uniform(0.94, 1.06)) for t in ship.thruster)
-    heavy_kg = chance.uniform(-0.02, 0.02) * ship.mass_kg
-    plant = msgspec.structs.replace(
-        ship,
-        thruster=thrusters,
-        hull=msgspec.structs.replace(ship.hull, helium_purity=None),
-        mass=msgspec.structs.replace(
-            ship.mass, item=(), heaviness_kg=ship.mass.heaviness_kg + heavy_kg
-        ),
-    )
-    return ship, plant, kind, chance
+    wrong = chance.choice(kinds) if kinds else None
+    fitting = [name for name in ships if _fits(load_ship(name), wrong)]
+    return draw_plant(
+        chance, chance.choice(fitting), wind_mps=WIND_MPS, thrust_scale=chance.uniform(0.8, 1.2),
+        wrong=wrong, watch_s=watch_s,
+    )  # fmt: skip
 
 
-def _ship(chance: Random) -> Airframe:
-    while True:
-        if chance.random() < 0.5:
-            ship = airframes.load(chance.choice(SHIPS))
-        else:
-            ship = random_ship(chance.randrange(1_000_000, 2_000_000))
-        if len(ship.thruster) > 1 and any(map(_is_imu, ship.device)):
-            return bare(ship)
+def _fits(ship: Airframe, wrong: Wrong | None) -> bool:
+    tilts = any(thruster.tilted_by for thruster in ship.thruster)
+    is_checked = len(ship.thruster) > 1 and any(map(_is_imu, ship.device))
+    return is_checked and (tilts or wrong is not Wrong.OTHER_WAY)
 
 
 def _scaled(thruster: Thruster, share: float, *, backward: bool = False) -> Thruster:
@@ -99,16 +88,6 @@ def _scaled(thruster: Thruster, share: float, *, backward: bool = False) -> Thru
 def backward(plant: Airframe, motor: str, share: float = 1.0) -> Airframe:
     """Return the ship with this motor reversed, at a share of its thrust."""
     return _with_motor(plant, motor, share, backward=True)
-
-
-def swapped(plant: Airframe, one: str, other: str) -> Airframe:
-    """Return the ship with the plugs of two outputs exchanged."""
-    to = {one: other, other: one}
-    devices = (
-        msgspec.structs.replace(d, outputs={c: to.get(n, n) for c, n in d.outputs.items()})
-        for d in plant.device
-    )
-    return msgspec.structs.replace(plant, device=tuple(devices))
 
 
 def servo_reversed(plant: Airframe, name: str) -> Airframe:
@@ -147,20 +126,20 @@ def _with_motor(plant: Airframe, name: str, share: float, *, backward: bool = Fa
     return msgspec.structs.replace(plant, thruster=tuple(thrusters))
 
 
-def miswire(plant: Airframe, kind: str, chance: Random) -> tuple[Airframe, tuple[str, ...]]:
+def miswire(plant: Airframe, kind: Wrong, chance: Random) -> tuple[Airframe, tuple[str, ...]]:
     """Return the ship with one thing wired otherwise, and what should be said of it."""
     one, other = chance.sample(plant.thruster_names, 2)
-    if kind == "reversed":
+    if kind is Wrong.REVERSED:
         return backward(plant, one), (kind, one)
-    if kind == "propeller":
+    if kind is Wrong.PROPELLER:
         return backward(plant, one, chance.uniform(0.45, 0.75)), (kind, one)
-    if kind == "dead":
+    if kind is Wrong.DEAD:
         return _with_motor(plant, one, 1e-6), (kind, one)
-    if kind == "weak":
+    if kind is Wrong.WEAK:
         return _with_motor(plant, one, chance.uniform(0.3, 0.6)), (kind, one)
-    if kind == "swapped":
+    if kind is Wrong.SWAPPED:
         return swapped(plant, one, other), (kind, *sorted((one, other)))
-    if kind == "other way":
+    if kind is Wrong.OTHER_WAY:
         name = chance.choice(sorted({t.tilted_by for t in plant.thruster} - {""}))
         return servo_reversed(plant, name), (kind, name)
     imu = next(d for d in plant.device if _is_imu(d))
@@ -177,18 +156,20 @@ def _is_rotation(axes: list[str]) -> bool:
     return even is (sum(axis.startswith("-") for axis in axes) % 2 == 0)
 
 
-def check(number: int, *, seed: int, kinds: tuple[str, ...]) -> Tried:
+def fly(draw: Draw) -> Flown:
     """Try the wires of one ship, as often as the check asks for it."""
-    ship, plant, kind, chance = draw(number, seed=seed, kinds=kinds)
+    ship, chance = bare(load_ship(draw.airframe)), Random(draw.seed)
+    plant = plant_of(ship, draw)
+    each = tuple(_scaled(t, chance.uniform(0.94, 1.06)) for t in plant.thruster)
+    plant = msgspec.structs.replace(plant, thruster=each)
     true: tuple[str, ...] = ()
-    if kind:
-        plant, true = miswire(plant, kind, chance)
-    hold, holds, outcome, said = chance.choice((by_person, on_string)), [], "not sure", ""
-    for _ in range(TRIES):
-        at = chance.randrange(1_000_000)
-        wind_mps = chance.uniform(0.0, WIND_MPS)
+    if draw.wrong is not None:
+        plant, true = miswire(plant, draw.wrong, chance)
+    hold, outcome, tries, hours = chance.choice((by_person, on_string)), "not sure", 0, 0.0
+    while outcome == "not sure" and tries < TRIES:
+        at, tries = chance.randrange(1_000_000), tries + 1
         with Lockstep(
-            ship, seed=at, wind_mps=wind_mps, plant=plant, bench=True, rate_hz=50.0
+            ship, seed=at, wind_mps=draw.wind_mps, plant=plant, bench=True, rate_hz=50.0
         ) as lockstep:
             physics = lockstep.world.physics
             tilt = (chance.gauss(0.0, TILT_RAD), chance.gauss(0.0, TILT_RAD))
@@ -199,16 +180,18 @@ def check(number: int, *, seed: int, kinds: tuple[str, ...]) -> Tried:
             physics.grip = hold(plant, physics.state, seed=at)
             lockstep.step(2.0)
             found = lockstep.complete("wires", within_s=CHECK_S, check=False)
-        holds.append(hold.__name__)
-        said = found.reason
+            hours += lockstep.now_s / 3600.0
         if found.result.get("sure"):
             outcome = judge(true, found.result)
-            break
         hold = on_string
-    return Tried(
-        number=number, airframe=ship.name, kind=kind, true=true, holds=tuple(holds),
-        outcome=outcome, said=said,
-    )  # fmt: skip
+    return Flown(
+        draw=draw,
+        bad=(outcome, f"{draw.wrong or 'healthy'} {outcome}", *["first try"][: tries == 1]),
+        outcome=f"{' '.join(true)}: {outcome}, try {tries}",
+        hours=round(hours, 5),
+        said=(found.reason,),
+        wind_limit_mps=round(wind_limit_mps(plant), 3),
+    )
 
 
 def judge(true: tuple[str, ...], result: dict[str, Any]) -> str:
@@ -220,40 +203,18 @@ def judge(true: tuple[str, ...], result: dict[str, Any]) -> str:
     if not true:
         return "accused" if named else "right"
     if named == [true]:
-        return "named"
+        return "right"
     if len(named) == 1 and named[0][1:] == true[1:] and {named[0][0], true[0]} <= backward:
-        return "named"  # both sentences name the propeller, and the way it pushes
-    return f"wrongly named {named}" if named else "missed"
+        return "right"  # both sentences name the propeller, and the way it pushes
+    return "wrong" if named else "missed"
 
 
-def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("kind", choices=("healthy", "miswired", "more"))
-    parser.add_argument("--ships", type=int, default=40)
-    parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--first", type=int, default=0)
-    parser.add_argument("--jobs", type=int, default=1)
-    options = parser.parse_args()
-    kinds = {"healthy": (), "miswired": KINDS, "more": MORE}[options.kind]
-    one = partial(check, seed=options.seed, kinds=kinds)
-    tried: list[Tried] = []
-    with Pool(options.jobs) as pool:
-        numbers = range(options.first, options.first + options.ships)
-        for each in pool.imap_unordered(one, numbers):
-            tried.append(each)
-            print(msgspec.json.encode(each).decode(), flush=True)
-    for kind in ("", *sorted({each.kind for each in tried} - {""})):
-        some = [each for each in tried if not kind or each.kind == kind]
-        counts: dict[str, int] = {}
-        for each in some:
-            label = each.outcome.partition(" [")[0]
-            counts[label] = counts.get(label, 0) + 1
-        first = sum(len(each.holds) == 1 and each.outcome != "not sure" for each in some)
-        print(
-            f"{kind or 'all':12}{len(some):5}  {counts}, {first} at the first try", file=sys.stderr
-        )
-    wrong = any(each.outcome not in ("right", "named", "not sure") for each in tried)
-    return int(wrong)
+def main(arguments: Sequence[str] | None = None) -> int:
+    some = {"healthy": (), "miswired": KINDS, "more": MORE}
+    kinds = {name: (partial(draw, kinds=wrongs), fly) for name, wrongs in some.items()}
+    return campaign.main(
+        arguments, module="benchmarks.wires", doc=__doc__ or "", kinds=kinds, choose=choose_ships
+    )
 
 
 if __name__ == "__main__":

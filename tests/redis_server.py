@@ -36,6 +36,10 @@ class RedisServer:
         self._binary = binary or find_server_binary()
         self._child: Child | None = None
 
+    @property
+    def url(self) -> str:
+        return f"redis://127.0.0.1:{self.port}/0"
+
     def start(self, *, config: str | None = None) -> Self:
         """config: text of a configuration file, which a sentinel must have and rewrites."""
         words = ["--dir", str(self._directory), "--save", "", "--bind", "127.0.0.1"]

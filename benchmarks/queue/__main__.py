@@ -26,8 +26,8 @@ from benchmarks.queue.catalogue import (
     Peer,
 )
 from benchmarks.queue.report import LEAST_WORK_S, Rounds, summarise, table
-from benchmarks.queue.server import Server
 from blimp.distribution import build
+from tests.redis_server import RedisServer
 
 MEASUREMENTS = ("paced", "backlog")
 GUESTS = ROOT / ".venv-peers" / "bin"
@@ -59,7 +59,7 @@ def main() -> int:
         return 2
     measured = {peer.name: Rounds() for peer in peers}
     loads: list[float] = []
-    with tempfile.TemporaryDirectory() as directory, Server(Path(directory)) as server:
+    with tempfile.TemporaryDirectory() as directory, RedisServer(Path(directory)) as server:
         bench = Bench(server=server, guests=GUESTS)
         for number in range(options.rounds):
             loads.append(os.getloadavg()[0])
@@ -70,7 +70,7 @@ def main() -> int:
                     _measure(bench, peer, measured[peer.name], options)
                 except Stalled as error:
                     print(f"error: {error}", file=sys.stderr)
-        machine = _machine(server.version(), loads)
+        machine = _machine(server.client().info("server"), loads)
     lines = [summarise(name, rounds) for name, rounds in measured.items()]
     if options.json:
         document = {
@@ -101,12 +101,12 @@ def _measure(bench: Bench, peer: Peer, rounds: Rounds, options: argparse.Namespa
         rounds.backlogs.append(bench.backlog(peer, messages=size))
 
 
-def _machine(server: str, loads: list[float]) -> dict[str, Any]:
+def _machine(server: dict[str, Any], loads: list[float]) -> dict[str, Any]:
     return {
         "cores": len(os.sched_getaffinity(0)),
         "system": f"{platform.system()} {platform.machine()}",
         "python": platform.python_version(),
-        "server": server,
+        "server": f"{server['server_name']} {server['valkey_version']}",
         "commit": build().commit[:12],
         "load_before_each_round": loads,  # of others, too, where the machine is shared
     }

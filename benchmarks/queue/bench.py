@@ -16,7 +16,7 @@ import msgspec
 
 from benchmarks.queue import tally, usage
 from benchmarks.queue.catalogue import ROOT, Peer
-from benchmarks.queue.server import Server
+from tests.redis_server import RedisServer
 
 SETTLE_S = 2.0
 IDLE_S = 5.0
@@ -52,8 +52,8 @@ class Backlog(msgspec.Struct, frozen=True, kw_only=True):
 class Bench:
     """The server, the environments and what is common to all measurements."""
 
-    def __init__(self, *, server: Server, guests: Path) -> None:
-        self._server = server
+    def __init__(self, *, server: RedisServer, guests: Path) -> None:
+        self._url, self._client = server.url, server.client()
         self._guests = guests
 
     def idle_and_paced(self, peer: Peer, *, messages: int) -> tuple[Idle, list[float]]:
@@ -69,7 +69,7 @@ class Bench:
 
     def backlog(self, peer: Peer, *, messages: int) -> Backlog:
         """Queue `messages`, then start a worker and see how long it takes over them."""
-        self._server.clear()
+        self._client.flushall()
         took_s = self._publish(peer, count=messages)
         with self._worker(peer, clear=False) as (pid, read):
             best, moved_s = 0, time.monotonic() + START_S
@@ -98,9 +98,9 @@ class Bench:
     def _idle(self, pid: int) -> Idle:
         pids = usage.tree(pid)
         memory_mb, proportional_mb = usage.memory_mb(pids)
-        before, commands, began_s = usage.wake_ups(pids), self._server.commands(), time.monotonic()
+        before, commands, began_s = usage.wake_ups(pids), self._commands(), time.monotonic()
         time.sleep(IDLE_S)
-        after, asked, ended_s = usage.wake_ups(pids), self._server.commands(), time.monotonic()
+        after, asked, ended_s = usage.wake_ups(pids), self._commands(), time.monotonic()
         woken = sum(count - before.get(thread, 0) for thread, count in after.items())
         return Idle(
             memory_mb=memory_mb,
@@ -110,6 +110,9 @@ class Bench:
             wake_ups_per_s=woken / (ended_s - began_s),
             commands_per_s=(asked - commands - 1) / (ended_s - began_s),  # asking is one
         )
+
+    def _commands(self) -> int:
+        return int(self._client.info("stats")["total_commands_processed"])
 
     def _publish(self, peer: Peer, *, count: int, rate_hz: float = 0.0) -> float:
         """Send from a process of its own; return how many seconds it took."""
@@ -134,7 +137,7 @@ class Bench:
     ) -> Iterator[tuple[int, Callable[[], tally.Reading]]]:
         """Run the peer's worker; yield its process id and what reads its count."""
         if clear:
-            self._server.clear()
+            self._client.flushall()
         with tempfile.TemporaryDirectory() as directory, tempfile.TemporaryFile() as log:
             process = subprocess.Popen(
                 peer.command(self._guests),
@@ -161,7 +164,7 @@ class Bench:
 
     def _environment(self, extra: dict[str, str] | None = None) -> dict[str, str]:
         path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ.get('PATH', '')}"
-        own = {tally.URL: self._server.url, "PYTHONPATH": str(ROOT), "PATH": path}
+        own = {tally.URL: self._url, "PYTHONPATH": str(ROOT), "PATH": path}
         return {**os.environ, **own, **(extra or {})}
 
 

@@ -21,7 +21,7 @@ def url(tcp_server: RedisServer) -> str:
     """Return the URL of an empty server."""
     with tcp_server.client() as client:
         client.flushall()
-    return f"redis://127.0.0.1:{tcp_server.port}/0"
+    return tcp_server.url
 
 
 @pytest.fixture

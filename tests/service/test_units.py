@@ -195,7 +195,7 @@ def test_a_boot_without_the_broker_waits_for_it_and_keeps_its_key(system: System
     write_whole(key, "k" * 43, mode=0o600)
     with socket_directory() as directory:
         server = RedisServer(directory)
-        system.broker = f"redis://127.0.0.1:{server.port}/0"
+        system.broker = server.url
         system.configure(signing_key_file=str(key))
         system.install()
         assert not (UNIT_DIR / BROKER).exists()

@@ -42,7 +42,9 @@ def test_ships_of_all_layouts_and_sensors_are_drawn_and_each_can_fly() -> None:
 
 def fly(seed: int) -> None:
     flown = fly_healthy(draw(seed, watch_s=5.0))
-    assert (flown.bad, flown.accused) == ((), ()), again(flown, "healthy")
+    assert (flown.bad, flown.accused) == ((), ()), again(
+        "python -m benchmarks.campaign healthy", flown.draw
+    )
 
 
 @pytest.mark.long
@@ -60,4 +62,6 @@ def test_a_ship_that_the_check_accepts_survives_a_cell_of_the_matrix(
 ) -> None:
     assert BY_NAME[failure].fits(random_ship(seed))
     flown = fly_cell(draw(seed, mode="hold", failures=(failure,)))
-    assert (flown.bad, flown.accused) == ((), ()), again(flown, "cells")
+    assert (flown.bad, flown.accused) == ((), ()), again(
+        "python -m benchmarks.campaign cells", flown.draw
+    )

@@ -4,7 +4,8 @@ from math import radians
 
 import pytest
 
-from benchmarks.wires import backward, bare, mounted, servo_reversed, swapped
+from benchmarks.campaign import swapped
+from benchmarks.wires import backward, bare, mounted, servo_reversed
 from blimp import airframe as airframes
 from blimp.airframe import Airframe
 from blimp.rotation import from_euler
