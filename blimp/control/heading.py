@@ -30,7 +30,7 @@ _MAGNET_S = 0.2  # between two looks at the magnetometer
 _DOUBT_RAD = 0.35  # above it the heading counts as doubtful
 _START_RAD = 0.03  # laid down nose north by hand
 _LARGEST_RAD = pi / 2.0  # nothing is known of a heading beyond
-_LEAST_RAD = 1e-3  # nor is any better known: what a mount is turned by
+_LEAST_RAD = 0.01  # nor is any better known: half a degree, to which mounts are set by eye
 _BIAS_RADPS = 3e-4  # what rest leaves of a gyro's bias
 _FIELD_SHARE = 0.25  # a level field that has changed by more is iron
 _FIELD_T = 2e-6  # a smaller one has no bearing
@@ -166,7 +166,7 @@ class HeadingFilter:
             ee, eb, bb = ee - ce * ce / total, eb - ce * cb / total, bb - cb * cb / total
             surprise += 0.5 * left * left / total
         self._surprise += 0.02 * (surprise - self._surprise)
-        self.sigma_rad, self._eb, self._bb = max(1e-4, ee) ** 0.5, eb, max(1e-12, bb)
+        self.sigma_rad, self._eb, self._bb = max(_LEAST_RAD**2, ee) ** 0.5, eb, max(1e-12, bb)
         self._innovation_m, self._fixed_s = abs(innovation), now_s
         self._found = (self._found[0] + turn, self._found[1] + bias)
         p, v, tilt, accel, gyro = (
