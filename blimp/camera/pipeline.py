@@ -1,7 +1,8 @@
 """What is done with the frames: steps, each in a thread of its own, that never delay the camera.
 
 A step gets the newest frame when it is free and its period has passed; frames that came meanwhile
-are passed over. A step that raises is counted and said, and goes on with the next frame.
+are passed over. A step that raises is counted and said, and goes on with the next frame. One that
+does not return is said, and what it saw before is dropped.
 """
 
 import threading
@@ -16,6 +17,7 @@ from blimp.closing import Closing
 from blimp.link.camera_control import StepStatus
 
 Say = Callable[[str], object]
+HUNG_S = 5.0  # ten times what a detector's answer may take, on the slowest board
 
 
 class Step(Protocol):
@@ -52,6 +54,7 @@ class Pipeline(Closing):
         self._ended = False
         self.seen: dict[str, StepResult] = {}
         self.steps: dict[str, StepStatus] = {step.name: StepStatus() for step in steps}
+        self._busy: dict[str, float] = {}  # steps that have a frame, and since when
         self._threads = [
             threading.Thread(target=self._run, args=(step,), name=step.name, daemon=True)
             for step in steps
@@ -64,6 +67,11 @@ class Pipeline(Closing):
         with self._changed:
             self._newest = frame
             self._changed.notify_all()
+            now_s = self._clock.now_s()
+            hung = {name: now_s - s for name, s in self._busy.items() if now_s - s >= HUNG_S}
+            for name, waited_s in hung.items():
+                self._note(name, f"has not returned for {waited_s:.0f} s", "has not returned")
+                self.seen.pop(name, None)
 
     def newer(self, than: int, *, timeout_s: float) -> Frame | None:
         """Return the newest frame if it is another one than `than`; None if none comes in time."""
@@ -90,24 +98,32 @@ class Pipeline(Closing):
             self._take(step, frame, began_s)
 
     def _take(self, step: Step, frame: Frame, began_s: float) -> None:
-        before = self.steps[step.name]
-        problem = ""
+        content, problem = None, ""
+        with self._changed:
+            self._busy[step.name] = began_s
         try:
             content = step.take(frame)
         except Exception as error:
             problem = f"{type(error).__name__}: {error}"
-            if problem != before.problem:  # once, however often it comes
-                self._say(f"{step.name}: {problem}")
-        else:
+        with self._changed:
+            del self._busy[step.name]
             if content is not None:
                 self.seen[step.name] = StepResult(frame.sequence, frame.t_s, content)
-        self.steps[step.name] = msgspec.structs.replace(
-            before,
-            frames=before.frames + 1,
-            took_s=self._clock.now_s() - began_s,
-            failures=before.failures + bool(problem),
-            problem=problem,
-        )
+            self._note(step.name, problem, problem)
+            done = self.steps[step.name]
+            self.steps[step.name] = msgspec.structs.replace(
+                done,
+                frames=done.frames + 1,
+                took_s=self._clock.now_s() - began_s,
+                failures=done.failures + bool(problem),
+            )
+
+    def _note(self, name: str, problem: str, same: str) -> None:
+        """Note a step's problem; say it once, as long as it begins with `same`."""
+        before = self.steps[name]
+        if problem and not (before.problem and before.problem.startswith(same)):
+            self._say(f"{name}: {problem}")
+        self.steps[name] = msgspec.structs.replace(before, problem=problem)
 
     def close(self) -> None:
         with self._changed:

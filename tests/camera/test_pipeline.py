@@ -3,7 +3,7 @@ from typing import Any
 
 from blimp.camera.frame import Frame
 from blimp.camera.pipeline import Pipeline
-from blimp.clock import SystemClock
+from blimp.clock import ManualClock, SystemClock
 from tests.camera.frames import frame
 
 WAIT_S = 30.0
@@ -59,6 +59,24 @@ def test_a_step_that_raises_is_said_once_and_goes_on() -> None:
             assert bad.done.acquire(timeout=WAIT_S)
     assert said == ["bad: ValueError: no picture of mine"]
     assert pipeline.steps["bad"].failures == 3
+
+
+def test_a_step_that_does_not_return_is_said_once_until_it_does() -> None:
+    said: list[str] = []
+    held, clock = Held(), ManualClock()
+    with Pipeline([held], clock=clock, say=said.append) as pipeline:
+        pipeline.offer(frame(1))
+        assert held.began.wait(WAIT_S)
+        held.began.clear()
+        for number in range(2, 9):
+            clock.advance(1.0)
+            pipeline.offer(frame(number))
+        assert said == ["held: has not returned for 5 s"]
+        assert pipeline.steps["held"].problem == "has not returned for 7 s"
+        assert "held" not in pipeline.seen
+        held.go_on.set()
+        assert held.began.wait(WAIT_S)
+        assert pipeline.steps["held"].problem == ""
 
 
 def test_a_newer_frame_than_one() -> None:
