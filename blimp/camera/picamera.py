@@ -1,8 +1,9 @@
 """A Raspberry Pi's camera, by picamera2's interface; in a simulation by that of `blimp.sim`.
 
 The middle of the exposure: picamera2 says that `SensorTimestamp` is when the first pixel was read,
-the end of its exposure (examples/timestamp_capture.py). With a rolling shutter the other rows are
-later, by up to the read-out time of the sensor.
+the end of its exposure (examples/timestamp_capture.py). With a rolling shutter the middle row is
+later by half of the time that the sensor's mode takes to read a frame, which is the shortest time
+from one frame to the next that libcamera offers for it.
 """
 
 from typing import Any
@@ -11,6 +12,7 @@ from blimp.camera.frame import Frame
 from blimp.errors import CameraError
 
 RGB = "BGR888"  # picamera2's name of the format whose arrays are red, green, blue
+GLOBAL = {"imx296"}  # sensors that expose all rows at once
 STILL_S = 10.0  # mode switch, exposure of a dark room, switch back
 CURE = "sudo apt install python3-picamera2, and make the environment with --system-site-packages"
 
@@ -42,6 +44,9 @@ class PicameraSource:
                 main={"size": size, "format": RGB}, controls={"FrameRate": rate_hz}
             )
             camera.configure(configuration)
+            is_global = camera.camera_properties["Model"] in GLOBAL
+            limits_us = camera.camera_controls["FrameDurationLimits"]
+            self._readout_s = 0.0 if is_global else 1e-6 * limits_us[0]
             camera.start()
         except Exception as error:  # IndexError without a camera, RuntimeError if it is in use
             self.close()
@@ -80,7 +85,7 @@ class PicameraSource:
         self._sequence, self._last_ns = self._sequence + max(1, step), at_ns
         return Frame(
             sequence=self._sequence,
-            t_s=1e-9 * at_ns - 0.5 * exposure_s,
+            t_s=1e-9 * at_ns - 0.5 * exposure_s + 0.5 * self._readout_s,
             exposure_s=exposure_s,
             gain=float(about.get("AnalogueGain", 1.0)),
             pixels=pixels,

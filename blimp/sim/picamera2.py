@@ -66,10 +66,6 @@ class Fields(dict[str, Any]):
         else:
             self[name] = value
 
-    def enable_lores(self, on: bool = True) -> None:
-        size = self["main"]["size"]
-        self["lores"] = Fields(format="YUV420", size=size, preserve_ar=False) if on else None
-
     def enable_raw(self, on: bool = True) -> None:
         self["raw"] = Fields(format="SBGGR10", size=self["main"]["size"]) if on else None
 
@@ -165,17 +161,15 @@ class CompletedRequest:
             self._buffers[name] = files.packed(pixels, stream["format"])
         return self._buffers[name]
 
-    def make_array(self, name: str) -> Array:
+    def make_array(self, name: str = "main") -> Array:
         return self.buffer(name).copy()
 
-    def make_buffer(self, name: str) -> Array:
+    def make_buffer(self, name: str = "main") -> Array:
         return self.make_array(name).ravel()
 
-    def make_image(self, name: str, width: int | None = None, height: int | None = None) -> Any:
+    def make_image(self, name: str = "main", width: int = 0, height: int = 0) -> Any:
         image = files.image_of(self.buffer(name), self.config[name]["format"])
-        if (width or image.width, height or image.height) != image.size:
-            image = image.resize((width or image.width, height or image.height))
-        return image
+        return image.resize((width or image.width, height or image.height))
 
     def save(
         self, name: str, file_output: Any, format: str | None = None, exif_data: Any = None
@@ -201,46 +195,40 @@ class MappedArray:
         pass
 
 
-def _kept(request: CompletedRequest) -> CompletedRequest:
+def _kept(request: CompletedRequest, flush: Any = None) -> CompletedRequest:  # noqa: ARG001
     request.acquire()
     return request
 
 
-def _every(make: Any) -> Any:
-    return lambda request, names: ([make(request, n) for n in names], request.get_metadata())
+def _saved(
+    request: CompletedRequest, file_output: Any, name: str = "main", format: str | None = None,
+    exif_data: Any = None,
+) -> dict[str, Any]:  # fmt: skip
+    request.save(name, file_output, format, exif_data)
+    return request.get_metadata()
 
 
-def _whole(take: Any) -> Any:
-    """Return the methods that capture with `take(request)`, as it is and in another mode."""
-
-    def capture(self: Any, wait: Any = None, signal_function: Any = None, **_: Any) -> Any:
-        return self._capture(take, wait, signal_function)
-
-    def switched(
-        self: Any, camera_config: Any, wait: Any = None, signal_function: Any = None, **_: Any
-    ) -> Any:
-        return self._capture(take, wait, signal_function, camera_config)
-
-    return capture, switched
-
-
-def _of_streams(make: Any) -> Any:
-    """Return the methods that capture with `make(request, name)`, or names."""
+def _captures(take: Callable[..., Any]) -> Any:
+    """Return the methods that capture with `take(request, ...)`, as it is and in another mode."""
 
     def capture(
-        self: Any, name: Any = "main", wait: Any = None, signal_function: Any = None
+        self: "Picamera2", *what: Any, wait: Any = None, signal_function: Any = None, **more: Any
     ) -> Any:
-        return self._capture(lambda request: make(request, name), wait, signal_function)
+        return self._capture(lambda request: take(request, *what, **more), wait, signal_function)
 
     def switched(
-        self: Any, camera_config: Any, name: Any = "main", wait: Any = None,
-        signal_function: Any = None, **_: Any,
+        self: "Picamera2", camera_config: Any, *what: Any, wait: Any = None,
+        signal_function: Any = None, delay: int = 0, **more: Any,  # noqa: ARG001
     ) -> Any:  # fmt: skip
         return self._capture(
-            lambda request: make(request, name), wait, signal_function, camera_config
+            lambda request: take(request, *what, **more), wait, signal_function, camera_config
         )
 
     return capture, switched
+
+
+def _every(make: Callable[..., Any]) -> Callable[..., Any]:
+    return lambda request, names: ([make(request, n) for n in names], request.get_metadata())
 
 
 class Picamera2:
@@ -268,28 +256,16 @@ class Picamera2:
         self.is_open = True
         place = self._camera.place
         self.place_chip = place.chip
-        self.sensor_resolution, self.sensor_format = place.full, "SBGGR10_CSI2P"
+        self.sensor_resolution = place.full
         self.is_mono = False
-        self.camera_controls = dict(_CONTROLS)
-        self.camera_properties = {
-            "Model": place.chip, "PixelArraySize": place.full, "Location": 2, "Rotation": 0,
-            "ScalerCropMaximum": (0, 0, *place.full), "UnitCellSize": (1120, 1120),
-            "PixelArrayActiveAreas": [(0, 0, *place.full)], "ColorFilterArrangement": 0,
-        }  # fmt: skip
-        half = (place.full[0] // 2, place.full[1] // 2)
-        self.sensor_modes = [
-            {
-                "format": SimpleNamespace(format="SBGGR10"), "unpacked": "SBGGR10", "bit_depth": 10,
-                "size": size, "fps": hz, "crop_limits": (0, 0, *place.full),
-                "exposure_limits": (20, 1_000_000, 8_000),
-            }
-            for size, hz in ((half, place.max_hz), (place.full, place.max_hz / 4.0))
-        ]  # fmt: skip
+        shortest_us = round(1e6 / place.max_hz)
+        limits = {"FrameDurationLimits": (shortest_us, *_CONTROLS["FrameDurationLimits"][1:])}
+        self.camera_controls = _CONTROLS | limits
+        self.camera_properties = {"Model": place.chip, "PixelArraySize": place.full}
         self.options: dict[str, Any] = {"quality": 90}
         self.allocator = allocator or SimpleNamespace(deallocate=lambda _: None)
         self.pre_callback: Callable[[CompletedRequest], object] | None = None
         self.post_callback: Callable[[CompletedRequest], object] | None = None
-        self.title_fields: list[str] = []
         self.controls = Controls(self)
         self.frames = 0
         self._controls: dict[str, Any] = {}
@@ -323,10 +299,6 @@ class Picamera2:
                 }
             )  # fmt: skip
         return found
-
-    @staticmethod
-    def set_logging(*_: Any, **__: Any) -> None:
-        pass
 
     @staticmethod
     def load_tuning_file(tuning_file: Any, dir: Any = None) -> dict[str, Any]:  # noqa: ARG004
@@ -610,15 +582,6 @@ class Picamera2:
             wait = signal_function is None
         return job.get_result() if wait else job
 
-    def wait(self, job: _Job, timeout: float | None = None) -> Any:
-        return job.get_result(timeout)
-
-    def cancel_all_and_flush(self) -> None:
-        with self._lock:
-            jobs, self._jobs = self._jobs, []
-        for job in jobs:
-            job.future.cancel()
-
     def _capture(self, take: Any, wait: Any, signal: Any, switch_to: Any = None) -> Any:
         """Capture with `take(request)`; with another configuration meanwhile, if there is one."""
         if switch_to is None:
@@ -663,31 +626,16 @@ class Picamera2:
         finally:
             request.release()
 
-    def capture_file(
-        self, file_output: Any, name: str = "main", format: str | None = None, wait: Any = None,
-        signal_function: Any = None, exif_data: Any = None,
-    ) -> Any:  # fmt: skip
-        take = _saved(file_output, name, format, exif_data)
-        return self._capture(take, wait, signal_function)
-
-    def switch_mode_and_capture_file(
-        self, camera_config: Any, file_output: Any, name: str = "main", format: str | None = None,
-        wait: Any = None, signal_function: Any = None, exif_data: Any = None, **_: Any,
-    ) -> Any:  # fmt: skip
-        take = _saved(file_output, name, format, exif_data)
-        return self._capture(take, wait, signal_function, camera_config)
-
-    capture_request, switch_mode_and_capture_request = _whole(_kept)
-    capture_metadata, _ = _whole(CompletedRequest.get_metadata)
-    capture_array, switch_mode_and_capture_array = _of_streams(CompletedRequest.make_array)
-    capture_buffer, switch_mode_and_capture_buffer = _of_streams(CompletedRequest.make_buffer)
-    capture_image, switch_mode_and_capture_image = _of_streams(CompletedRequest.make_image)
-    capture_arrays, switch_mode_and_capture_arrays = _of_streams(
-        _every(CompletedRequest.make_array)
-    )
-    capture_buffers, switch_mode_and_capture_buffers = _of_streams(
+    capture_request, switch_mode_and_capture_request = _captures(_kept)
+    capture_file, switch_mode_and_capture_file = _captures(_saved)
+    capture_metadata, _ = _captures(CompletedRequest.get_metadata)
+    capture_array, switch_mode_and_capture_array = _captures(CompletedRequest.make_array)
+    capture_arrays, switch_mode_and_capture_arrays = _captures(_every(CompletedRequest.make_array))
+    capture_buffer, switch_mode_and_capture_buffer = _captures(CompletedRequest.make_buffer)
+    capture_buffers, switch_mode_and_capture_buffers = _captures(
         _every(CompletedRequest.make_buffer)
     )
+    capture_image, switch_mode_and_capture_image = _captures(CompletedRequest.make_image)
 
     # --- recording ----------------------------------------------------------------------------
 
@@ -753,14 +701,6 @@ class Picamera2:
         self.start_and_capture_files(name, delay, num_files=1, **modes)
 
 
-def _saved(file_output: Any, name: str, format: str | None, exif_data: Any) -> Any:
-    def save(request: CompletedRequest) -> dict[str, Any]:
-        request.save(name, file_output, format, exif_data)
-        return request.get_metadata()
-
-    return save
-
-
 def _is_dead(computer: Any, number: int) -> bool:
     """Whether the camera's sensor does not answer; it is opened and closed for that."""
     dead: bool = computer.electrical.camera(number, 1e12).state.no_answer
@@ -771,16 +711,10 @@ def _is_dead(computer: Any, number: int) -> bool:
 def modules(computer: Any) -> dict[str, ModuleType]:
     """Return the modules of one simulated computer, by name."""
     bound = type("Picamera2", (Picamera2,), {"computer": computer, "__module__": __name__})
-    enum = {
-        name: SimpleNamespace(
-            Off=0, Fast=1, HighQuality=2, Minimal=3, Manual=0, Auto=1, Continuous=2
-        )
-        for name in ("AfModeEnum", "NoiseReductionModeEnum", "AwbModeEnum", "AeExposureModeEnum")
-    }
-    controls = SimpleNamespace(**enum, draft=SimpleNamespace(**enum))
-    space: dict[str, Any] = {
-        name: staticmethod(dict) for name in ("Sycc", "Smpte170m", "Rec709", "Raw", "Srgb")
-    }
+    modes = SimpleNamespace(Off=0, Fast=1, HighQuality=2, Minimal=3, Manual=0, Auto=1, Continuous=2)
+    controls = SimpleNamespace(
+        AfModeEnum=modes, NoiseReductionModeEnum=modes, AwbModeEnum=modes, AeExposureModeEnum=modes
+    )
     encoders = {
         one.__name__.lstrip("_"): one
         for one in (files._Encoder, files.JpegEncoder, files.MJPEGEncoder, files.H264Encoder)
@@ -796,8 +730,7 @@ def modules(computer: Any) -> dict[str, ModuleType]:
         "picamera2.request": {"MappedArray": MappedArray, "CompletedRequest": CompletedRequest},
         "picamera2.allocators": {"PersistentAllocator": lambda: SimpleNamespace(
             deallocate=lambda _: None)},
-        "libcamera": {"controls": controls, "Transform": dict,
-                      "ColorSpace": type("ColorSpace", (), space)},
+        "libcamera": {"controls": controls, "Transform": dict},
     }  # fmt: skip
     made = {name: ModuleType(name, __doc__) for name in contents}
     for name, content in contents.items():

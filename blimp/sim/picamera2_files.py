@@ -1,5 +1,6 @@
 """Encoders, outputs and image files of the simulated `picamera2`. Needs Pillow."""
 
+import contextlib
 import io
 import socket
 from datetime import datetime
@@ -123,8 +124,6 @@ class FileOutput(_Output):
 
     def __init__(self, file: Any = None, pts: Any = None, split: int | None = None) -> None:
         super().__init__(pts=pts)
-        self.dead = False
-        self.connectiondead: Any = None
         self._split = split
         self.fileoutput = file
 
@@ -150,15 +149,11 @@ class FileOutput(_Output):
     ) -> None:  # fmt: skip
         if self._file is None or not self.recording:
             return
-        try:
+        with contextlib.suppress(ConnectionError, ValueError):  # who read it has gone
             for start in range(0, len(frame), self._piece or len(frame) or 1):
                 self._file.write(frame[start : start + (self._piece or len(frame))])
                 self._file.flush()
             self.outputtimestamp(timestamp)
-        except (ConnectionError, ValueError) as error:
-            self.dead = True
-            if self.connectiondead is not None:
-                self.connectiondead(error)
 
     def stop(self) -> None:
         super().stop()
@@ -175,10 +170,7 @@ class _Encoder:
     def __init__(self, framerate: float = 30) -> None:
         self.framerate = framerate
         self.name = "main"
-        self.frame_skip_count = 1
-        self.frames_encoded = 0
         self.running = False
-        self._seen = 0
         self._outputs: list[Any] = []
 
     @property
@@ -208,15 +200,13 @@ class _Encoder:
             output.stop()
 
     def encode(self, stream: str, request: Any) -> None:
-        self._seen += 1
-        if not self.running or (self._seen - 1) % self.frame_skip_count:
+        if not self.running:
             return
         frame = self._encoded(stream, request)
         first_us = request.get_metadata()["SensorTimestamp"] // 1000
         self._first_us = getattr(self, "_first_us", first_us)
         for output in self._outputs:
             output.outputframe(frame, keyframe=True, timestamp=first_us - self._first_us)
-        self.frames_encoded += 1
 
     def _setup(self, quality: Any) -> None:
         pass

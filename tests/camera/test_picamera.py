@@ -36,6 +36,8 @@ def test_frames_with_their_times_and_a_photograph(world: World) -> None:
         last = found[-1]
         assert last.pixels.shape == (480, 640, 3)
         assert 0.0 < world.t_s - last.t_s < 0.3
+        # The simulated sensor has the middle of its frames, 24 ms from top to bottom, at 20 Hz.
+        assert 20.0 * last.t_s == pytest.approx(round(20.0 * last.t_s), abs=1e-3)
         grey = np.ascontiguousarray(last.pixels[..., 1])
         assert any(tag.tag_id == 22 for tag in Detector().detect(grey)), "the one below the ship"
         still = source.still()

@@ -4,7 +4,6 @@ What is wrong with it is asked of the world with each frame, as where the ship w
 """
 
 from bisect import bisect_right
-from math import floor
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -64,23 +63,11 @@ class Track:
 class WiredCamera:
     """Camera `number` of the ship behind these wires; opened with its first frame.
 
-    `expose` takes a frame now; `poll` has those of a camera that runs by itself at rate_hz. size,
-    rate_hz: of the frames, by default as the airframe has them. Raises OSError: ENODEV without
-    such a camera, EBUSY if it is open elsewhere.
+    size, rate_hz: of the frames; at first the size is the airframe's. Raises OSError: ENODEV
+    without such a camera, EBUSY if it is open elsewhere.
     """
 
-    def __init__(
-        self,
-        wires: Electrical,
-        number: int = 0,
-        *,
-        size: tuple[int, int] | None = None,
-        rate_hz: float = 15.0,
-        exposure_s: float = 0.008,
-        auto: bool = True,
-        grey: bool = False,
-        seed: int = 1,
-    ) -> None:
+    def __init__(self, wires: Electrical, number: int = 0) -> None:
         self._wires, self._number = wires, number
         self.cameras: Cameras = wires.cameras()
         self._track = Track()
@@ -89,15 +76,13 @@ class WiredCamera:
         self._balloons: tuple[Any, ...] = ()
         self._look()
         self.place: CameraPlace = self.cameras.places[number]
-        self.size = size or (self.place.width, self.place.height)
-        self.rate_hz = rate_hz
-        self.exposure_s, self.gain, self.auto = exposure_s, 1.0, auto
+        self.size = (self.place.width, self.place.height)
+        self.rate_hz = 15.0
+        self.exposure_s, self.gain, self.auto = 0.008, 1.0, True
         self.fixed_exposure = self.fixed_gain = False  # what `auto` leaves as it is
-        self._grey, self._seed = grey, seed
-        self._random = np.random.default_rng(seed)
+        self._random = np.random.default_rng(1)
         self._drawn: dict[tuple[int, int, float], SimulatedCamera] = {}
         self._held: Array | None = None  # of a frozen camera
-        self._polled = -1
 
     def _look(self) -> None:
         sight = self._wires.camera(self._number, self._track.newest_s)
@@ -107,15 +92,6 @@ class WiredCamera:
     def close(self) -> None:
         """Let others open it. Idempotent."""
         self._wires.camera_close(self._number)
-
-    def poll(self, now_s: float) -> Exposed | None:
-        """Return the newest frame that can be had at `now_s`; None if it was returned before, was
-        lost, or the camera is dead."""
-        number = floor((now_s - self.state.latency_s) * self.rate_hz)
-        if number <= self._polled:
-            return None
-        self._polled = number
-        return self.expose(number / self.rate_hz)
 
     def expose(self, t_s: float) -> Exposed | None:
         """Return the frame whose exposure has its middle at `t_s`, on the ship's clock.
@@ -129,14 +105,13 @@ class WiredCamera:
         width, height = self.size
         if state.other_size:
             width, height = width // 2, height // 2
-        shape = (height, width) if self._grey else (height, width, 3)
         exposure_s, gain = self.exposure_s, self.gain
         if state.frozen and self._held is not None:
             pixels = self._held
         elif state.garbage:
-            pixels = self._random.integers(0, 256, shape, np.uint8)
+            pixels = self._random.integers(0, 256, (height, width, 3), np.uint8)
         elif state.black:
-            pixels = np.zeros(shape, np.uint8)
+            pixels = np.zeros((height, width, 3), np.uint8)
         else:
             camera = self._camera(width, height)
             camera.light, camera.covered = state.light, state.covered
@@ -163,8 +138,6 @@ class WiredCamera:
                 lambda t_s: self._track.at(t_s - self._zero_s),
                 stand_m=place.stand_m,
                 readout_s=place.readout_s,
-                grey=self._grey,
-                seed=self._seed,
             )
         return camera
 
