@@ -18,7 +18,7 @@ from blimp.airframe import Airframe, Device
 from blimp.errors import BlimpError
 from blimp.scene import Balloon, GateFrame, Scenery, Walls
 from blimp.ship import Lockstep
-from blimp.ship.eye import let_find
+from blimp.ship.eye import let_see
 from blimp.sim.catch import Catcher
 from ground_station.examples import balloon as example
 from ground_station.ship import Ship
@@ -71,7 +71,7 @@ class Watched(Lockstep):
             opening_m=GATE_M,
         )  # fmt: skip
         scene = Scenery(room=HALL, floor=seed, balloon=(balloon,), gate=(gate,))
-        camera = let_find(self.world, self.airframe, scene, seed=seed)
+        camera = let_see(self.world, self.airframe, scene, seed=seed)
         self.catcher = Catcher(
             self.world, camera.renderer.balloons, diameter_m=balloon.diameter_m,
             hook_body_m=HOOK_M, reach_m=REACH_M, stand_m=self.airframe.stand_m,

@@ -22,6 +22,7 @@ Pixels = Annotated[float, Meta(ge=-20_000.0, le=20_000.0)]
 Focal = Annotated[float, Meta(ge=10.0, le=20_000.0)]
 Count = Annotated[int, Meta(ge=16, le=10_000)]
 Coefficient = Annotated[float, Meta(ge=-10.0, le=10.0)]
+NUMBERS = ("fx", "fy", "cx", "cy", "k1", "k2", "p1", "p2", "k3")
 MAX_BYTES = 10_000
 _ITERATIONS = 30  # the distortion of a lens of 120 degrees is undone to .001 pixels in 20
 _BACK_PX = 0.05  # a point that does not come back to itself is outside what the model describes
@@ -48,17 +49,17 @@ class Lens(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
     focal_sigma: Annotated[float, Meta(ge=0.0, le=0.2)] = 0.006
 
     @property
+    def numbers(self) -> Array:
+        """What a calibration finds, (9,), in the order of NUMBERS."""
+        return np.array([getattr(self, name) for name in NUMBERS])
+
+    @property
     def horizontal_fov_deg(self) -> float:
         return 2.0 * degrees(atan(0.5 * self.width / self.fx))
 
     def distort(self, rays: Array) -> Array:
         """Return the pixels (n, 2) of the rays (n, 2), x and y at z = 1."""
-        x, y = rays[:, 0], rays[:, 1]
-        r2 = x * x + y * y
-        radial = 1.0 + r2 * (self.k1 + r2 * (self.k2 + r2 * self.k3))
-        u = x * radial + 2.0 * self.p1 * x * y + self.p2 * (r2 + 2.0 * x * x)
-        v = y * radial + self.p1 * (r2 + 2.0 * y * y) + 2.0 * self.p2 * x * y
-        return np.stack((self.fx * u + self.cx, self.fy * v + self.cy), axis=1)
+        return distorted(rays, self.numbers)
 
     def project(self, points_cam: Array) -> Array:
         """Return the pixels (n, 2) of points (n, 3) in camera axes, m; NaN behind the camera."""
@@ -81,6 +82,17 @@ class Lens(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
             wrong_px = np.abs(self.distort(rays) - points_px).max(axis=1)
             rays[~(wrong_px < _BACK_PX)] = np.nan
         return rays
+
+
+def distorted(rays: Array, numbers: Array) -> Array:
+    """Return the pixels (..., 2) of rays (..., 2) through the lens of these NUMBERS."""
+    fx, fy, cx, cy, k1, k2, p1, p2, k3 = numbers
+    x, y = rays[..., 0], rays[..., 1]
+    r2 = x * x + y * y
+    radial = 1.0 + r2 * (k1 + r2 * (k2 + r2 * k3))
+    u = x * radial + 2.0 * p1 * x * y + p2 * (r2 + 2.0 * x * x)
+    v = y * radial + p1 * (r2 + 2.0 * y * y) + 2.0 * p2 * x * y
+    return np.stack((fx * u + cx, fy * v + cy), axis=-1)
 
 
 def of_view(width: int, height: int, horizontal_fov_deg: float) -> Lens:

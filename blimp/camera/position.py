@@ -58,28 +58,12 @@ def to_socket(path: Path) -> Callable[[bytes], None]:
     return send
 
 
-class NoPosition:
-    """A sign of life, twice a second, of a camera that gives no position: `reason` says why."""
-
-    name, period_s = "position", 0.5
-
-    def __init__(self, reason: str, *, send: Callable[[bytes], object]) -> None:
-        self._reason, self._send = reason, send
-        self._boot_id, self._sequence = secrets.token_hex(8), 0
-
-    def take(self, frame: Frame, /) -> None:
-        self._sequence += 1
-        pose = CameraPose(
-            boot_id=self._boot_id, sequence=self._sequence, exposed_s=frame.t_s, reason=self._reason
-        )
-        self._send(msgspec.msgpack.encode(pose))
-
-
 class TagPosition:
     """The ship's place by the tags of a map, a frame at a time, from one thread.
 
     stand_m: of the airframe, from the hull's centre down to the floor. send: takes each datagram.
-    budget_s: see `TagDetector`. Raises ConfigError naming what is wrong with lens or map.
+    budget_s: see `TagDetector`. tag_map: in place of the options'. reason: why there is no position
+    at all, as map or lens cannot be read; then each datagram is a sign of life that says so.
     """
 
     name = "tags"
@@ -93,24 +77,33 @@ class TagPosition:
         period_s: float = 0.1,
         budget_s: float | None = None,
         tag_map: TagMap | None = None,
-        lens: Lens | None = None,
     ) -> None:
-        tags = tag_map or tag_maps.load(room_file(options.tags))
         self.period_s = period_s
-        self._lens = lens or lens_of(options)
         self._stand_m, self._send = stand_m, send
         self._boot_id, self._sequence = secrets.token_hex(8), 0
         mount = Mounted(options.position_m, options.roll_deg, options.pitch_deg, options.yaw_deg)
+        self.reason = ""
+        if tag_map is None and not options.tags:
+            self.reason = "no map of tags"
+            return
+        try:
+            tags = tag_map or tag_maps.load(room_file(options.tags))
+            self._lens = lens_of(options)
+        except ConfigError as error:
+            self.reason = f"no position: {error}"
+            return
         self._detector = TagDetector(tags.families, budget_s=budget_s)
         self._solver = PoseSolver(tags, self._lens, mount)
 
-    def take(self, frame: Frame, /) -> dict[str, Any]:
+    def take(self, frame: Frame, /) -> dict[str, Any] | None:
         """Tell the flight process, and return what a page draws over the picture.
 
         Raises ConfigError for a frame of another size than the lens is for.
         """
         pose, found = self.look(frame)
         self._send(msgspec.msgpack.encode(pose))
+        if self.reason:
+            return None
         return {
             "shapes": [
                 {"label": f"tag {one.id}", "points": one.corners_px.round(1).tolist()}
@@ -123,18 +116,21 @@ class TagPosition:
 
     def look(self, frame: Frame) -> tuple[CameraPose, tuple[Detection, ...]]:
         """Return the pose in this frame, or why there is none, and the tags in it."""
+        self._sequence += 1
+        made = CameraPose(
+            boot_id=self._boot_id, sequence=self._sequence, exposed_s=frame.t_s, reason=self.reason
+        )
+        if self.reason:
+            return made, ()
         height, width = frame.pixels.shape[:2]
         if (width, height) != (self._lens.width, self._lens.height):
             raise ConfigError(
                 f"a frame of {width} x {height} pixels, and the lens is for "
                 f"{self._lens.width} x {self._lens.height}"
             )
-        self._sequence += 1
         found = self._detector.detect(frame.pixels)
         pose = self._solver.solve(found)
-        made = CameraPose(
-            boot_id=self._boot_id, sequence=self._sequence, exposed_s=frame.t_s, tags=len(found)
-        )
+        made = msgspec.structs.replace(made, tags=len(found))
         if not isinstance(pose, Pose):
             dark = not found and float(frame.pixels[::16, ::16].mean()) < _DARK
             reason = "too dark, or the lens is covered" if dark else pose.reason

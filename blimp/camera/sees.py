@@ -25,6 +25,7 @@ from blimp.camera.detect import TagDetector, sides_px
 from blimp.camera.frame import Frame
 from blimp.camera.lens import Array, Lens
 from blimp.camera.pose import Mounted
+from blimp.camera.position import lens_of
 from blimp.clock import Clock
 from blimp.errors import CameraError, ConfigError
 from blimp.suggest import suggestion
@@ -207,21 +208,26 @@ def _corners(box: SeenBox) -> list[list[float]]:
     return [[x - w, y - h], [x + w, y - h], [x + w, y + h], [x - w, y + h]]
 
 
-def detectors(options: CameraRow, *, clock: Clock) -> list[tuple[str, Detector]]:
-    """Return the names and detectors that a camera's row asks for. Raises ConfigError."""
+def things(
+    options: CameraRow, *, send: Callable[[bytes], object], clock: Clock, period_s: float = 0.1
+) -> list[Sees]:
+    """Return the steps that look for what a camera's row names. Raises ConfigError."""
     colours = tuple(one for one in options.sees if one != TAGS)
     for colour in colours:
         if colour not in HUES:
             near = suggestion(colour, [*HUES, TAGS])
             known = ", ".join(HUES)
             raise ConfigError(f"sees: no colour {colour!r}{near}; colours are {known}, beside tags")
-    found: list[tuple[str, Detector]] = []
+    found: dict[str, Detector] = {}
     if colours:
-        found.append(("colours", ColourBlobs(colours)))
+        found["colours"] = ColourBlobs(colours)
     if TAGS in options.sees:
-        found.append(("tag things", TagBoxes()))
+        found["tag things"] = TagBoxes()
     if options.detector:
         if "" not in sys.path:  # a file in the directory where it was started
             sys.path.append("")
-        found.append(("detector", OwnDetector(options.detector, clock=clock)))
-    return found
+        found["detector"] = OwnDetector(options.detector, clock=clock)
+    return [
+        Sees(one, options=options, lens=lens_of(options), send=send, name=name, period_s=period_s)
+        for name, one in found.items()
+    ]

@@ -17,14 +17,13 @@ import numpy as np
 from PIL import Image
 
 from blimp.camera.detect import Detection, TagDetector
-from blimp.camera.lens import Array, Lens
+from blimp.camera.lens import NUMBERS, Array, Lens, distorted
 from blimp.camera.pose import CORNER_PX, rotation_by, square_poses
 from blimp.camera.tag_map import CORNERS, TagMap, corners_ned_m
 from blimp.errors import ConfigError
 from blimp.scene import Tag
 
 MAX_PICTURES = 120  # more tell little that is new; it takes a second each
-_NUMBERS = ("fx", "fy", "cx", "cy", "k1", "k2", "p1", "p2", "k3")  # of a lens
 _ROUNDS, _DONE, _STUCK = 30, 1e-6, 1e6
 _STEP = 1e-6  # of the numerical derivatives: m, rad and pixels
 _TRIED = 6  # tags of a picture, the largest, whose poses it may begin with
@@ -96,7 +95,7 @@ def survey(
     keys = [held, *sorted(joined - {held})]
     begun = _chained(views, known, lens, held)
     sightings = _sightings(views, keys, known)
-    unknowns = _Unknowns(_stacked(begun[0]), _stacked([begun[1][k] for k in keys]), _numbers(lens))
+    unknowns = _Unknowns(_stacked(begun[0]), _stacked([begun[1][k] for k in keys]), lens.numbers)
     unknowns, sigma, rms_px = _adjusted(unknowns, sightings, "tags")
     tags = [known[held]]
     for key, place, axes, deviations in zip(keys, *unknowns.tags, [None, *sigma], strict=True):
@@ -141,7 +140,7 @@ def calibrate(
     tags = [_pose_of(known[key]) for key in keys]
     eyes = [_eye(view, dict(zip(keys, tags, strict=True)), known, first) for view in views]
     sightings = _sightings(views, keys, known)
-    begun = _Unknowns(_stacked(eyes), _stacked(tags), _numbers(first))
+    begun = _Unknowns(_stacked(eyes), _stacked(tags), first.numbers)
     unknowns, sigma, rms_px = _adjusted(begun, sightings, "lens")
     normals = unknowns.eyes[1][:, :, 2]
     spread = degrees(float(np.arccos(np.clip((normals @ normals.T).min(), -1.0, 1.0))))
@@ -150,7 +149,7 @@ def calibrate(
             f"the views differ by {spread:.0f} degrees at the most, it takes "
             f"{MOST_SPREAD_DEG:g}: tilt the board"
         )
-    found = dict(zip(_NUMBERS, (float(v) for v in unknowns.lens), strict=True))
+    found = dict(zip(NUMBERS, (float(v) for v in unknowns.lens), strict=True))
     try:
         made = msgspec.convert(
             {
@@ -298,23 +297,13 @@ def _sightings(
     )
 
 
-def _numbers(lens: Lens) -> Array:
-    return np.array([getattr(lens, name) for name in _NUMBERS])
-
-
 def _pixels(eyes: Poses, tags: Poses, half_m: Array, n: Array) -> Array:
-    """Return where each tag's corners are seen by its eye, (n, 8): `Lens.project` over many."""
-    fx, fy, cx, cy, k1, k2, p1, p2, k3 = n
+    """Return where each tag's corners are seen by its eye, (n, 8), through a lens of NUMBERS n."""
     corners = _local(1.0) * half_m[:, None, None]
     points = (tags[0] - eyes[0])[:, None] + corners @ tags[1].swapaxes(1, 2)
     points = points @ eyes[1]
-    z = np.maximum(points[..., 2], 1e-3)
-    x, y = points[..., 0] / z, points[..., 1] / z
-    r2 = x * x + y * y
-    radial = 1.0 + r2 * (k1 + r2 * (k2 + r2 * k3))
-    u = x * radial + 2.0 * p1 * x * y + p2 * (r2 + 2.0 * x * x)
-    v = y * radial + p1 * (r2 + 2.0 * y * y) + 2.0 * p2 * x * y
-    return np.stack((fx * u + cx, fy * v + cy), axis=-1).reshape(len(half_m), 8)
+    rays = points[..., :2] / np.maximum(points[..., 2:], 1e-3)
+    return distorted(rays, n).reshape(len(half_m), 8)
 
 
 def _moved(poses: Poses, steps: Array) -> Poses:
@@ -334,7 +323,7 @@ class _Problem:
         self.sightings = sightings
         self.first = 6 * pictures  # of the columns that are shared
         self.tags_free = free == "tags"
-        self.size = self.first + (6 * (tags - 1) if self.tags_free else len(_NUMBERS))
+        self.size = self.first + (6 * (tags - 1) if self.tags_free else len(NUMBERS))
 
     def moved(self, was: _Unknowns, step: Array) -> _Unknowns:
         eyes, rest = _moved(was.eyes, step[: self.first].reshape(-1, 6)), step[self.first :]

@@ -91,7 +91,7 @@ def watch(options: CameraOptions, *, on_stop: OnStop) -> None:
     from blimp.camera.look import Look
     from blimp.camera.picture import Picturer
     from blimp.camera.pipeline import Pipeline
-    from blimp.camera.position import camera_row
+    from blimp.camera.position import camera_row, to_socket
 
     found = camera_row(airframe)
     asked = DEFAULT if found is None else found[1]
@@ -99,8 +99,7 @@ def watch(options: CameraOptions, *, on_stop: OnStop) -> None:
     look = Look()
     steps: list[Step] = [look]
     if row is not None:
-        steps.append(_position(airframe, row, asked, paths.camera, say=options.say))
-        steps += _sees(row, asked, paths.camera, clock=clock, say=options.say)
+        steps += _found(airframe, row, asked, to_socket(paths.camera), clock, say=options.say)
     with contextlib.ExitStack() as exits:
         exits.enter_context(machine(simulated=options.simulated, paths=paths, clock=clock))
         pipeline = exits.enter_context(Pipeline(steps, clock=clock, say=options.say))
@@ -131,30 +130,33 @@ def watch(options: CameraOptions, *, on_stop: OnStop) -> None:
         select.select([wake], [], [])
 
 
-def _position(
+def _found(
     airframe: Airframe,
     row: Device,
     asked: CameraRow,
-    flight: Path,
+    send: Callable[[bytes], object],
+    clock: Clock,
     *,
     say: Callable[[str], object],
-) -> Step:
-    """Return the step that tells the flight process where the ship is, or why it does not.
+) -> list[Step]:
+    """Return the steps that tell the flight process where the ship is, and what is in the picture.
 
-    If lens or map cannot be read, the camera has other uses.
+    If lens, map or detector cannot be read, the camera has other uses.
     """
-    from blimp.camera.position import NoPosition, TagPosition, to_socket
+    from blimp.camera.position import TagPosition
+    from blimp.camera.sees import things
 
-    period_s, send = 1.0 / row.rate_hz, to_socket(flight)
-    if not asked.tags:
-        return NoPosition("no map of tags", send=send)
+    period_s = 1.0 / row.rate_hz
+    position = TagPosition(
+        asked, stand_m=airframe.stand_m, send=send, period_s=period_s, budget_s=period_s
+    )
+    if asked.tags and position.reason:
+        say(f"no position from tags: {position.reason}")
     try:
-        return TagPosition(
-            asked, stand_m=airframe.stand_m, send=send, period_s=period_s, budget_s=period_s
-        )
+        return [position, *things(asked, send=send, clock=clock, period_s=period_s)]
     except ConfigError as error:
-        say(f"no position from tags: {error}")
-        return NoPosition(f"no position: {error}", send=send)
+        say(f"nothing to follow: {error}")
+        return [position]
 
 
 def _view(asked: CameraRow) -> dict[str, float] | None:
@@ -169,24 +171,6 @@ def _view(asked: CameraRow) -> dict[str, float] | None:
         "horizontal_fov_deg": degrees(2.0 * atan2(0.5 * lens.width, lens.fx)),
         "roll_deg": asked.roll_deg, "pitch_deg": asked.pitch_deg, "yaw_deg": asked.yaw_deg,
     }  # fmt: skip
-
-
-def _sees(
-    row: Device, asked: CameraRow, flight: Path, *, clock: Clock, say: Callable[[str], object]
-) -> list[Step]:
-    """Return the steps that tell the flight process what is in the picture; none, and why."""
-    from blimp.camera.position import lens_of, to_socket
-    from blimp.camera.sees import Sees, detectors
-
-    try:
-        lens, send, period_s = lens_of(asked), to_socket(flight), 1.0 / row.rate_hz
-        return [
-            Sees(detector, options=asked, lens=lens, send=send, name=name, period_s=period_s)
-            for name, detector in detectors(asked, clock=clock)
-        ]
-    except ConfigError as error:
-        say(f"nothing to follow: {error}")
-        return []
 
 
 def photograph_answer(camera: StillSource) -> Callable[[dict[str, Any]], dict[str, Any]]:

@@ -12,6 +12,7 @@ from blimp.camera.pose import Mounted, NoPose, Pose, PoseSolver, square_poses
 from blimp.camera.tag_map import TagMap, corners_ned_m
 from blimp.rotation import from_euler, rotate
 from blimp.scene import Tag
+from tests.camera.frames import corners
 
 LENS = lenses.of_view(728, 544, 66.0)
 MOUNT = Mounted(position_m=(0.04, 0.01, 0.3))
@@ -22,24 +23,14 @@ ROOM = TagMap(
     )
 )
 PLACE, ANGLES = (0.3, -0.4, -2.8), (0.05, -0.04, 0.7)
-Room = tuple[Tag, ...]
 
 
 def seen(
-    place: Any = PLACE, angles: Any = ANGLES, *, tags: Room = ROOM.tags, noise_px: float = 0.0,
+    place: Any = PLACE, angles: Any = ANGLES, *, tags: Any = ROOM.tags, noise_px: float = 0.0,
     seed: int = 1,
 ) -> list[Detection]:  # fmt: skip
-    """What an ideal detector finds, corner by corner."""
-    random = np.random.default_rng(seed)
-    body = np.array([rotate(from_euler(*angles), axis) for axis in np.eye(3)]).T  # type: ignore[arg-type]
-    turn, eye = body @ MOUNT.rotation, np.array(place) + body @ np.array(MOUNT.position_m)
-    found = []
-    for tag in tags:
-        corners = LENS.project((np.array(corners_ned_m(tag)) - eye) @ turn)
-        if (corners >= 0.0).all() and (corners < (LENS.width, LENS.height)).all():
-            corners = corners + random.normal(0.0, noise_px, (4, 2))
-            found.append(Detection(family=tag.family, id=tag.id, corners_px=corners))
-    return found
+    room, random = TagMap(tags=tags), np.random.default_rng(seed)
+    return corners(room, LENS, place, angles, random, mount=MOUNT, noise_px=noise_px)
 
 
 def solve(detections: list[Detection], room: TagMap = ROOM) -> Pose:

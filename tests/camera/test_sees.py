@@ -14,7 +14,7 @@ from blimp.airframe import CameraRow
 from blimp.camera import lens as lenses
 from blimp.camera.blobs import SeenBox
 from blimp.camera.frame import Frame
-from blimp.camera.sees import GIVES_UP, OwnDetector, Sees, detectors, load
+from blimp.camera.sees import GIVES_UP, OwnDetector, Sees, TagBoxes, load, things
 from blimp.clock import ManualClock
 from blimp.errors import CameraError, ConfigError
 from blimp.printed import picture
@@ -170,12 +170,14 @@ def test_a_row_names_its_colours_and_a_file_beside_it(
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(sys, "path", list(sys.path))
     row = CameraRow(sees=("red", "blue"), detector="my_model_of_this_test:Cats")
-    found = detectors(row, clock=ManualClock())
-    assert [name for name, _ in found] == ["colours", "detector"]
-    assert [list(one.find(FRAME)) for _, one in found] == [[], []]
-    assert detectors(CameraRow(), clock=ManualClock()) == []
+    sent: list[bytes] = []
+    found = things(row, send=sent.append, clock=ManualClock())
+    assert [step.name for step in found] == ["colours", "detector"]
+    assert [step.take(FRAME) for step in found] == [{"shapes": []}] * 2
+    assert len(sent) == 2
+    assert things(CameraRow(), send=sent.append, clock=ManualClock()) == []
     with pytest.raises(ConfigError, match=r"no colour 'rot'.*colours are red, orange"):
-        detectors(CameraRow(sees=("rot",)), clock=ManualClock())
+        things(CameraRow(sees=("rot",)), send=sent.append, clock=ManualClock())
 
 
 def test_a_printed_tag_is_a_thing_of_its_own() -> None:
@@ -185,8 +187,8 @@ def test_a_printed_tag_is_a_thing_of_its_own() -> None:
     printed = np.kron(cells, np.ones((8, 8), np.uint8))[:, :, None]
     high, wide = printed.shape[:2]
     pixels[100 : 100 + high, 300 : 300 + wide] = printed
-    ((name, tags),) = detectors(CameraRow(sees=("tags",)), clock=ManualClock())
-    (found,) = tags.find(msgspec.structs.replace(FRAME, pixels=pixels))
-    assert (name, found.kind) == ("tag things", "tag-7")
+    (step,) = things(CameraRow(sees=("tags",)), send=lambda _: None, clock=ManualClock())
+    (found,) = TagBoxes().find(msgspec.structs.replace(FRAME, pixels=pixels))
+    assert (step.name, found.kind) == ("tag things", "tag-7")
     assert found.x_px == pytest.approx(300 + wide / 2 - 0.5, abs=0.3)
     assert found.width_px == pytest.approx(side_px, abs=1.0)

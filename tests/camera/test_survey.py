@@ -13,10 +13,11 @@ from blimp.camera.detect import Detection
 from blimp.camera.lens import Lens
 from blimp.camera.paper import pad_page
 from blimp.camera.survey import calibrate, found_in, survey
-from blimp.camera.tag_map import TagMap, corners_ned_m
+from blimp.camera.tag_map import TagMap
 from blimp.errors import ConfigError
 from blimp.rotation import from_euler, rotate
 from blimp.scene import Tag
+from tests.camera.frames import corners
 
 LENS = lenses.of_view(728, 544, 66.0)
 BENT = msgspec.structs.replace(
@@ -27,24 +28,12 @@ NOMINAL = TagMap(
     tags=tuple(Tag(id=i, size_m=0.15, north_m=i // 3 - 1.0, east_m=i % 3 - 1.0) for i in range(9))
 )
 BOARD = TagMap(tags=tuple(pad_page("a4")[1]))
-DOWN = np.array(((0.0, -1.0, 0.0), (1.0, 0.0, 0.0), (0.0, 0.0, 1.0)))
-
-
-def shot(tags: TagMap, lens: Lens, place: Any, angles: Any, random: Any) -> list[Detection]:
-    body = np.array([rotate(from_euler(*angles), axis) for axis in np.eye(3)]).T  # type: ignore[arg-type]
-    found = []
-    for tag in tags.tags:
-        corners = lens.project((np.array(corners_ned_m(tag)) - place) @ body @ DOWN)
-        if (corners > 0.0).all() and (corners < (lens.width - 1, lens.height - 1)).all():
-            corners = corners + random.normal(0.0, 0.1, (4, 2))
-            found.append(Detection(family=tag.family, id=tag.id, corners_px=corners))
-    return found
 
 
 def walk(tags: TagMap, count: int, *, seed: int = 4) -> list[list[Detection]]:
     random = np.random.default_rng(seed)
     return [
-        shot(
+        corners(
             tags, LENS, np.array((*random.uniform(-0.8, 0.8, 2), -random.uniform(1.5, 2.5))),
             (*random.normal(0.0, 0.15, 2), random.uniform(-3.0, 3.0)), random,
         )
@@ -59,7 +48,7 @@ def views(lens: Lens, count: int, *, tilt: float = 0.5, reach_m: float = 0.1) ->
         angles = (*random.uniform(-tilt, tilt, 2), random.uniform(-0.4, 0.4))
         out = np.array(rotate(from_euler(*angles), (0.0, 0.0, 1.0)))
         aim = np.array((*random.uniform(-reach_m, reach_m, 2), 0.0))
-        found.append(shot(BOARD, lens, aim - random.uniform(0.2, 0.35) * out, angles, random))
+        found.append(corners(BOARD, lens, aim - random.uniform(0.2, 0.35) * out, angles, random))
     return found
 
 

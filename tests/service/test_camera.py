@@ -19,10 +19,11 @@ import pytest
 from blimp import airframe as airframes
 from blimp.ability import camera_of
 from blimp.airframe import CameraRow
+from blimp.clock import SystemClock
 from blimp.errors import ConfigError, LinkError
 from blimp.link.camera_control import camera_status
 from blimp.link.paths import RuntimePaths
-from blimp.service.camera import CameraOptions, _position, watch
+from blimp.service.camera import CameraOptions, _found, watch
 from blimp.service.notify import READY, NotifyListener
 from blimp.types import CameraPose
 from tests.camera.frames import frame
@@ -108,7 +109,7 @@ def test_a_ship_without_a_camera_has_no_such_process(directory: Path) -> None:
 
 
 def test_a_camera_without_a_map_gives_signs_of_life_and_says_why_it_has_no_position(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path,
 ) -> None:
     ship = airframes.load("gtmab-eye")
     row = camera_of(ship)
@@ -116,8 +117,8 @@ def test_a_camera_without_a_map_gives_signs_of_life_and_says_why_it_has_no_posit
     for tags, reason in (("", "no map of tags"), (str(tmp_path / "none.toml"), "no position: ")):
         sent: list[bytes] = []
         said: list[str] = []
-        monkeypatch.setattr("blimp.camera.position.to_socket", lambda _, to=sent: to.append)
-        step = _position(ship, row, CameraRow(tags=tags), tmp_path, say=said.append)
+        asked = CameraRow(tags=tags)
+        (step,) = _found(ship, row, asked, sent.append, SystemClock(), say=said.append)
         for number in (3, 4):
             step.take(frame(number))
         poses = [msgspec.msgpack.decode(data, type=CameraPose) for data in sent]
