@@ -1,15 +1,18 @@
 """Pictures from the ship to who looks at them: asked for one by one, so that none waits in line.
 
-The ground adds a wish to one stream of the broker, the ship answers the newest wish with its newest
-picture in another; each stream keeps one entry. On whichever side of the link the broker is, at
+The ground adds a wish to one stream of the broker, the ship answers all new wishes with its newest
+picture in another stream, which keeps one entry. On whichever side of the link the broker is, at
 most one picture is under way, and the reader leaves the link to commands for three times as long as
 that one took. On a link that takes seconds for one it stops, and looks again later.
 
-With a key each picture is signed for its ship: what is said about it has its digest.
+With a key each picture is signed for its ship: what is said about it has its digest, and the random
+numbers of the wishes that it answers. So a broker cannot show an old one as live: the reader takes
+what answers its own wish, and by its own clock no picture is older than its age then and that wish.
 """
 
 import hashlib
 import math
+import secrets
 import threading
 from collections.abc import Callable
 from typing import Any, NamedTuple
@@ -34,6 +37,8 @@ WAIT_S = 1.0  # for a picture, or a wish
 NEW_S = 0.5  # for a frame that the reader has not seen
 RETRY_S = 2.0
 MAX_BYTES = 64 * 1024
+MOST_WISHES = 8  # that one picture answers: as many stations look, or more than do
+NONCE_BYTES = 8  # of a wish
 JPEG = b"\xff\xd8\xff"
 
 Take = Callable[[int, float], dict[str, Any]]
@@ -78,23 +83,24 @@ class PictureSender(Closing):
     def _serve(self, last: str) -> str:
         """Answer the next wish, if one comes in time; return the id of the last one."""
         wish = WISH_PREFIX + self._vehicle
-        news = self._redis.xread({wish: last}, count=1, block=round(1e3 * WAIT_S))
+        news = self._redis.xread({wish: last}, count=MOST_WISHES, block=round(1e3 * WAIT_S))
         if not news:
             return last
         raw_id, fields = news[0][1][-1]
         began_s = self._clock.now_s()
-        self._send(int(fields.get(b"after", b"-1")))
+        nonces = [one.get(b"nonce", b"")[:NONCE_BYTES].hex() for _, one in news[0][1]]
+        self._send(int(fields.get(b"after", b"-1")), nonces)
         self._ended.wait(max(0.0, PERIOD_S - (self._clock.now_s() - began_s)))
         return str(raw_id.decode())
 
-    def _send(self, after: int) -> None:
+    def _send(self, after: int, nonces: list[str]) -> None:
         try:
             found = self._take(after, NEW_S)
         except BlimpError:
             return  # without a camera there is no picture; the wish is repeated
         about, jpeg = found["about"], found["jpeg"]
         about["age_s"] = self._clock.now_s() - about["t_s"]
-        about["sha256"] = hashlib.sha256(jpeg).hexdigest()
+        about["sha256"], about["wishes"] = hashlib.sha256(jpeg).hexdigest(), nonces
         words = msgspec.json.encode(about)
         if self._signer is not None:
             words = self._signer.append_to(words, place=_place(self._vehicle))
@@ -149,18 +155,31 @@ class PictureReader(Closing):
         if self._last_id is None:
             newest = self._redis.xrevrange(key, count=1)
             self._last_id = newest[0][0].decode() if newest else "0-0"
-        with self._redis.pipeline(transaction=False) as pipe:
-            pipe.xadd(wish, {"after": after}, maxlen=1, approximate=False)
-            pipe.expire(wish, KEPT_S)
-            pipe.xread({key: self._last_id}, count=1, block=round(1e3 * WAIT_S))
-            pipe.time()
-            *_, news, (seconds, microseconds) = pipe.execute()
-        if not news:
-            return None
-        raw_id, fields = news[0][1][-1]
-        self._last_id = raw_id.decode()
-        sent_s = int(raw_id.partition(b"-")[0]) / 1e3
-        return *self._read(fields), max(0.0, seconds + 1e-6 * microseconds - sent_s)
+        nonce, began_s = secrets.token_bytes(NONCE_BYTES), self._clock.now_s()
+        wishes = {"after": after, "nonce": nonce}
+        old = 0
+        while (left_s := began_s + WAIT_S - self._clock.now_s()) > 0.0 and old < MOST_WISHES:
+            with self._redis.pipeline(transaction=False) as pipe:
+                if not old:
+                    pipe.xadd(wish, wishes, maxlen=MOST_WISHES, approximate=False)
+                    pipe.expire(wish, KEPT_S)
+                pipe.xread({key: self._last_id}, count=1, block=max(1, round(1e3 * left_s)))
+                pipe.time()
+                *_, news, (seconds, microseconds) = pipe.execute()
+            if not news:
+                break
+            raw_id, fields = news[0][1][-1]
+            self._last_id = raw_id.decode()
+            about, jpeg = self._read(fields)
+            if self._signer is None:  # then what the broker says is all that is known
+                sent_s = int(raw_id.partition(b"-")[0]) / 1e3
+                return about, jpeg, max(0.0, seconds + 1e-6 * microseconds - sent_s)
+            if nonce.hex() in about["wishes"]:
+                return about, jpeg, self._clock.now_s() - began_s
+            old += 1  # an answer to somebody else, or an old one that is shown again
+        if old:
+            raise LinkError(f"picture of {self._vehicle!r}: it answers no wish of this station's")
+        return None
 
     def _read(self, fields: dict[bytes, bytes]) -> tuple[dict[str, Any], bytes]:
         """Return what a ship sent; raise LinkError for what is none, or not signed by our key."""
@@ -175,6 +194,8 @@ class PictureReader(Closing):
                 raise ValueError("another picture than it says")
             if not isinstance(about["sequence"], int) or not math.isfinite(about["age_s"]):
                 raise ValueError("no sequence, or no age")
+            if self._signer is not None and not isinstance(about["wishes"], list):
+                raise ValueError("no wishes")
         except (NotGenuine, KeyError, ValueError, TypeError, RecursionError) as error:
             raise LinkError(f"picture of {self._vehicle!r}: {error}") from error
         return about, jpeg

@@ -1,7 +1,9 @@
 """Pictures through a real server: asked for one by one, and a thin link is left alone."""
 
 import itertools
+import threading
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -126,6 +128,51 @@ def test_a_picture_that_another_key_has_signed_is_not_shown(
         while "does not answer" in (reader.next(-1), reader.words)[1]:
             pass
         assert "signature" in reader.words
+
+
+def test_an_old_picture_that_a_broker_shows_again_is_not_live(
+    broker: EmbeddedBroker, vehicle: str
+) -> None:
+    signer, key = Signer(KEY), picture.PICTURE_PREFIX + vehicle
+    with (
+        redis.Redis.from_url(redis_url(broker.url)) as server,
+        PictureReader(broker.url, vehicle, signer=signer, clock=CLOCK) as reader,
+    ):
+        with PictureSender(broker.url, vehicle, take=Camera().take, signer=signer, clock=CLOCK):
+            first(reader)
+            ((_, shown),) = server.xrange(key)
+        shown_again = threading.Event()
+
+        def show() -> None:
+            last = "$"
+            while not shown_again.is_set():
+                if news := server.xread({picture.WISH_PREFIX + vehicle: last}, block=100):
+                    last = news[0][1][-1][0]
+                    server.xadd(key, shown)
+
+        broken = threading.Thread(target=show)
+        broken.start()
+        try:
+            while "does not answer" in (reader.next(-1), reader.words)[1]:
+                pass
+        finally:
+            shown_again.set()
+            broken.join()
+        assert "answers no wish of this station's" in reader.words
+
+
+def test_two_stations_get_pictures_of_their_own_wishes(
+    broker: EmbeddedBroker, vehicle: str
+) -> None:
+    signer = Signer(KEY)
+    with (
+        PictureSender(broker.url, vehicle, take=Camera().take, signer=signer, clock=CLOCK),
+        PictureReader(broker.url, vehicle, signer=signer, clock=CLOCK) as one,
+        PictureReader(broker.url, vehicle, signer=signer, clock=CLOCK) as other,
+        ThreadPoolExecutor(2) as pool,
+    ):
+        for found in pool.map(first, (one, other)):
+            assert found.age_s >= 0.1
 
 
 def test_a_link_with_delay_carries_commands_three_quarters_of_the_time(
