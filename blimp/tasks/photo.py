@@ -2,7 +2,8 @@
 
 `photo` asks the camera, under the command's id: whatever is delivered twice is taken once. More of
 them at intervals are messages of the queue, each of which sends the next; one that is newer, or
-`photo_stop`, supersedes the one that waits. None of this asks the flight process for anything.
+`photo_stop`, supersedes the one that waits. The result of each has the id of the `next`. None of
+this asks the flight process for anything.
 
 The ground asks for one thing at a time, behind every command: a list, a piece of a picture. The
 answer is published to it alone, and stored nowhere: what is lost, the ground asks for again. When
@@ -77,12 +78,17 @@ def register_photos(app: TaskApp, *, vehicle: str, mailbox: Mailbox, photos: Pho
         meant_for = context.message.headers.get("blimp_vehicle", vehicle)
         if meant_for != vehicle:
             raise Refused(f"meant for vehicle {meant_for!r:.80}, this is {vehicle!r}")
-        taken = _taken(context, _request(context, vehicle, mailbox, photos), photos)
+        found = taken(context)
         if every_s is not None and count != 1:
             now_s = app.broker_clock.latest_s()
-            follow(context.id, number=2, began_s=now_s, every_s=every_s, count=count)
-        found = {name: getattr(taken, name) for name in _SHOWN}
+            found["next"] = follow(
+                context.id, number=2, began_s=now_s, every_s=every_s, count=count
+            )
         return {**found, "fraction": 1.0, "accepted_s": None}
+
+    def taken(context: TaskContext) -> dict[str, Any]:
+        one = _taken(context, _request(context, vehicle, mailbox, photos), photos)
+        return {name: getattr(one, name) for name in _SHOWN}
 
     def photo_next(
         context: TaskContext,
@@ -91,35 +97,42 @@ def register_photos(app: TaskApp, *, vehicle: str, mailbox: Mailbox, photos: Pho
         began_s: float,
         every_s: float,
         count: int | None,
-    ) -> None:
+    ) -> dict[str, Any]:
         """Take one of several, and send the task that takes the next."""
         try:
-            _taken(context, _request(context, vehicle, mailbox, photos), photos)
-        except (Refused, TaskError):  # the next one may be there again; the log has this one
+            found = taken(context)
+        except (Refused, TaskError) as error:  # the next one may be there again
             if context.stopping.is_set():
                 raise
-        if coalescing.newer(context.message) is None and (count is None or number < count):
-            follow(series, number=number + 1, began_s=began_s, every_s=every_s, count=count)
+            found = {"reason": str(error)}
+        if coalescing.newer(context.message) is None:
+            found["next"] = follow(
+                series, number=number + 1, began_s=began_s, every_s=every_s, count=count
+            )
+        return found
 
     def follow(
         series: str, *, number: int, began_s: float, every_s: float, count: int | None
-    ) -> None:
+    ) -> str:
         """Send the task of the next photograph of a series: at its time, or the next that can be.
 
-        It is under an id of its own that any delivery finds again, so it is taken once.
+        Returns its id, "" if it was the last one: an id that any delivery finds again, so it is
+        taken once.
         """
         wait_s = began_s + (number - 1) * every_s - app.broker_clock.latest_s()
         missed = 0 if wait_s >= 0.0 else int(-wait_s // every_s) + 1
         wait_s, number = wait_s + missed * every_s, number + missed
-        if count is None or number <= count:
+        id = f"{series}.{number}" if count is None or number <= count else ""
+        if id:
             arguments = {
                 "series": series, "number": number, "began_s": began_s, "every_s": every_s,
                 "count": count,
             }  # fmt: skip
             app.send_task(
-                NEXT, (), arguments, task_id=f"{series}.{number}", countdown=wait_s,
-                coalesce=SERIES, ignore_result=True, priority=NORMAL,
+                NEXT, (), arguments, task_id=id, countdown=wait_s, coalesce=SERIES,
+                priority=NORMAL,
             )  # fmt: skip
+        return id
 
     def photo_stop(context: TaskContext) -> dict[str, Any]:
         number = coalescing.number(app.queue, SERIES)
@@ -141,7 +154,7 @@ def register_photos(app: TaskApp, *, vehicle: str, mailbox: Mailbox, photos: Pho
         name = f"blimp.{function.__name__}"
         app.task(name=name, priority=LOW, interruptible=False, ignore_result=True)(function)
 
-    app.task(name=NEXT, bind=True, interruptible=False, ignore_result=True)(photo_next)
+    app.task(name=NEXT, bind=True, interruptible=False)(photo_next)
 
     def answer(to: object, number: object, make: Callable[[str], bytes]) -> None:
         """Publish to who asks what `make` returns for this place of a signature, or why not."""

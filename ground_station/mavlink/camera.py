@@ -2,7 +2,8 @@
 
 Source: MAVLink's common message set and its page "Camera Protocol v2". Photographs are the action
 `photo`; the files come by `ground photo`. What the protocol has and a ship does not say is NaN, or
-"not supported": how full its disk is, zoom, focus. There is no video stream here: the page has one.
+"not supported": how full its disk is, zoom, focus. There is no video stream: the page has single
+pictures, one after the other, and VIDEO_STREAM_TYPE has nothing like it.
 """
 
 import math
@@ -10,7 +11,9 @@ from collections.abc import Callable
 from typing import Any
 
 from blimp.ability import camera_of
+from blimp.actions import PHOTO_S
 from blimp.airframe import Device
+from blimp.errors import LinkError
 from blimp.tasks.reply import Reply
 from ground_station.mavlink.system import DENIED, OK, Answer, System
 from ground_station.mavlink.telemetry import place_of, rotation
@@ -22,6 +25,9 @@ IMAGE_MODE = 0.0  # CAMERA_MODE
 NOT_SUPPORTED = 3  # STORAGE_STATUS: its capacities are not known
 IDLE, INTERVAL = 0, 2  # of CAMERA_CAPTURE_STATUS.image_status
 BEAT_S = 1.0
+LOOK_S = 0.5  # between two questions whether a photograph that is due was taken
+# After it is due: a worker that was killed has its task again by then.
+OVERDUE_S = PHOTO_S + 45.0
 
 
 class CameraComponent:
@@ -32,6 +38,7 @@ class CameraComponent:
         self._due_s = 0.0
         self._count = 0  # photographs that were asked for here
         self._every_s = 0.0
+        self._next = ""  # the command of a series' photograph that has not been taken yet
         self.messages: dict[int, Callable[[], Message]] = {
             number_of("camera_information"): self._information,
             number_of("camera_settings"): self._settings,
@@ -63,14 +70,43 @@ class CameraComponent:
     def noted(self, name: str, arguments: dict[str, Any], reply: Reply) -> None:
         """Tell every station of a photograph that was asked for, and of its interval."""
         if name == "photo_stop":
-            self._every_s = 0.0
+            self._every_s, self._next = 0.0, ""
+            self._system.send(self._status(), component=CAMERA)
         if name == "photo":
-            self._count += 1
-            is_taken = reply.state == "SUCCESS"
-            several = is_taken and arguments.get("count") != 1
-            self._every_s = arguments.get("every_s", 0.0) if several else 0.0
-            self._system.send(self._captured(reply, is_taken=is_taken), component=CAMERA)
+            self._tell_of(reply, arguments.get("every_s", 0.0))
+            if self._next:
+                self._system.start(self._follow(self._next, self._every_s))
+
+    def _tell_of(self, reply: Reply, every_s: float) -> None:
+        """Tell of one photograph, and whether another one follows it."""
+        result = reply.result if reply.state == "SUCCESS" else None
+        result = result if isinstance(result, dict) else {}
+        self._next = str(result.get("next", ""))
+        self._every_s = every_s if self._next else 0.0
+        self._count += 1
+        is_taken = reply.state == "SUCCESS" and "reason" not in result
+        self._system.send(self._captured(result, is_taken=is_taken), component=CAMERA)
         self._system.send(self._status(), component=CAMERA)
+
+    async def _follow(self, id: str, every_s: float) -> None:
+        """Tell of each photograph of a series, until its end or another series."""
+        ship = self._system.ship
+        due_s = ship.now_s + every_s
+        late_s = due_s + OVERDUE_S
+        await ship.sleep(every_s)
+        while id == self._next and ship.now_s < late_s:
+            try:
+                reply = await ship.result(id)
+            except LinkError:
+                late_s = ship.now_s + OVERDUE_S  # it is taken all the same
+                reply = None
+            if reply is None or reply.state == "TIMEOUT":
+                await ship.sleep(LOOK_S)
+            elif id == self._next:
+                self._tell_of(reply, every_s)
+                id, due_s = self._next, due_s + every_s
+                late_s = max(due_s, ship.now_s) + OVERDUE_S
+                await ship.sleep(max(0.0, due_s - ship.now_s))
 
     def set_mode(self, mode: float) -> Answer:
         """Answer SET_CAMERA_MODE."""
@@ -111,8 +147,7 @@ class CameraComponent:
             image_count=self._count,
         )  # fmt: skip
 
-    def _captured(self, reply: Reply, *, is_taken: bool) -> Message:
-        result = reply.result if is_taken and isinstance(reply.result, dict) else {}
+    def _captured(self, result: dict[str, Any], *, is_taken: bool) -> Message:
         seen = self._system.seen
         place = dict.fromkeys(("lat", "lon", "alt", "relative_alt"), 0)
         q = [1.0, 0.0, 0.0, 0.0]

@@ -484,6 +484,8 @@ def _sent(parts: Parts, asked: Asked, number: int) -> Answer:
     if (make := parts.camera.messages.get(number)) is not None and parts.camera.chip:
         parts.system.send(make(), asked.peer, component=CAMERA)
         return OK
+    if number == number_of("video_stream_information"):
+        return UNSUPPORTED, "there is no video stream: the page has the camera's picture"
     if number == number_of("mission_current"):
         parts.missions.tell(at_once=True)
         return OK
@@ -560,6 +562,7 @@ COMMANDS: dict[int, Row] = (
             (522, "camera_settings"),
             (525, "storage_information"),
             (527, "camera_capture_status"),
+            (2504, "video_stream_information"),
         )
     }
 )

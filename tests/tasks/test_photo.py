@@ -172,6 +172,11 @@ def test_at_intervals_until_they_are_stopped(
     assert reply.state == "SUCCESS"
     wait_until(lambda: len(store.photos(9)) == 2, "the second is not taken")
     assert [one.id for one in camera.requests] == [reply.id, f"{reply.id}.2"]
+    assert reply.result["next"] == f"{reply.id}.2"
+    wait_until(lambda: ground.result(f"{reply.id}.2").state == "SUCCESS", "its end is not known")
+    last = ground.result(f"{reply.id}.2").result
+    assert last["name"] in {one.name for one in store.photos(9)}
+    assert last["next"] == ""
     ground.send("photo", {"every_s": 1.0}).wait(DEADLINE_S)
     assert ground.send("photo_stop").wait(DEADLINE_S).state == "SUCCESS"
     taken = camera.source.taken

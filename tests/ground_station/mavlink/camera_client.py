@@ -41,6 +41,8 @@ async def use(port: str, found: dict[str, Any]) -> None:
     found["captured"] = [info.is_success, info.index, info.file_url]
     found["place"] = [info.position.latitude_deg, info.position.longitude_deg]
     await camera.start_photo_interval(number, 2.0)
+    several = [await asyncio.wait_for(captured.get(), 10) for _ in range(4)]
+    found["series"] = [[one.is_success, one.index, one.file_url] for one in several]
     await camera.stop_photo_interval(number)
     try:
         await camera.start_video(number)

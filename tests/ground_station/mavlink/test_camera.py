@@ -12,9 +12,13 @@ import pytest
 from pymavlink.dialects.v20 import all as dialect
 
 from blimp.airframe import Device
+from blimp.errors import LinkError
+from blimp.tasks.reply import Reply
 from ground_station.mavlink import telemetry
+from ground_station.mavlink.camera import OVERDUE_S
 from ground_station.mavlink.items import Item, legs_of
 from ground_station.mavlink.places import Place
+from ground_station.ship import Ship
 from tests.faults.fuzz_mavlink import Bench, NotingShip, Twin, twin
 from tests.ground_station.mavlink.test_vehicle import acks, fly, item, send, upload
 
@@ -79,21 +83,109 @@ def test_a_photograph_needs_no_control_and_ends_no_mission(eyed: Twin) -> None:
         bench.system.flown_by(lambda: ended.append("mission"))
         await send(bench, command(2000, 0.0, 0.0, 1.0, 1.0))
         await send(bench, command(203, 0.0, 0.0, 0.0, 0.0, 1.0))
-        await send(bench, command(2000, 0.0, 5.0, 0.0, 1.0))
         await send(bench, command(2001))
         assert acks(bench, 2000)[-1] == acks(bench, 203)[-1] == acks(bench, 2001)[-1] == 0
-        assert bench.ship.asked == [
-            ("photo", {"count": 1}), ("photo", {}), ("photo", {"every_s": 5.0}), ("photo_stop", {}),
-        ]  # fmt: skip
+        assert bench.ship.asked == [("photo", {"count": 1}), ("photo", {}), ("photo_stop", {})]
         assert (bench.ship.is_held, ended) == (False, [])
         images = bench.read("CAMERA_IMAGE_CAPTURED")
-        assert [(one.image_index, one.capture_result) for one in images] == [(0, 1), (1, 1), (2, 1)]
+        assert [(one.image_index, one.capture_result) for one in images] == [(0, 1), (1, 1)]
         assert images[0].lat == pytest.approx(360143000, abs=100)
         states = bench.read("CAMERA_CAPTURE_STATUS")
-        assert [(one.image_status, one.image_interval) for one in states] == [
-            (0, 0.0), (0, 0.0), (2, 5.0), (0, 0.0),
+        assert [(one.image_status, one.image_interval) for one in states] == [(0, 0.0)] * 3
+        assert states[-1].image_count == 2
+
+    fly(eyed, flight)
+
+
+class SeriesShip(NotingShip):
+    """A ship that takes four photographs at intervals of 2 s from 1000 s on; the third one fails.
+
+    lost_s: none after it is known.
+    """
+
+    lost_s = 0.0
+    is_linked = True
+
+    def _note(self, name: str, arguments: dict[str, Any]) -> Reply:
+        reply = super()._note(name, arguments)
+        if name != "photo":
+            return reply
+        next_one = {"next": "s.2"} if arguments.get("count") != 1 else {}
+        return msgspec.structs.replace(reply, result={"name": "s.1", "taken_s": 1.5} | next_one)
+
+    async def result(self, id: str) -> Reply:
+        if not self.is_linked:
+            raise LinkError("no broker")
+        number = int(id.removeprefix("s."))
+        if self._clock.now_s() < max(self.lost_s, 1000.0 + 2.0 * (number - 1)):
+            return await super().result(id)
+        found = {"reason": "no camera"} if number == 3 else {"name": id, "taken_s": float(number)}
+        following = f"s.{number + 1}" if number < 4 else ""
+        return Reply(id=id, task="", state="SUCCESS", result=found | {"next": following})
+
+    async def sleep(self, seconds: float) -> None:
+        until_s = self._clock.now_s() + seconds
+        while self._clock.now_s() < until_s:
+            await asyncio.sleep(0.0)
+
+
+def series(bench: Bench, twin: Twin) -> SeriesShip:
+    made = SeriesShip(bench.clock, twin)
+    bench.ship, bench.system.ship = made, Ship(made)
+    return made
+
+
+def images(bench: Bench) -> list[tuple[int, int, str]]:
+    return [
+        (one.image_index, one.capture_result, one.file_url)
+        for one in bench.read("CAMERA_IMAGE_CAPTURED")
+    ]
+
+
+def test_stations_hear_of_each_photograph_of_a_series(eyed: Twin) -> None:
+    async def flight(bench: Bench) -> None:
+        ship = series(bench, eyed)
+        await send(bench, command(2000, 0.0, 2.0, 0.0, 1.0))
+        assert images(bench) == [(0, 1, "s.1")]
+        for step in range(120):
+            ship.is_linked = step > 40
+            bench.clock.advance(0.1)
+            await bench.turn()
+        assert images(bench) == [(0, 1, "s.1"), (1, 1, "s.2"), (2, 0, ""), (3, 1, "s.4")]
+        states = bench.read("CAMERA_CAPTURE_STATUS")
+        assert [(one.image_status, one.image_interval, one.image_count) for one in states] == [
+            (2, 2.0, 1), (2, 2.0, 2), (2, 2.0, 3), (0, 0.0, 4),
         ]  # fmt: skip
-        assert states[-1].image_count == 3
+
+    fly(eyed, flight)
+
+
+def test_a_series_that_is_stopped_or_lost_is_followed_no_more(eyed: Twin) -> None:
+    async def flight(bench: Bench) -> None:
+        ship = series(bench, eyed)
+        await send(bench, command(2000, 0.0, 2.0, 0.0, 1.0))
+        await send(bench, command(2001))
+        bench.clock.advance(3.0)
+        await bench.turn()
+        assert images(bench) == [(0, 1, "s.1")]
+        assert bench.read("CAMERA_CAPTURE_STATUS")[-1].image_status == 0
+        ship.lost_s = 1e9
+        await send(bench, command(2000, 0.0, 2.0, 0.0, 1.0))
+        for seconds, tasks in ((2.0, 2), (OVERDUE_S, 1)):
+            bench.clock.advance(seconds)
+            await bench.turn()
+            assert len(asyncio.all_tasks()) == tasks
+
+    fly(eyed, flight)
+
+
+@pytest.mark.parametrize("asked", [(2504, 0.0), (512, 269.0)])
+def test_it_says_that_there_is_no_video_stream(eyed: Twin, asked: tuple[float, ...]) -> None:
+    async def flight(bench: Bench) -> None:
+        number, *params = asked
+        await send(bench, command(int(number), *params))
+        assert acks(bench, int(number)) == [3]
+        assert "no video stream: the page has" in bench.texts
 
     fly(eyed, flight)
 
@@ -190,6 +282,7 @@ def test_mavsdk_takes_photographs(eyed: Twin) -> None:
 
     async def run() -> tuple[bytes, NotingShip]:
         bench = Served(eyed)
+        series(bench, eyed)
         try:
             return await bench.serve(use), bench.ship
         finally:
@@ -203,6 +296,9 @@ def test_mavsdk_takes_photographs(eyed: Twin) -> None:
     assert found["resolution"] == [640, 480]
     assert found["captured"][:2] == [True, 0]
     assert found["place"] == [pytest.approx(36.0143, abs=1e-4), pytest.approx(-75.6679, abs=1e-4)]
+    assert found["series"] == [
+        [True, 1, "s.1"], [True, 2, "s.2"], [False, 3, ""], [True, 4, "s.4"],
+    ]  # fmt: skip
     assert ship.asked == [
         ("photo", {"count": 1}), ("photo", {"every_s": 2.0}), ("photo_stop", {}),
     ]  # fmt: skip
