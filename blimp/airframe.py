@@ -543,14 +543,18 @@ def load(name_or_path: str) -> Airframe:
             text = path.read_text(encoding="utf-8")
         except (OSError, UnicodeDecodeError) as error:
             raise AirframeError(f"airframe file {path}: {error}") from error
-    elif name_or_path in names():
-        text = (resources.files("blimp.airframes") / f"{name_or_path}.toml").read_text("utf-8")
     else:
-        raise AirframeError(
-            f"no airframe {name_or_path!r}{suggestion(name_or_path, names())}: "
-            f"known are {', '.join(names())}, or give the path of a .toml file"
-        )
+        text = _known(name_or_path, else_="give the path of a .toml file")
     return parse(text, where=name_or_path)
+
+
+def _known(name: str, *, else_: str) -> str:
+    if name not in names():
+        raise AirframeError(
+            f"no airframe {name!r}{suggestion(name, names())}: "
+            f"known are {', '.join(names())}, or {else_}"
+        )
+    return (resources.files("blimp.airframes") / f"{name}.toml").read_text("utf-8")
 
 
 def room_file(name_or_path: str) -> Path:
@@ -568,9 +572,16 @@ def _from_json(path: Path) -> Airframe:
 
 
 def parse(text: str, *, where: str) -> Airframe:
-    """Read an airframe from TOML text; `where` names it in errors."""
+    """Read an airframe from TOML text; `where` names it in errors.
+
+    `like` names a known airframe, whose tables stand for those that the text leaves out.
+    """
     try:
-        airframe = msgspec.convert(tomllib.loads(text), Airframe)
+        table = tomllib.loads(text)
+        while "like" in table:
+            like = str(table.pop("like"))
+            table = tomllib.loads(_known(like, else_=f"no `like` in {where}")) | table
+        airframe = msgspec.convert(table, Airframe)
     except (ValueError, msgspec.ValidationError, RecursionError) as error:
         problem = with_suggestion(str(error), Airframe)
         raise AirframeError(f"airframe {where}: {problem}") from error

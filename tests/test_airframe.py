@@ -26,6 +26,17 @@ def replaced(old: str, new: str) -> str:
     return TWIN.replace(old, new, 1)
 
 
+def test_a_file_that_is_like_another_says_only_what_differs() -> None:
+    eye, mocap = airframe.load("gtmab-eye"), airframe.load("gtmab-mocap")
+    was = {"name": mocap.name, "description": mocap.description, "device": mocap.device}
+    assert msgspec.structs.replace(eye, **was) == mocap
+    assert [one.chip for one in eye.device if one not in mocap.device] == ["imx296"]
+    with pytest.raises(
+        AirframeError, match=r"no airframe 'twine' .did you mean 'twin'.*or no `like`"
+    ):
+        airframe.parse('like = "twine"\nname = "mine"\n', where="mine.toml")
+
+
 @pytest.mark.parametrize(
     ("text", "reason"),
     [
