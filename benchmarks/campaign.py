@@ -38,6 +38,7 @@ from typing import Any
 
 import msgspec
 
+from benchmarks.figures import make_parser as benchmark_parser
 from benchmarks.policies import ALL, Witness
 from benchmarks.random_ship import random_ship
 from blimp import airframe as airframes
@@ -568,7 +569,7 @@ def table(flown: Sequence[Flown]) -> Iterable[str]:
 
 def make_parser(module: str, doc: str | None, *, flights: int = 100) -> argparse.ArgumentParser:
     """Return a parser with what every campaign over drawn flights is asked."""
-    parser = argparse.ArgumentParser(prog=f"python -m {module}", description=doc)
+    parser = benchmark_parser(module, doc)
     parser.add_argument("--flights", type=int, default=flights)
     parser.add_argument("--seed", type=int, default=1, help="of the draw")
     parser.add_argument("--airframes", default="", help="only these; all that can fly by default")

@@ -11,7 +11,6 @@ Celery's tests read to be configured, names the transport.
 
 from __future__ import annotations
 
-import argparse
 import json
 import math
 import os
@@ -23,7 +22,7 @@ import tarfile
 import tempfile
 from pathlib import Path
 
-from benchmarks.figures import print_figures
+from benchmarks.figures import make_parser, print_figures
 from tests.redis_server import RedisServer
 
 VERSION = "5.7.0"
@@ -48,14 +47,14 @@ def make_environment(directory: Path) -> Path:
     return python
 
 
-def fetch(python: Path, directory: Path) -> Path:
-    """Return the source tree of the version that the environment has."""
+def fetch(python: Path, requirement: str, directory: Path) -> Path:
+    """Return the source tree of a release, unpacked in `directory`."""
     pip = [str(python), "-m", "pip", "download", "--quiet", "--disable-pip-version-check"]
     options = ["--no-deps", "--no-binary", ":all:", "--dest", str(directory)]
-    subprocess.run([*pip, *options, f"celery=={VERSION}"], check=True)
-    with tarfile.open(next(directory.glob("celery-*.tar.gz"))) as archive:
+    subprocess.run([*pip, *options, requirement], check=True)
+    with tarfile.open(next(directory.glob("*.tar.gz"))) as archive:
         archive.extractall(directory, filter="data")
-    return directory / f"celery-{VERSION}"
+    return next(directory.glob("*/PKG-INFO")).parent
 
 
 def run(python: Path, checkout: Path, *, transport: str | None, directory: Path) -> str:
@@ -93,30 +92,15 @@ def not_passed(summary: str) -> float:
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(
-        prog="python -m benchmarks.celery_suite",
-        description="Celery's own integration tests, on both transports.",
-    )
-    parser.add_argument(
-        "--checkout",
-        type=Path,
-        metavar="DIR",
-        help=f"a source tree of Celery {VERSION}; default: it is fetched",
-    )
-    parser.add_argument(
-        "--environment",
-        type=Path,
-        metavar="DIR",
-        default=PROJECT / ".venv-celery",
-        help="with Celery, what its tests need and this project; made if it is missing; "
-        "default .venv-celery",
-    )
+    parser = make_parser("benchmarks.celery_suite", __doc__)
+    parser.add_argument("--checkout", type=Path, metavar="DIR", help="default: it is fetched")
+    parser.add_argument("--environment", type=Path, default=PROJECT / ".venv-celery", metavar="DIR")
     parser.add_argument("--json", action="store_true", help="on one line")
     options = parser.parse_args()
     python = make_environment(options.environment.resolve())
     with tempfile.TemporaryDirectory(prefix="celery-suite-") as name:
         directory = Path(name)
-        checkout = options.checkout or fetch(python, directory)
+        checkout = options.checkout or fetch(python, f"celery=={VERSION}", directory)
         results: dict[str, str] = {}
         for label, transport in TRANSPORTS.items():
             (directory / label).mkdir()

@@ -11,17 +11,16 @@ fails that is not in NOT_OURS.
 
 from __future__ import annotations
 
-import argparse
 import json
 import os
 import shutil
 import subprocess
 import sys
-import tarfile
 import tempfile
 from pathlib import Path
 
-from benchmarks.figures import print_figures
+from benchmarks.celery_suite import fetch
+from benchmarks.figures import make_parser, print_figures
 from tests.redis_server import RedisServer
 
 PROJECT = Path(__file__).parents[1]
@@ -46,17 +45,6 @@ NOT_OURS = {
     f"{_IMMEDIATE}test_cannot_pass_run_after": _CAN,
     f"{_IMMEDIATE}test_throws_keyboard_interrupt": "it wants the task to run in its sender",
 }
-
-
-def fetch(python: Path, directory: Path) -> Path:
-    """Return the source tree of the Django that the environment has."""
-    version = subprocess.check_output([str(python), "-m", "django", "--version"], text=True).strip()
-    pip = [str(python), "-m", "pip", "download", "--quiet", "--disable-pip-version-check"]
-    options = ["--no-deps", "--no-binary", ":all:", "--dest", str(directory)]
-    subprocess.run([*pip, *options, f"Django=={version}"], check=True)
-    with tarfile.open(next(directory.glob("*.tar.gz"))) as archive:
-        archive.extractall(directory, filter="data")
-    return next(directory.glob("*/tests")).parent
 
 
 def copy_tests(checkout: Path, directory: Path) -> None:
@@ -95,7 +83,7 @@ def judge(python: Path, directory: Path) -> dict[str, dict[str, str]]:
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(prog="python -m benchmarks.django_suite", description=__doc__)
+    parser = make_parser("benchmarks.django_suite", __doc__)
     parser.add_argument("--environment", type=Path, default=PROJECT / ".venv-django", metavar="DIR")
     parser.add_argument("--checkout", type=Path, metavar="DIR", help="default: it is fetched")
     parser.add_argument("--json", action="store_true", help="one JSON object")
@@ -103,7 +91,9 @@ def main() -> int:
     python = options.environment.absolute() / "bin" / "python"
     with tempfile.TemporaryDirectory(prefix="django-suite-") as name:
         directory = Path(name)
-        copy_tests(options.checkout or fetch(python, directory), directory)
+        version = subprocess.check_output([str(python), "-m", "django", "--version"], text=True)
+        checkout = options.checkout or fetch(python, f"Django=={version.strip()}", directory)
+        copy_tests(checkout, directory)
         found = judge(python, directory)
     unexpected = {name: why for name, why in found["failed"].items() if name not in NOT_OURS}
     missing = sorted(NOT_OURS.keys() - found["failed"].keys())
@@ -113,10 +103,7 @@ def main() -> int:
         "failed": unexpected,
         "passed against NOT_OURS": missing,
     }
-    if options.json:
-        print_figures("benchmarks.django_suite", figures)
-    else:
-        print(json.dumps(figures, indent=2))
+    print_figures("benchmarks.django_suite", figures, one_line=options.json)
     return int(bool(unexpected or missing or not found["passed"]))
 
 

@@ -19,8 +19,8 @@ clock up to a day off, and somebody harms the stream of the stops. A stop is pre
 answers. Exit status 1 if one is lost, if the broadcast does not arrive, or if p99 is above 1 s.
 """
 
-import argparse
 import contextlib
+import itertools
 import json
 import os
 import random
@@ -37,7 +37,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-from benchmarks.figures import print_figures, print_progress, spread
+from benchmarks.figures import exit_status, make_parser, print_progress, spread
 from blimp.config import signing_keys_from_environment
 from blimp.link.paths import RuntimePaths, emergency_socket
 from blimp.service.stack.stack_process import StackProcess
@@ -216,15 +216,13 @@ def measure_link(ship: Ship, round_trip_s: float, *, loss: float, times: int) ->
     }
 
 
-def measure_links(*, times: int) -> bool:
-    is_ok = True
+def measure_links(*, times: int) -> int:
     with running() as ship:
-        for loss in (0.0, LOSS):
-            for round_trip_s in ROUND_TRIPS_S:
-                figures = measure_link(ship, round_trip_s, loss=loss, times=times)
-                print_figures("benchmarks.estop", figures)
-                is_ok = is_ok and figures["ok"]
-    return is_ok
+        rows = (
+            measure_link(ship, round_trip_s, loss=loss, times=times)
+            for loss, round_trip_s in itertools.product((0.0, LOSS), ROUND_TRIPS_S)
+        )
+        return max([exit_status("benchmarks.estop", row) for row in rows])
 
 
 # --- deaths of the broker ------------------------------------------------------------------------
@@ -235,7 +233,7 @@ BACK_S = 1.0
 ALL_ROADS_S = 5.0
 
 
-def measure_deaths(*, times: int, seed: int) -> bool:
+def measure_deaths(*, times: int, seed: int) -> int:
     chance = random.Random(seed)
     with stepped_server() as server:
         os.environ["BLIMP_BROKER_URL"] = server.url
@@ -268,8 +266,7 @@ def measure_deaths(*, times: int, seed: int) -> bool:
         "ok": is_ok, "deaths": times, "seed": seed, "lost": lost, "deaf": deaf, "simulated": True,
         **taken,
     }  # fmt: skip
-    print_figures("benchmarks.estop", figures)
-    return is_ok
+    return exit_status("benchmarks.estop", figures)
 
 
 LOADS: dict[str, Callable[[Ship], None] | None] = {
@@ -282,11 +279,7 @@ LOADS: dict[str, Callable[[Ship], None] | None] = {
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(
-        prog="python -m benchmarks.estop",
-        description=__doc__,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
+    parser = make_parser("benchmarks.estop", __doc__)
     parser.add_argument("--times", type=int, default=200)
     parser.add_argument("--load", choices=[*LOADS, "all"], default="all")
     parser.add_argument("--signed", action="store_true", help="with a key on both sides")
@@ -297,17 +290,14 @@ def main() -> int:
     parser.add_argument("--seed", type=int, default=1)
     options = parser.parse_args()
     if options.deaths:
-        return int(not measure_deaths(times=options.deaths, seed=options.seed))
+        return measure_deaths(times=options.deaths, seed=options.seed)
     if options.links:
-        return int(not measure_links(times=options.times))
+        return measure_links(times=options.times)
     if options.signed:
         os.environ["BLIMP_SIGNING_KEY"] = secrets.token_hex(32)
-    is_ok = True
-    for name in LOADS if options.load == "all" else [options.load]:
-        figures = measure(name, LOADS[name], times=options.times)
-        print_figures("benchmarks.estop", figures)
-        is_ok = is_ok and figures["ok"]
-    return int(not is_ok)
+    names = list(LOADS) if options.load == "all" else [options.load]
+    rows = (measure(name, LOADS[name], times=options.times) for name in names)
+    return max([exit_status("benchmarks.estop", row) for row in rows])
 
 
 if __name__ == "__main__":

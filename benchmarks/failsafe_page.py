@@ -1,13 +1,10 @@
 """The tables of flight and the flown matrix as a page: `python -m benchmarks.failsafe_page`.
 
 Writes docs/failsafe.html from blimp/control/failsafe.py, response.py and landing.py,
-blimp/ship/failures.py and benchmarks/results/matrix.json, lines of `blimp sim matrix --json`. With
---check it only says whether the page is current.
+blimp/ship/failures.py and benchmarks/results/matrix.json, lines of `blimp sim matrix --json`.
 """
 
-import argparse
 import json
-import sys
 from collections.abc import Iterator
 from html import escape
 from pathlib import Path
@@ -134,19 +131,5 @@ def _cell(cell: dict[str, Any] | None) -> str:
     return f"<td class={kind}>{escape(cell['outcome'])}<br><small>{numbers}</small>"
 
 
-def main() -> int:
-    parser = argparse.ArgumentParser(prog="python -m benchmarks.failsafe_page", description=__doc__)
-    parser.add_argument("--check", action="store_true", help="only say whether it is current")
-    options = parser.parse_args()
-    text = page()
-    if not options.check:
-        PAGE.write_text(text, "utf-8")
-        return 0
-    if PAGE.exists() and PAGE.read_text("utf-8") == text:
-        return 0
-    print(f"{PAGE} is not current: python -m benchmarks.failsafe_page", file=sys.stderr)
-    return 1
-
-
 if __name__ == "__main__":
-    sys.exit(main())
+    PAGE.write_text(page(), "utf-8")

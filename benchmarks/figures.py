@@ -1,11 +1,27 @@
-"""How every campaign reports: one JSON line with its command and its figures."""
+"""What every benchmark is asked and reports: one JSON line with its command and its figures."""
 
 from __future__ import annotations
 
+import argparse
 import json
 import sys
 from collections.abc import Mapping, Sequence
 from typing import Any
+
+
+def make_parser(module: str, doc: str | None) -> argparse.ArgumentParser:
+    """Return the parser of a benchmark, whose help is its docstring."""
+    return argparse.ArgumentParser(
+        prog=f"python -m {module}",
+        description=doc,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+
+
+def exit_status(module: str, figures: Mapping[str, Any]) -> int:
+    """Print `figures`; return 1 unless they are `ok`."""
+    print_figures(module, figures)
+    return int(not figures["ok"])
 
 
 def print_figures(module: str, figures: Mapping[str, Any], *, one_line: bool = True) -> str:

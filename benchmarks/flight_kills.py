@@ -15,7 +15,6 @@ process N times and kills (SIGKILL) its successor each time, and measures when t
 output safe: at most 1.0 s and 0.5 s afterwards.
 """
 
-import argparse
 import contextlib
 import os
 import signal
@@ -26,7 +25,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from benchmarks.estop import VEHICLE, Ship, running
-from benchmarks.figures import print_figures
+from benchmarks.figures import exit_status, make_parser
 from blimp.clock import SystemClock
 from blimp.link.telemetry import TelemetryReader
 from blimp.service.show.observer import Observer
@@ -198,24 +197,16 @@ def kill_supervisor(seed: int) -> dict[str, Any]:
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(
-        prog="python -m benchmarks.flight_kills",
-        description=__doc__,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
+    parser = make_parser("benchmarks.flight_kills", __doc__)
     parser.add_argument("--seed", type=int, default=3)
     parser.add_argument("--stops", type=int, default=0, metavar="N")
     options = parser.parse_args()
     if options.stops:
-        figures = stop_flight(options.seed, times=options.stops)
-        print_figures("benchmarks.flight_kills", figures)
-        return int(not figures["ok"])
-    is_ok = True
-    for measure in (kill_worker, kill_flight, kill_supervisor):
-        figures = measure(options.seed)
-        print_figures("benchmarks.flight_kills", figures)
-        is_ok = is_ok and figures["ok"]
-    return int(not is_ok)
+        return exit_status(
+            "benchmarks.flight_kills", stop_flight(options.seed, times=options.stops)
+        )
+    kills = (kill_worker, kill_flight, kill_supervisor)
+    return max([exit_status("benchmarks.flight_kills", kill(options.seed)) for kill in kills])
 
 
 if __name__ == "__main__":

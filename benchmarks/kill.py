@@ -30,7 +30,6 @@ all results were taken off.
 
 from __future__ import annotations
 
-import argparse
 import os
 import platform
 import random
@@ -45,7 +44,7 @@ from typing import Any
 
 import msgspec
 
-from benchmarks.figures import print_figures, spread
+from benchmarks.figures import make_parser, print_figures, spread
 from blimp.queue.redis.keys import result_key
 from tests.faults.ground import Ground, WorkerUnderFire, proving_ground, until
 from tests.faults.load import MIX, QUICK_MIX, Sender, draw_orders
@@ -387,10 +386,7 @@ def campaign(
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(
-        prog="python -m benchmarks.kill", description=__doc__,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )  # fmt: skip
+    parser = make_parser("benchmarks.kill", __doc__)
     parser.add_argument("--kills", type=int, default=50, help="default 50")
     parser.add_argument("--tasks", type=int, help="default: 60 for each kill")
     parser.add_argument("--seed", type=int, default=1, help="default 1")

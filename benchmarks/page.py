@@ -9,7 +9,6 @@ A simulated ship on a full stack, `ground page` in a process of its own.
   0.15 s, or if the page writes more than 20 kB to its standard error.
 """
 
-import argparse
 import contextlib
 import http.client
 import json
@@ -27,7 +26,7 @@ from urllib.parse import parse_qs, urlsplit
 from websockets.sync.client import connect
 
 from benchmarks.estop import VEHICLE, running
-from benchmarks.figures import print_figures, spread
+from benchmarks.figures import exit_status, make_parser, print_figures, spread
 from benchmarks.page_strangers import KINDS
 from blimp.sim.remote import RemoteWorld
 
@@ -219,11 +218,7 @@ def done(answer: dict[str, Any]) -> None:
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(
-        prog="python -m benchmarks.page",
-        description=__doc__,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
+    parser = make_parser("benchmarks.page", __doc__)
     parser.add_argument("--only", choices=("stop", "strangers"), help="else all")
     parser.add_argument("--times", type=int, default=200, help="emergency stops")
     parser.add_argument("--strangers", type=int, default=20_000, help="connections of strangers")
@@ -240,12 +235,8 @@ def main() -> int:
             places=options.at or list(PLACES),
         ),
     }
-    is_ok = True
-    for name in [options.only] if options.only else list(measures):
-        found = measures[name]()
-        print_figures("benchmarks.page", found)
-        is_ok = is_ok and found["ok"]
-    return int(not is_ok)
+    names = [options.only] if options.only else list(measures)
+    return max([exit_status("benchmarks.page", measures[name]()) for name in names])
 
 
 if __name__ == "__main__":

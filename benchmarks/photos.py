@@ -32,7 +32,7 @@ from typing import Any
 
 import msgspec
 
-from benchmarks.figures import print_figures, print_progress, spread
+from benchmarks.figures import exit_status, print_progress, spread
 from blimp.clock import SystemClock
 from blimp.errors import BlimpError
 from blimp.link.paths import RuntimePaths
@@ -332,8 +332,7 @@ def main() -> int:
         figures = kills(photos=options.photos, count=options.kills, seed=options.seed)
     else:
         figures = link(seconds=options.seconds, megabytes=options.megabytes, turns=options.turns)
-    print_figures("benchmarks.photos", figures)
-    return int(not figures["ok"])
+    return exit_status("benchmarks.photos", figures)
 
 
 if __name__ == "__main__":

@@ -76,9 +76,5 @@ def _ratio(by_name: dict[str, Line], field: str, base: str) -> float | None:
     return mine.median / other.median if mine and other and other.median else None
 
 
-def main() -> None:
-    PAGE.write_text(page(), "utf-8")
-
-
 if __name__ == "__main__":
-    main()
+    PAGE.write_text(page(), "utf-8")

@@ -9,7 +9,6 @@ or was not confirmed.
 
 from __future__ import annotations
 
-import argparse
 import itertools
 import multiprocessing
 import sys
@@ -19,7 +18,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any
 
 from benchmarks.estop import VEHICLE, running
-from benchmarks.figures import print_figures, spread
+from benchmarks.figures import exit_status, make_parser, spread
 from blimp.clock import SystemClock
 from blimp.link.mailbox import MailboxClient
 from blimp.queue.brokers.streams.envelope import pack_task
@@ -147,17 +146,12 @@ def measure(*, rate: float, presses: int) -> dict[str, Any]:
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(
-        prog="python -m benchmarks.stop_in_a_flood",
-        description=__doc__,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
+    parser = make_parser("benchmarks.stop_in_a_flood", __doc__)
     parser.add_argument("--presses", type=int, default=100)
     parser.add_argument("--rate", type=float, default=10_000.0)
     options = parser.parse_args()
     figures = measure(rate=options.rate, presses=options.presses)
-    print_figures("benchmarks.stop_in_a_flood", figures)
-    return int(not figures["ok"])
+    return exit_status("benchmarks.stop_in_a_flood", figures)
 
 
 if __name__ == "__main__":

@@ -18,6 +18,7 @@ from typing import Any
 
 import msgspec
 
+from benchmarks.figures import make_parser
 from benchmarks.queue.bench import Bench, Stalled
 from benchmarks.queue.catalogue import (
     CATALOGUE,
@@ -113,11 +114,7 @@ def _machine(server: dict[str, Any], loads: list[float]) -> dict[str, Any]:
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
-        prog="python -m benchmarks.queue",
-        description=__doc__,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
+    parser = make_parser("benchmarks.queue", __doc__)
     parser.add_argument(
         "--peers",
         metavar="A,B",
