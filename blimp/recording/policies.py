@@ -109,10 +109,6 @@ HEIGHT = computed("height", lambda trace: -trace.flight.cycles["down"])
 SPEED = computed(
     "speed", lambda trace: np.hypot(trace.flight.cycles["v_north"], trace.flight.cycles["v_east"])
 )
-FAR = computed(
-    "distance from the pad",
-    lambda trace: np.hypot(trace.flight.cycles["north"], trace.flight.cycles["east"]),
-)
 TILT = computed(
     "tilt",
     lambda trace: np.maximum(

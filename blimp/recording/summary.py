@@ -5,9 +5,8 @@ Errors count while the ship flies: armed, off the ground, its motors not idle.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from math import isfinite
-from typing import NamedTuple
+from typing import Annotated, NamedTuple, get_type_hints
 
 import msgspec
 
@@ -28,45 +27,72 @@ _S_PER_H = 3600.0
 _AIR_S = 1.0  # a gap between two cycles of a log that is thinned is not time in the air
 
 
+class Row(NamedTuple):
+    """How a figure stands in the table: what, its unit, and where it is in `Figures`."""
+
+    words: str
+    unit: str
+    form: str = ".2f"
+    unknown: str = "-"
+    name: str = ""
+
+    def get(self, figures: Figures) -> float | None:
+        found: float | None = getattr(figures, self.name)
+        return found
+
+
 class Figures(msgspec.Struct, frozen=True, kw_only=True):
     """What is counted and measured of a flight. None: this log does not tell it.
 
     *_error_*: distance from the setpoint; *_estimate_error_*: of the estimate from the truth of a
     simulated flight. worst: the largest, rms: root mean square. late_cycles: took longer than the
-    loop's period. latency: of commands, from the sender's stamp to the flight loop.
+    loop's period. latency: of commands, from the sender's stamp to the flight loop. In the order of
+    the table.
     """
 
-    duration_s: float
-    air_time_s: float
-    highest_m: float
-    farthest_m: float | None
-    distance_m: float | None
-    fastest_mps: float | None
-    height_error_worst_m: float | None
-    height_error_rms_m: float | None
-    position_error_worst_m: float | None
-    position_error_rms_m: float | None
-    velocity_error_worst_mps: float | None
-    height_estimate_error_worst_m: float | None
-    position_estimate_error_worst_m: float | None
-    position_estimate_error_rms_m: float | None
-    cycles: int
-    overruns: int | None
-    late_cycles: int | None
-    step_p50_ms: float | None
-    step_p99_ms: float | None
-    step_worst_ms: float | None
-    commands: int
-    refusals: int
-    failsafes: int
-    latency_p50_ms: float | None
-    latency_p95_ms: float | None
-    latency_worst_ms: float | None
-    battery_start_v: float | None
-    battery_end_v: float | None
-    battery_lowest_v: float | None
-    used_mah: float | None
-    wind_strongest_mps: float | None
+    duration_s: Annotated[float, Row("Length of the log", "s", ".1f")]
+    air_time_s: Annotated[float, Row("Time in the air", "s", ".1f")]
+    highest_m: Annotated[float, Row("Highest", "m")]
+    farthest_m: Annotated[float | None, Row("Farthest from the pad", "m")]
+    distance_m: Annotated[float | None, Row("Way over the ground", "m", ".1f")]
+    fastest_mps: Annotated[float | None, Row("Fastest over the ground", "m/s")]
+    height_error_worst_m: Annotated[float | None, Row("Height error, worst", "m")]
+    height_error_rms_m: Annotated[float | None, Row("Height error, rms", "m", ".3f")]
+    position_error_worst_m: Annotated[float | None, Row("Position error, worst", "m")]
+    position_error_rms_m: Annotated[float | None, Row("Position error, rms", "m", ".3f")]
+    velocity_error_worst_mps: Annotated[float | None, Row("Velocity error, worst", "m/s")]
+    height_estimate_error_worst_m: Annotated[
+        float | None, Row("Estimate from truth, height, worst", "m")
+    ]
+    position_estimate_error_worst_m: Annotated[
+        float | None, Row("Estimate from truth, position, worst", "m")
+    ]
+    position_estimate_error_rms_m: Annotated[
+        float | None, Row("Estimate from truth, position, rms", "m", ".3f")
+    ]
+    cycles: Annotated[int, Row("Cycles", "", "d")]
+    overruns: Annotated[int | None, Row("Overruns, as the loop counted", "", "d")]
+    late_cycles: Annotated[int | None, Row("Cycles longer than the period", "", "d")]
+    step_p50_ms: Annotated[float | None, Row("Cycle time, median", "ms")]
+    step_p99_ms: Annotated[float | None, Row("Cycle time, 99 %", "ms")]
+    step_worst_ms: Annotated[float | None, Row("Cycle time, longest", "ms")]
+    commands: Annotated[int, Row("Commands", "", "d")]
+    refusals: Annotated[int, Row("Refusals", "", "d")]
+    failsafes: Annotated[int, Row("Failsafes", "", "d")]
+    latency_p50_ms: Annotated[float | None, Row("Command latency, median", "ms", ".1f")]
+    latency_p95_ms: Annotated[float | None, Row("Command latency, 95 %", "ms", ".1f")]
+    latency_worst_ms: Annotated[float | None, Row("Command latency, longest", "ms", ".1f")]
+    battery_start_v: Annotated[float | None, Row("Battery at the begin", "V")]
+    battery_end_v: Annotated[float | None, Row("Battery at the end", "V")]
+    battery_lowest_v: Annotated[float | None, Row("Battery, lowest", "V")]
+    used_mah: Annotated[float | None, Row("Charge used", "mAh", ".0f", "not measured")]
+    wind_strongest_mps: Annotated[float | None, Row("Strongest wind that flight showed", "m/s")]
+
+
+ROWS = tuple(
+    kind.__metadata__[0]._replace(name=name)
+    for name, kind in get_type_hints(Figures, include_extras=True).items()
+)
 
 
 def figures_of(flight: FlightData) -> Figures:
@@ -114,53 +140,6 @@ def figures_of(flight: FlightData) -> Figures:
         used_mah=_used_mah(flight),
         wind_strongest_mps=_worst(wind_mps),
     )
-
-
-class Row(NamedTuple):
-    """A line of the table of figures: what, its unit, and where it is in `Figures`."""
-
-    words: str
-    unit: str
-    get: Callable[[Figures], float | None]
-    form: str = ".2f"
-    unknown: str = "-"
-
-
-ROWS = (
-    Row("Length of the log", "s", lambda one: one.duration_s, ".1f"),
-    Row("Time in the air", "s", lambda one: one.air_time_s, ".1f"),
-    Row("Highest", "m", lambda one: one.highest_m),
-    Row("Farthest from the pad", "m", lambda one: one.farthest_m),
-    Row("Way over the ground", "m", lambda one: one.distance_m, ".1f"),
-    Row("Fastest over the ground", "m/s", lambda one: one.fastest_mps),
-    Row("Height error, worst", "m", lambda one: one.height_error_worst_m),
-    Row("Height error, rms", "m", lambda one: one.height_error_rms_m, ".3f"),
-    Row("Position error, worst", "m", lambda one: one.position_error_worst_m),
-    Row("Position error, rms", "m", lambda one: one.position_error_rms_m, ".3f"),
-    Row("Velocity error, worst", "m/s", lambda one: one.velocity_error_worst_mps),
-    Row("Estimate from truth, height, worst", "m", lambda one: one.height_estimate_error_worst_m),
-    Row("Estimate from truth, position, worst", "m",
-        lambda one: one.position_estimate_error_worst_m),
-    Row("Estimate from truth, position, rms", "m",
-        lambda one: one.position_estimate_error_rms_m, ".3f"),
-    Row("Cycles", "", lambda one: one.cycles, "d"),
-    Row("Overruns, as the loop counted", "", lambda one: one.overruns, "d"),
-    Row("Cycles longer than the period", "", lambda one: one.late_cycles, "d"),
-    Row("Cycle time, median", "ms", lambda one: one.step_p50_ms),
-    Row("Cycle time, 99 %", "ms", lambda one: one.step_p99_ms),
-    Row("Cycle time, longest", "ms", lambda one: one.step_worst_ms),
-    Row("Commands", "", lambda one: one.commands, "d"),
-    Row("Refusals", "", lambda one: one.refusals, "d"),
-    Row("Failsafes", "", lambda one: one.failsafes, "d"),
-    Row("Command latency, median", "ms", lambda one: one.latency_p50_ms, ".1f"),
-    Row("Command latency, 95 %", "ms", lambda one: one.latency_p95_ms, ".1f"),
-    Row("Command latency, longest", "ms", lambda one: one.latency_worst_ms, ".1f"),
-    Row("Battery at the begin", "V", lambda one: one.battery_start_v),
-    Row("Battery at the end", "V", lambda one: one.battery_end_v),
-    Row("Battery, lowest", "V", lambda one: one.battery_lowest_v),
-    Row("Charge used", "mAh", lambda one: one.used_mah, ".0f", "not measured"),
-    Row("Strongest wind that flight showed", "m/s", lambda one: one.wind_strongest_mps),
-)  # fmt: skip
 
 
 def shown(row: Row, figures: Figures) -> str:

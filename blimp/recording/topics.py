@@ -20,7 +20,6 @@ from blimp.recording.tape import (
     CYCLE_END,
     IDLE,
     ON_GROUND,
-    Injected,
     Kind,
     Session,
     picture_of,
@@ -249,10 +248,6 @@ class Translator:
 
     def _time_ns(self) -> int:
         return self._epoch_ns + int(self.t_s * NS)
-
-
-def injected_of(data: bytes) -> Injected:
-    return msgspec.json.decode(data, type=Injected)
 
 
 def _known(message: Command | Outcome) -> dict[str, Any]:
