@@ -5,6 +5,7 @@ The rows are those of docs/chips.md.
 
 import math
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 
 import msgspec
 import pytest
@@ -39,24 +40,20 @@ NO_FROZEN_ECHO = {"hcsr04"}  # a wall that stands still gives one distance as we
 STICKS = {"crsf", "sbus"}  # which may lie still
 
 
-@pytest.fixture
-def flight(request: pytest.FixtureRequest) -> Iterator[Flight]:
-    with lockstep(rows.ship(request.param)) as machine:
-        made = Flight(machine)
-        with made.board:
-            made.run(STARTED_S)
-            yield made
-
-
-def on(*names: str) -> pytest.MarkDecorator:
-    """Give a test `name`, a documented row, and the `flight` of the ship that has it."""
-    return pytest.mark.parametrize(
-        ("flight", "name"), [(name, name) for name in names], indirect=["flight"], ids=names
-    )
-
-
 def device(name: str) -> str:
     return rows.documented()[name].name
+
+
+@contextmanager
+def started(name: str) -> Iterator[Flight]:
+    """Yield the ship that has a documented row, started within the time that its driver says."""
+    with lockstep(rows.ship(name)) as machine:
+        flight = Flight(machine)
+        with flight.board:
+            starting = {made.name: made.start_s for made in flight.board.devices}
+            flight.until_healthy(device(name), within_s=starting[device(name)])
+            flight.run(STARTED_S - machine.clock.now_s())
+            yield flight
 
 
 def sample(flight: Flight, name: str) -> object:
@@ -82,20 +79,29 @@ def test_a_ranger_may_hang_above_the_pad(name: str) -> None:
             assert made.distance_m == pytest.approx(0.5, abs=0.1)
 
 
-@pytest.mark.parametrize("name", rows.documented())
-def test_it_starts_within_the_time_it_says(name: str) -> None:
-    with lockstep(rows.ship(name)) as machine:
-        flight = Flight(machine)
-        with flight.board:
-            starting = {made.name: made.start_s for made in flight.board.devices}
-            flight.until_healthy(device(name), within_s=starting[device(name)])
+@pytest.mark.parametrize(
+    "name", sorted(rows.documented().keys() - {*rows.sensors(), *rows.outputs()})
+)
+def test_a_row_that_shares_its_driver_starts_within_the_time_it_says(name: str) -> None:
+    with started(name):
+        pass
 
 
 # --- sensors -------------------------------------------------------------------------------
 
 
-@on(*rows.sensors())
-def test_it_starts_and_agrees_with_the_truth(flight: Flight, name: str) -> None:
+@pytest.mark.parametrize("name", rows.sensors())
+def test_it_agrees_with_the_truth_and_each_fault_is_found_out_and_is_over(name: str) -> None:
+    with started(name) as flight:
+        _agrees(flight, name)
+        _dead_it_is_named_keeps_its_last_sample_and_comes_back(flight, name)
+        if name not in NO_FROZEN_ECHO | STICKS:
+            _frozen_it_is_found_out(flight, name)
+        if name not in NO_FROZEN_ECHO:
+            _garbage_makes_it_unhealthy_and_no_wild_sample(flight, name)
+
+
+def _agrees(flight: Flight, name: str) -> None:
     assert flight.board.self_test()[device(name)] in REMARKS
     assert flight.readings.unhealthy == ()
     made = sample(flight, name)
@@ -111,8 +117,7 @@ def test_it_starts_and_agrees_with_the_truth(flight: Flight, name: str) -> None:
         assert all(math.isfinite(number or 0.0) for number in numbers)
 
 
-@on(*rows.sensors())
-def test_dead_it_is_named_keeps_its_last_sample_and_comes_back(flight: Flight, name: str) -> None:
+def _dead_it_is_named_keeps_its_last_sample_and_comes_back(flight: Flight, name: str) -> None:
     before = sample(flight, name)
     flight.world.fault(device(name), "no_answer")
     flight.until_unhealthy(device(name), within_s=4.0)
@@ -126,8 +131,7 @@ def test_dead_it_is_named_keeps_its_last_sample_and_comes_back(flight: Flight, n
     flight.until_healthy(device(name), within_s=4.0)
 
 
-@on(*(name for name in rows.sensors() if name not in NO_FROZEN_ECHO | STICKS))
-def test_frozen_it_is_found_out(flight: Flight, name: str) -> None:
+def _frozen_it_is_found_out(flight: Flight, name: str) -> None:
     flight.world.fault(device(name), "frozen")
     flight.until_unhealthy(device(name), within_s=5.0)
     flight.run(2.0)
@@ -136,8 +140,7 @@ def test_frozen_it_is_found_out(flight: Flight, name: str) -> None:
     flight.until_healthy(device(name), within_s=4.0)
 
 
-@on(*(name for name in rows.sensors() if name not in NO_FROZEN_ECHO))
-def test_garbage_makes_it_unhealthy_and_no_wild_sample(flight: Flight, name: str) -> None:
+def _garbage_makes_it_unhealthy_and_no_wild_sample(flight: Flight, name: str) -> None:
     flight.world.fault(device(name), "garbage")
     flight.until_unhealthy(device(name), within_s=5.0)
     made = sample(flight, name)
@@ -189,8 +192,14 @@ def test_a_relative_in_its_place_is_driven_by_its_own_formulas(name: str, there:
 COMMAND = ActuatorCommand(motors=(0.5, -0.25, 1.0), servos=(0.5, 0.3, -0.3))
 
 
-@on(*rows.outputs())
-def test_commands_reach_what_it_drives_and_safe_stops_it(flight: Flight, name: str) -> None:
+@pytest.mark.parametrize("name", rows.outputs())
+def test_commands_reach_what_it_drives_and_it_is_made_safe(name: str) -> None:
+    with started(name) as flight:
+        _commands_reach_what_it_drives_and_safe_stops_it(flight, name)
+        _another_process_makes_it_safe_when_this_one_is_killed(flight)
+
+
+def _commands_reach_what_it_drives_and_safe_stops_it(flight: Flight, name: str) -> None:
     row = rows.documented()[name]
     frame = flight.machine.airframe
     names = frame.thruster_names + frame.servo_names
@@ -206,8 +215,7 @@ def test_commands_reach_what_it_drives_and_safe_stops_it(flight: Flight, name: s
     assert list(flight.world.electronics.throttles()) == [0.0, 0.0, 0.0]
 
 
-@on(*rows.outputs())
-def test_another_process_makes_it_safe_when_this_one_is_killed(flight: Flight, name: str) -> None:
+def _another_process_makes_it_safe_when_this_one_is_killed(flight: Flight) -> None:
     flight.board.actuators.enable()
     flight.run(1.0, COMMAND)
     # A new computer on the same wires: the motors go on as last commanded.

@@ -147,6 +147,9 @@ def test_a_light_ship_comes_down_under_power_and_does_nothing_else() -> None:
         ):  # fmt: skip
             refusal: Outcome = ship.command(name, check=False, **arguments)
             assert refusal.state is OutcomeState.REFUSED, name
+        ship.crash(down_s=1.0)  # on the way down, too, it goes on coming down
+        ship.step(2.0)
+        assert ship.snapshot().mode == "LAND"
         ship.step(60.0)
         assert ship.truth.altitude_m < 0.3
         assert ship.snapshot().mode == "LAND"
@@ -191,16 +194,6 @@ def test_a_crash_does_not_undo_a_stop() -> None:
         ship.crash(down_s=1.0)
         ship.step(1.0)
         assert not ship.snapshot().killed
-
-
-@pytest.mark.slow
-def test_one_that_crashes_on_the_way_down_goes_on_coming_down() -> None:
-    with Lockstep(LIGHT, seed=6) as ship:
-        hovering(ship)
-        for _ in range(2):
-            ship.crash(down_s=1.0)
-            ship.step(2.0)
-            assert ship.snapshot().mode == "LAND"
 
 
 @pytest.mark.slow

@@ -1,6 +1,7 @@
 """A failure stays itself, however hard it is to write: its state, its type and its text."""
 
 from collections.abc import Callable, Iterator
+from itertools import product
 from pathlib import Path
 
 import pytest
@@ -64,47 +65,43 @@ def check(kind: str, record: Record) -> str:
     return ""
 
 
-@pytest.mark.parametrize("place", PLACES)
 def test_a_failure_is_reported_as_what_it_is_after_one_run(
-    client: TaskApp, worker: WorkerProcess, tmp_path: Path, look: Look, place: str
+    client: TaskApp, worker: WorkerProcess, tmp_path: Path, look: Look
 ) -> None:
-    handles = {kind: client.send_task(f"{place}.fail", (kind,)) for kind in ERRORS}
-    found = [check(kind, handle.wait(DEADLINE_S)) for kind, handle in handles.items()]
-    assert [one for one in found if one] == []
-    runs = {kind: (tmp_path / f"{one.id}.runs").read_text() for kind, one in handles.items()}
-    assert {kind: text for kind, text in runs.items() if text != "run\n"} == {}
+    for place in PLACES:
+        handles = {kind: client.send_task(f"{place}.fail", (kind,)) for kind in ERRORS}
+        found = [check(kind, handle.wait(DEADLINE_S)) for kind, handle in handles.items()]
+        assert [one for one in found if one] == [], place
+        runs = {kind: (tmp_path / f"{one.id}.runs").read_text() for kind, one in handles.items()}
+        assert {kind: text for kind, text in runs.items() if text != "run\n"} == {}, place
     assert not any("worker lost" in line for line in worker.lines), worker.lines
     assert worker.terminate() == 0
-    assert look.dead("failing") == len([kind for kind in ERRORS if kind.startswith("reject")])
+    rejected = [kind for kind in ERRORS if kind.startswith("reject")]
+    assert look.dead("failing") == len(PLACES) * len(rejected)
 
 
-@pytest.mark.parametrize("place", PLACES)
-@pytest.mark.parametrize("how", ["retry", "raise Retry", "raise"])
-def test_a_retry_because_of_it_is_a_retry(
-    client: TaskApp, worker: WorkerProcess, place: str, how: str
-) -> None:
-    handles = [client.send_task(f"{place}.retry", (f"{how}: {kind}",)) for kind in AGAIN]
-    assert [handle.get(DEADLINE_S) for handle in handles] == [1] * len(AGAIN)
+def test_a_retry_because_of_it_is_a_retry(client: TaskApp, worker: WorkerProcess) -> None:
+    handles = {
+        (place, how, kind): client.send_task(f"{place}.retry", (f"{how}: {kind}",))
+        for place, how, kind in product(PLACES, ("retry", "raise Retry", "raise"), AGAIN)
+    }
+    assert {case: one.get(DEADLINE_S) for case, one in handles.items()} == dict.fromkeys(handles, 1)
 
 
-@pytest.mark.parametrize("place", ["thread", "process"])
 def test_a_retry_at_no_time_is_a_failure_that_names_it(
-    client: TaskApp, worker: WorkerProcess, place: str
+    client: TaskApp, worker: WorkerProcess
 ) -> None:
     """Or it would be acknowledged and never run again."""
-    for countdown in ("nan", "inf", "soon", [1]):
+    for place, countdown in product(("thread", "process"), ("nan", "inf", "soon", [1])):
         record = client.send_task(f"{place}.wait", (countdown,)).wait(DEADLINE_S)
-        assert record.state is State.FAILURE
+        assert record.state is State.FAILURE, place
         named = countdown if countdown in ("nan", "inf") else repr(countdown)
-        assert f"countdown of a retry is {named}" in record.reason
+        assert f"countdown of a retry is {named}" in record.reason, place
 
 
-@pytest.mark.parametrize("place", PLACES)
-def test_a_chord_quotes_it_and_its_errbacks_begin(
-    client: TaskApp, worker: WorkerProcess, place: str
-) -> None:
+def test_a_chord_quotes_it_and_its_errbacks_begin(client: TaskApp, worker: WorkerProcess) -> None:
     kinds = ["latin-1", "no str", "large", "refused", "reject"]
-    for kind in kinds:
+    for place, kind in product(PLACES, kinds):
         part = signature(f"{place}.fail", (kind,), app=client).on_error(
             signature("heard", app=client, immutable=True).set(task_id=f"{place}-{kind}")
         )

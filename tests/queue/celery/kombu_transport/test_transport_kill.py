@@ -9,7 +9,6 @@ from functools import partial
 from typing import Any
 
 import kombu
-import pytest
 import redis
 
 from blimp.queue.brokers.streams.store import DONE, LOST
@@ -25,6 +24,7 @@ from tests.stopwatch import Stopwatch
 
 Start = Callable[..., Process]
 MOST_AHEAD = 300  # messages that wait while workers are killed
+KILLS = 6
 
 
 def send(connection: kombu.Connection, *bodies: Any) -> None:
@@ -107,11 +107,10 @@ def test_a_second_consumer_of_one_name_fences_off_the_first(connect: Connect) ->
     assert second.connection.transport.leases.ack(new.delivery_tag) == DONE
 
 
-@pytest.mark.parametrize("seed", range(3))
 def test_killed_at_random_points_nothing_is_lost(
-    connect: Connect, start_consumer: Start, server: redis.Redis, session: StreamsSession, seed: int
+    connect: Connect, start_consumer: Start, server: redis.Redis, session: StreamsSession
 ) -> None:
-    chance = random.Random(seed)
+    chance = random.Random(1)
     stop = threading.Event()
     sent: list[str] = []
 
@@ -131,7 +130,7 @@ def test_killed_at_random_points_nothing_is_lost(
     feeder = threading.Thread(target=feed)
     feeder.start()
     try:
-        for _ in range(4):
+        for _ in range(KILLS):
             worker = start_consumer(name="w", queue="q", mode="work")
             worker.wait_for("ready")
             before: Any = server.hlen("done")
@@ -153,4 +152,4 @@ def test_killed_at_random_points_nothing_is_lost(
     names: Any = server.hkeys("done")
     assert {name.decode() for name in names} == set(sent)
     twice: Any = server.hvals("done")
-    assert sum(int(count) - 1 for count in twice) <= 4 * 8  # no more than it had in flight
+    assert sum(int(count) - 1 for count in twice) <= KILLS * 8  # no more than it had in flight
