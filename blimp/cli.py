@@ -26,6 +26,7 @@ from blimp.service.commands.tune import app as tune_app
 from blimp.service.commands.tune import identify_app
 from blimp.service.computer.acl import app as broker_app
 from blimp.service.computer.keys import app as keys_app
+from blimp.system import unix_only
 from blimp.usage import Version, plain
 
 # Every mistake on a command line is one; typer exports only its child.
@@ -116,5 +117,10 @@ def main() -> None:
         sys.exit(1)
     except BlimpError as error:
         say(f"blimp: {error}")
+        sys.exit(1)
+    except (AttributeError, ImportError) as error:
+        if not (why := unix_only(error)):
+            raise
+        say(f"blimp: {why}")
         sys.exit(1)
     sys.exit(status if isinstance(status, int) else 0)

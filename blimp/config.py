@@ -31,6 +31,7 @@ import msgspec
 from blimp.errors import ConfigError
 from blimp.queue.redis.urls import address_of, split_urls
 from blimp.queue.watching import TraceSettings
+from blimp.system import HAS_OWNERS, user_id
 
 _OTLP_TRACES = "OTEL_EXPORTER_OTLP_TRACES_"
 CREDENTIAL = "signing.key"  # systemd's LoadCredential
@@ -130,6 +131,8 @@ def check_private(
     """
     env = os.environ if environment is None else environment
     is_credential = path.parent == Path(env.get("CREDENTIALS_DIRECTORY", "/nonexistent"))
+    if not HAS_OWNERS:  # Windows: its own rules protect a user's directory
+        return
     if about.st_mode & (0o007 if is_credential else 0o077):
         raise ConfigError(f"{what}: other users may read it: chmod 600 {path}")
     if about.st_uid not in (0, os.getuid()) and os.getuid() != 0:
@@ -188,7 +191,7 @@ def remote_control_from_environment(environment: Mapping[str, str] | None = None
 def registry_dir(environment: Mapping[str, str] | None = None) -> Path:
     """Return the run registry: `<registry>/<vehicle>.json` for every running stack."""
     env = os.environ if environment is None else environment
-    return Path(env.get("XDG_RUNTIME_DIR") or "/tmp") / f"blimp-{os.getuid()}"
+    return Path(env.get("XDG_RUNTIME_DIR") or "/tmp") / f"blimp-{user_id()}"
 
 
 def state_directory(environment: Mapping[str, str] | None = None) -> Path | None:

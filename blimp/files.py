@@ -5,6 +5,8 @@ import os
 import tempfile
 from pathlib import Path
 
+from blimp.system import HAS_OWNERS, sync_directory
+
 
 def write_atomically(
     path: Path, data: bytes, *, mode: int | None = None, keep_owner: bool = False
@@ -25,7 +27,8 @@ def write_atomically(
             if keep_owner and before is not None:
                 with contextlib.suppress(PermissionError):  # root's right, and its owner's
                     os.fchown(file.fileno(), before.st_uid, before.st_gid)
-            os.fchmod(file.fileno(), mode)
+            if HAS_OWNERS:
+                os.fchmod(file.fileno(), mode)
             file.write(data)
             file.flush()
             os.fsync(file.fileno())  # else the rename may reach the disk before the data
@@ -33,8 +36,4 @@ def write_atomically(
     except BaseException:
         os.unlink(draft)
         raise
-    directory = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY)
-    try:
-        os.fsync(directory)
-    finally:
-        os.close(directory)
+    sync_directory(path.parent)

@@ -16,6 +16,7 @@ from blimp.errors import ConfigError
 from blimp.files import write_atomically
 from blimp.link.paths import make_directory
 from blimp.reading import ready
+from blimp.system import HAS_OWNERS
 
 MAX_FILE_BYTES = 4096
 FORGOTTEN_S = 86_400.0  # longer than any grant lasts, so the grant has ended
@@ -46,7 +47,9 @@ class KeptControl:
         try:
             with self.path.open("rb") as file:
                 about = os.fstat(file.fileno())
-                if about.st_uid != os.getuid() or about.st_mode & (stat.S_IRWXG | stat.S_IRWXO):
+                if HAS_OWNERS and (
+                    about.st_uid != os.getuid() or about.st_mode & (stat.S_IRWXG | stat.S_IRWXO)
+                ):
                     return None
                 return msgspec.json.decode(file.read(MAX_FILE_BYTES), type=Kept)
         except (OSError, msgspec.MsgspecError, UnicodeDecodeError, RecursionError):

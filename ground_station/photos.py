@@ -6,7 +6,6 @@ picture: it is bytes of the size and hash that the ship's signed record says, wi
 """
 
 import contextlib
-import fcntl
 import hashlib
 import os
 import secrets
@@ -34,6 +33,7 @@ from blimp.photo import (
     read_photo,
     read_photos,
 )
+from blimp.system import OPEN_FLAGS, fcntl, sync_directory
 from blimp.tasks.client import (
     VehicleClient,
     photo_channel,
@@ -132,7 +132,7 @@ class PhotoFiles:
         make_own_directory(self.directory, what="photographs")
         path = path_of(self.directory, photo.name, PREVIEW if preview else PHOTO)
         with failing(f"photograph {photo.name}"):
-            flags = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
+            flags = os.O_RDWR | os.O_CREAT | OPEN_FLAGS
             file = os.open(path.with_name(path.name + PART), flags, 0o600)
             try:
                 try:
@@ -175,11 +175,7 @@ class PartialFile:
         record = path_of(self._path.parent, self._photo.name, RECORD)
         write_atomically(record, msgspec.json.encode(self._photo))
         os.replace(self._path.with_name(self._path.name + PART), self._path)
-        directory = os.open(self._path.parent, os.O_RDONLY | os.O_DIRECTORY)
-        try:
-            os.fsync(directory)
-        finally:
-            os.close(directory)
+        sync_directory(self._path.parent)
         return True
 
 

@@ -79,8 +79,12 @@ class StopKey:
         if not sys.stdin.isatty():
             yield
             return
-        import termios
-        import tty
+        try:
+            import termios
+            import tty
+        except ImportError:  # Windows: `ground estop` in another window
+            yield
+            return
 
         terminal = sys.stdin.fileno()
         before = termios.tcgetattr(terminal)

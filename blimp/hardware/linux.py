@@ -10,11 +10,9 @@ Every failure of theirs leaves here as a BusError that names bus and address, po
 import contextlib
 import ctypes
 import errno
-import fcntl
 import os
 import re
 import struct
-import termios
 from collections.abc import Callable
 from typing import Any, Protocol, TypeVar
 
@@ -34,6 +32,7 @@ from blimp.hardware.bus import (
 from blimp.hardware.gpio import GPIO_ERRORS, GpioEcho, GpioOutput, GpioPwm
 from blimp.hardware.spidev import SpidevDevice
 from blimp.hardware.sysfs_pwm import SysfsPulses
+from blimp.system import TerminalError, fcntl
 
 _I2C_TIMEOUT = 0x0702  # uapi/linux/i2c-dev.h: the adapter's time-out, in units of 10 ms
 _I2C_SLAVE, _I2C_SMBUS = 0x0703, 0x0720
@@ -393,7 +392,7 @@ class LinuxSerial:
                 timeout=0,
                 write_timeout=0,
             )
-        except (OSError, ValueError, termios.error) as error:  # what it does not have
+        except (OSError, ValueError, TerminalError) as error:  # what it does not have
             # pyserial's own text names the port, and the reason twice
             number = getattr(error, "errno", None)
             why = os.strerror(number) if number else str(error)

@@ -5,13 +5,13 @@ selects, CE0 and CE1.
 """
 
 import ctypes
-import fcntl
 import os
 import re
 import struct
 from collections.abc import Callable
 
 from blimp.errors import BusError
+from blimp.system import fcntl
 
 _NAME = re.compile(r"spi-(\d)\.(\d)")
 _WRITE_MODE = 0x40016B01

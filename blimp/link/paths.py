@@ -7,6 +7,7 @@ from pathlib import Path
 import msgspec
 
 from blimp.errors import ConfigError
+from blimp.system import HAS_OWNERS
 
 ON_BOARD_DIR = Path("/run/blimp")  # systemd's RuntimeDirectory
 MAX_SOCKET_PATH_BYTES = 107  # sun_path of Linux is 108 with its closing NUL
@@ -158,6 +159,8 @@ def distrust(path: Path) -> str:
     about = path.lstat()
     if not stat.S_ISDIR(about.st_mode):
         return "is not a directory"
+    if not HAS_OWNERS:
+        return ""
     if about.st_uid != os.getuid():
         return f"belongs to user {about.st_uid}, not to {os.getuid()}"
     if about.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
@@ -166,6 +169,8 @@ def distrust(path: Path) -> str:
 
 
 def _distrust_above(path: Path) -> str:
+    if not HAS_OWNERS:
+        return ""
     for start in (path.absolute(), path.resolve()):  # links on the way, and where they lead
         for above in start.parents:
             try:

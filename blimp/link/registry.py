@@ -4,7 +4,6 @@
 broker. An entry whose process has ended is ignored.
 """
 
-import fcntl
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -16,6 +15,7 @@ from blimp.errors import ConfigError
 from blimp.files import write_atomically
 from blimp.link.paths import make_own_directory
 from blimp.reading import ready
+from blimp.system import fcntl
 
 MAX_ENTRY_BYTES = 64 * 1024
 

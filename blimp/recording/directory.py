@@ -1,7 +1,6 @@
 """A directory of logs: new names, and the oldest logs removed so that the rest has room."""
 
 import contextlib
-import fcntl
 import os
 import re
 import time
@@ -12,6 +11,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from blimp.errors import ConfigError, LogError
 from blimp.link.paths import make_own_directory
 from blimp.recording.tape import Session
+from blimp.system import OPEN_FLAGS, fcntl
 
 if TYPE_CHECKING:
     from blimp.recording.log_file import LogFile
@@ -131,7 +131,7 @@ def _entries(directory: Path) -> Iterator[Entry]:
 def _is_written(path: Path) -> bool:
     """Whether a process has the log open for writing: it then holds a lock on it."""
     try:
-        descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
+        descriptor = os.open(path, os.O_RDONLY | OPEN_FLAGS)
     except OSError:
         return False
     try:

@@ -5,7 +5,6 @@ Whatever is in a chunk that was flushed is on the disk; a cut loses what came af
 """
 
 import contextlib
-import fcntl
 import os
 import platform
 from datetime import UTC, datetime
@@ -22,6 +21,7 @@ from blimp.link.paths import is_of_group
 from blimp.recording.container import CompressionType, Writer
 from blimp.recording.tape import Session
 from blimp.recording.topics import NS, Message, Translator, schemas
+from blimp.system import HAS_OWNERS, OPEN_FLAGS, fcntl
 
 FORMAT = "1"
 LIBRARY = METADATA = "blimp"
@@ -151,10 +151,10 @@ class _Output:
     def __init__(self, path: Path) -> None:
         self._path = path
         self._whole = self._position = 0
-        flags = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+        flags = os.O_RDWR | os.O_CREAT | os.O_EXCL | OPEN_FLAGS
         try:
             self._descriptor = os.open(path, flags, 0o600)
-            if is_of_group(path.parent):
+            if HAS_OWNERS and is_of_group(path.parent):
                 os.fchmod(self._descriptor, 0o640)  # whatever the umask: its group reads it
         except OSError as error:
             raise LogError(f"log {path}: {error.strerror}") from error

@@ -9,7 +9,6 @@ Most drivers write `from time import sleep` or `from fcntl import ioctl`, so tho
 exchanged in their modules too, once, for functions that ask which ship's files are in place.
 """
 
-import fcntl
 import sys
 import threading
 import time
@@ -17,6 +16,7 @@ from functools import partial
 from typing import Any, Protocol
 
 from blimp.clock import Clock, ManualClock
+from blimp.system import fcntl
 
 _REAL_SLEEP, _REAL_IOCTL = time.sleep, fcntl.ioctl
 _REAL_CLOCKS = {name: getattr(time, name) for name in ("monotonic", "perf_counter", "time")}

@@ -12,7 +12,6 @@ hardware and simulated hardware never mix.
 
 import builtins
 import errno
-import fcntl
 import importlib
 import io
 import os
@@ -22,15 +21,21 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import partial
 from types import ModuleType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from blimp.clock import Clock, ManualClock
 from blimp.sim import driver_time, sysfs_pwm
 from blimp.sim.electrical import Electrical
 from blimp.sim.i2c_file import I2CFile, I2CStream
+from blimp.sim.memory_line import MemoryLine, serial_module
 from blimp.sim.rpi_gpio import RpiGpio
-from blimp.sim.serial_line import PtyLine
 from blimp.sim.spidev import SpiFile
+from blimp.system import HAS_TERMINALS, OPEN_FLAGS, fcntl, fcntl_in_place
+
+if TYPE_CHECKING or HAS_TERMINALS:
+    from blimp.sim.serial_line import PtyLine as Line
+else:
+    Line = MemoryLine
 
 _I2C_PATH = re.compile(r"/dev/i2c-(\d+)")
 # What must not fall through to this machine's own hardware.
@@ -62,11 +67,13 @@ class Computer:
         self._lockstep = isinstance(clock, ManualClock)
         self._transfer = electrical.i2c
         self._i2c: dict[int, I2CFile] = {}
-        self._serial: dict[int, PtyLine] = {}
-        self._lines: dict[str, PtyLine] = {}
+        self._serial: dict[int, Line] = {}
+        self._lines: dict[str, Line] = {}
         self._gpio = RpiGpio(electrical, clock=clock)
         self.time = driver_time.DriverTime(electrical, clock, self._gpio.edge)
         self._modules = {"RPi": self._gpio.package, "RPi.GPIO": self._gpio.module}
+        if not HAS_TERMINALS:
+            self._modules["serial"] = serial_module(self._lines)
         for name in _CAMERA_MODULES:
             module = self._modules[name] = ModuleType(name)
             module.__path__ = []
@@ -83,14 +90,15 @@ class Computer:
         self._real_builtin_open: Callable[..., Any] = open
 
     @property
-    def lines(self) -> dict[str, PtyLine]:
+    def lines(self) -> dict[str, Line]:
         """The serial ports that have been opened, by path."""
         return self._lines
 
     @contextmanager
     def devices(self) -> Iterator[None]:
         """Put the device files in place; take away exactly what was put there."""
-        smbus2 = importlib.import_module("smbus2.smbus2")  # before fcntl.ioctl is another
+        with fcntl_in_place():
+            smbus2 = importlib.import_module("smbus2.smbus2")  # before fcntl.ioctl is another
         before = (os.open, os.close, os.write, fcntl.ioctl, smbus2.ioctl)
         opens = (builtins.open, io.open)
         modules = {name: sys.modules.get(name) for name in self._modules}
@@ -131,7 +139,7 @@ class Computer:
         name = os.fspath(path) if not isinstance(path, str) else path
         if isinstance(name, str) and name.startswith(sysfs_pwm.ROOT):
             self._pwm.check(name)
-            fd = self._real_open(os.devnull, os.O_RDWR | os.O_CLOEXEC)
+            fd = self._real_open(os.devnull, os.O_RDWR | OPEN_FLAGS)
             self._forget(fd)
             self._pwm_files[fd] = name
             return fd
@@ -146,13 +154,13 @@ class Computer:
             match = _I2C_PATH.fullmatch(name)
             if match is not None and int(match[1]) in self.electrical.i2c_buses():
                 # A true descriptor, so that its number is nobody else's.
-                fd = self._real_open(os.devnull, os.O_RDWR | os.O_CLOEXEC)
+                fd = self._real_open(os.devnull, os.O_RDWR | OPEN_FLAGS)
                 self._forget(fd)
                 self._i2c[fd] = I2CFile(int(match[1]), self._transfer, clock=self.clock)
                 return fd
             spi = SpiFile.opened(name, self.electrical)
             if spi is not None:
-                fd = self._real_open(os.devnull, os.O_RDWR | os.O_CLOEXEC)
+                fd = self._real_open(os.devnull, os.O_RDWR | OPEN_FLAGS)
                 self._forget(fd)
                 self._spi[fd] = spi
                 return fd
@@ -171,7 +179,7 @@ class Computer:
             return io.BytesIO(_REVISION)
         if not (isinstance(name, str) and _HARDWARE.match(name)):
             return self._real_builtin_open(file, mode, buffering, *rest, **named)
-        fd = self._open(name, os.O_RDWR | os.O_CLOEXEC | os.O_NOCTTY)
+        fd = self._open(name, os.O_RDWR | getattr(os, "O_NOCTTY", 0))
         i2c = self._i2c.get(fd)
         if i2c is None:
             return self._real_builtin_open(fd, mode, buffering, *rest, **named)
@@ -216,13 +224,13 @@ class Computer:
             return self._real_ioctl(fd, request, arg, mutate_flag)
         return file.ioctl(request, arg)
 
-    def _line(self, port: str) -> PtyLine | None:
+    def _line(self, port: str) -> Line | None:
         line = self._lines.get(port)
         if line is None:
             baud = self.electrical.serial_ports().get(port)
             if baud is None:
                 return None
-            line = PtyLine(port=port, baud=baud, lockstep=self._lockstep)
+            line = Line(port=port, baud=baud, lockstep=self._lockstep)
             self._lines[port] = line
             self.electrical.serial_listen(port, line.deliver)
         return line

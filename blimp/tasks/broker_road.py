@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import contextlib
-import os
 import queue
-import select
+import socket
 import threading
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -18,6 +17,7 @@ from blimp.queue.redis.eager import FIRST_ANSWER_S, ROUND_TRIPS, EagerConnection
 from blimp.queue.redis.keys import Keys, result_key
 from blimp.queue.redis.urls import hide_password, link_error
 from blimp.queue.results.backend import ResultWatch
+from blimp.system import readable
 
 if TYPE_CHECKING:
     from blimp.clock import Clock
@@ -118,7 +118,7 @@ class BrokerRoad(Closing):
         self._failures = 0  # connections since the last answer
         self._refused: dict[str, str] = {}  # what the broker said of a command, by its kind
         self._has_made_room = self._closed = False
-        self._wake_out, self._wake_in = os.pipe()
+        self._wake_out, self._wake_in = socket.socketpair()
         self._thread: threading.Thread | None = None
         self.trouble: Exception | None = None
 
@@ -136,7 +136,7 @@ class BrokerRoad(Closing):
         with self._lock:
             if not self._closed:
                 self._new.append(stop)
-                os.write(self._wake_in, b"x")
+                self._wake_in.send(b"x")
 
     def patience_s(self) -> float:
         """Return for how long after the press this link may need for a confirmation."""
@@ -164,7 +164,7 @@ class BrokerRoad(Closing):
             if not self._closed:
                 self._sleep()
         self._link.close()
-        os.close(self._wake_out)
+        self._wake_out.close()
 
     def _named(self, error: Exception) -> LinkError:
         if isinstance(error, PermissionError) and error.errno is None:  # the server's own words
@@ -181,9 +181,9 @@ class BrokerRoad(Closing):
         self._link.open(lambda: [("time", ("TIME",)), *self._salvo()])
         while not self._closed:
             until_s = self._repeat_s if self._unconfirmed() else self._clock.now_s() + ALIVE_S
-            ready = self._link.wait(until_s - self._clock.now_s(), self._wake_out)
-            if self._wake_out in ready:
-                os.read(self._wake_out, 1024)
+            ready = self._link.wait(until_s - self._clock.now_s(), self._wake_out.fileno())
+            if self._wake_out.fileno() in ready:
+                self._wake_out.recv(1024)
                 self._take_new()
                 self._link.send(*self._salvo())
             if self._link.fileno() in ready:
@@ -293,10 +293,8 @@ class BrokerRoad(Closing):
         """Wait before the next connection; a new stop ends it."""
         quiet_s = min(MOST_RETRY_S, RETRY_S * 2.0 ** min(self._failures, 8))
         waits_s = RETRY_S if self._stops or self._new else quiet_s
-        poll = select.poll()  # `select` takes no descriptor above 1023
-        poll.register(self._wake_out, select.POLLIN)
-        if poll.poll(waits_s * 1000.0):
-            os.read(self._wake_out, 1024)
+        if readable((self._wake_out.fileno(),), waits_s):
+            self._wake_out.recv(1024)
 
     def close(self) -> None:
         with self._lock:
@@ -304,9 +302,9 @@ class BrokerRoad(Closing):
                 return
             self._closed = True
             with contextlib.suppress(BrokenPipeError):  # its thread has seen it already
-                os.write(self._wake_in, b"x")
-            os.close(self._wake_in)
+                self._wake_in.send(b"x")
+            self._wake_in.close()
         if self._thread is None:
-            os.close(self._wake_out)
+            self._wake_out.close()
         else:
             self._thread.join(timeout=1.0)  # one that is connecting ends later

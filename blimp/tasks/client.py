@@ -24,6 +24,7 @@ from blimp.closing import Closing
 from blimp.errors import LinkError, ResultError
 from blimp.queue.protocol.message import LOW, NORMAL, TaskMessage
 from blimp.reading import ready
+from blimp.system import user_id
 from blimp.tasks.authority import HEADER
 from blimp.tasks.reply import Pending, Progress, Reply, reply_of
 
@@ -420,6 +421,6 @@ def user_name() -> str:
     """Return this user at this machine."""
     try:
         user = getpass.getuser()
-    except (KeyError, OSError):
-        user = str(os.getuid())
+    except (ImportError, KeyError, OSError):  # ImportError: on Windows
+        user = str(user_id())
     return f"{user}@{socket.gethostname()}"

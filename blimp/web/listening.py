@@ -1,12 +1,13 @@
 """The sockets that the page listens on, and how others call them."""
 
+import contextlib
 import errno
-import fcntl
-import resource
+import os
 import socket
 import struct
 
 from blimp.errors import ConfigError
+from blimp.system import fcntl
 
 SIOCGIFADDR = 0x8915  # netdevice(7): the IPv4 address of an interface
 SEND_BUFFER_BYTES = 128 * 1024  # of the kernel, for each connection: a slow reader's backlog
@@ -19,15 +20,20 @@ BACKLOG = 4096
 
 def listening_socket(host: str, port: int) -> socket.socket:
     """Return a socket that listens. Raises ConfigError, naming the address."""
-    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    if soft < min(hard, MANY_FILES):  # many connections must not take the files of a command
-        resource.setrlimit(resource.RLIMIT_NOFILE, (min(hard, MANY_FILES), hard))
+    with contextlib.suppress(ImportError):  # Windows has no such limit
+        import resource
+
+        soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+        if soft < min(hard, MANY_FILES):  # many connections must not take the files of a command
+            resource.setrlimit(resource.RLIMIT_NOFILE, (min(hard, MANY_FILES), hard))
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     listening = socket.socket(family, socket.SOCK_STREAM)
     try:
-        listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        if os.name == "posix":  # on Windows it would share the port with a stranger
+            listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         listening.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, SEND_BUFFER_BYTES)
-        listening.setsockopt(socket.IPPROTO_TCP, socket.TCP_DEFER_ACCEPT, WORDLESS_S)
+        if hasattr(socket, "TCP_DEFER_ACCEPT"):  # Linux
+            listening.setsockopt(socket.IPPROTO_TCP, socket.TCP_DEFER_ACCEPT, WORDLESS_S)
         listening.bind((host, port))
         listening.listen(BACKLOG)
     except OSError as error:
@@ -56,7 +62,7 @@ def reachable_addresses() -> list[str]:
             request = struct.pack("256s", name.encode()[:15])
             try:
                 answer = fcntl.ioctl(probe.fileno(), SIOCGIFADDR, request)
-            except OSError:  # it has none
+            except OSError:  # it has none, or this is no Linux
                 continue
             address = socket.inet_ntoa(answer[20:24])
             if not address.startswith("127."):
@@ -66,6 +72,8 @@ def reachable_addresses() -> list[str]:
             first = str(probe.getsockname()[0])
         except OSError:
             first = ""
+    if first and not found:  # macOS and Windows ask for the others in other ways
+        found = [first]
     return sorted(found, key=lambda address: address != first)
 
 

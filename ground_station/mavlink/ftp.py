@@ -21,6 +21,7 @@ from typing import Any
 import msgspec
 
 from blimp.recording.directory import logs_of
+from blimp.system import OPEN_FLAGS
 from ground_station.mavlink.logs import LOOK_S
 from ground_station.mavlink.peer import Peer
 from ground_station.mavlink.stations import Station
@@ -321,7 +322,7 @@ def _crc_of(file: int, offset: int, size: int, total: int) -> int:
 def _opened(path: Path) -> Iterator[int]:
     """Open a log. Raises FtpError for one that is gone, or is a link by now."""
     try:
-        file = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
+        file = os.open(path, os.O_RDONLY | OPEN_FLAGS)
     except OSError as error:
         raise FtpError(NOT_FOUND) from error
     try:

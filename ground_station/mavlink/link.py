@@ -8,13 +8,12 @@ import asyncio
 import contextlib
 import os
 import socket
-import termios
-import tty
 from collections import Counter
 from collections.abc import Callable
 from typing import Any, Self
 
 from blimp.errors import LinkError
+from blimp.system import TerminalError
 from blimp.web.admission import network_of
 from ground_station.mavlink.bulk import Bulk
 from ground_station.mavlink.frames import Frame, frames_in
@@ -108,7 +107,7 @@ class Links:
         """Use a serial line. Raises LinkError if it cannot be opened."""
         try:
             line = _open_line(place)
-        except (OSError, termios.error) as error:
+        except (OSError, TerminalError) as error:
             raise LinkError(f"MAVLink serial line {place.host}: {error}") from error
         loop = asyncio.get_running_loop()
         peer = self.add(
@@ -311,6 +310,9 @@ def _sender(port: socket.socket) -> Callable[..., None]:
 
 
 def _open_line(place: Place) -> int:
+    import termios  # none on Windows, where `place_of` has refused
+    import tty
+
     line = os.open(place.host, os.O_RDWR | os.O_NOCTTY | os.O_NONBLOCK)
     try:
         tty.setraw(line)

@@ -2,7 +2,6 @@
 
 import ipaddress
 import re
-import termios
 
 import msgspec
 
@@ -53,5 +52,11 @@ def serial_place(text: str) -> Place:
 
 def speed_of(baud: str) -> int | None:
     """Return the system's number of a line's speed, None if it has none."""
+    try:
+        import termios
+    except ImportError:
+        raise ConfigError(
+            "MAVLink serial line: not on this system; use udp: or tcp:, or Linux or macOS"
+        ) from None
     speed: int | None = getattr(termios, f"B{baud}", None)
     return speed

@@ -6,7 +6,6 @@ same user: the kernel says whose a connection of this machine is.
 """
 
 import hmac
-import os
 import secrets
 import socket
 import sys
@@ -19,6 +18,7 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from blimp.clock import Clock
+from blimp.system import user_id
 from blimp.web.answers import arguments_of, failed_answer, json_answer
 
 WITHIN_S = 60.0  # a browser starts in seconds, on a slow disk in some ten
@@ -48,7 +48,7 @@ class SignIn:
         client, server = request.scope["client"], request.scope["server"]
         if (
             code is not None
-            and await run_in_threadpool(user_of, client, server) == os.getuid()
+            and await run_in_threadpool(user_of, client, server) == user_id()
             and self._codes.pop(code, None) is not None
         ):
             return json_answer({"token": self._token})

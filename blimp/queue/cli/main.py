@@ -16,6 +16,7 @@ from blimp.queue.cli import add_command, add_queues, positive, say_error, second
 from blimp.queue.log import LEVELS
 from blimp.queue.neighbours import neighbour
 from blimp.queue.watching import add_options, read_options
+from blimp.system import unix_only
 
 if TYPE_CHECKING:
     from blimp.queue.app import TaskApp
@@ -35,6 +36,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except BlimpError as error:
         say_error(error)
         return 2 if isinstance(error, ConfigError) else 1
+    except (AttributeError, ImportError) as error:
+        if not (why := unix_only(error)):
+            raise
+        say_error(ConfigError(why))
+        return 1
 
 
 class _Version(argparse.Action):

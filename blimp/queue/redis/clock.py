@@ -5,13 +5,13 @@ A Pi has no battery-backed clock, and a laptop's may be wrong; both can ask the 
 
 from __future__ import annotations
 
-import time
 import uuid
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from blimp.errors import LinkError
+from blimp.system import monotonic_ns
 
 if TYPE_CHECKING:
     from blimp.clock import Clock
@@ -91,8 +91,7 @@ def _machine() -> str:
 
 def monotonic_words() -> str:
     """Return this machine and its monotonic clock in µs, which counts while it sleeps."""
-    clock = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
-    return f"{_machine()} {time.clock_gettime_ns(clock) // 1000}"
+    return f"{_machine()} {monotonic_ns() // 1000}"
 
 
 class Moment(NamedTuple):

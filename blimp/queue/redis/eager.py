@@ -10,7 +10,6 @@ Tested by test_listener.py.
 from __future__ import annotations
 
 import contextlib
-import select
 import socket
 import time
 from collections import deque
@@ -22,6 +21,7 @@ import hiredis
 from blimp.closing import Closing
 from blimp.queue.redis.address import SEVERAL
 from blimp.queue.redis.urls import DEFAULT_PORT, SCHEMES, address_of, tcp_keepalive
+from blimp.system import readable
 
 if TYPE_CHECKING:
     from blimp.queue.redis.address import Address
@@ -162,13 +162,10 @@ class EagerConnection(Closing):
 
     def wait(self, timeout_s: float, *others: int) -> list[int]:
         """Return the descriptors, of this connection and `others`, that are readable in time."""
-        poll = select.poll()
-        for number in (self.fileno(), *others):
-            poll.register(number, select.POLLIN)
         has_more = getattr(self._socket, "pending", None)
         if has_more is not None and has_more():  # decrypted already: the kernel knows nothing of it
             return [self.fileno()]
-        return [number for number, _ in poll.poll(max(0.0, timeout_s) * 1000.0)]
+        return readable((self.fileno(), *others), max(0.0, timeout_s))
 
     def close(self) -> None:
         channel, self._socket = self._socket, None

@@ -12,7 +12,8 @@ from typing import Any
 def _inherited() -> weakref.WeakSet[Any]:
     """Return what `reset_after_fork` was called with and still lives."""
     found: weakref.WeakSet[Any] = weakref.WeakSet()
-    os.register_at_fork(after_in_child=lambda: [one.after_fork() for one in list(found)])
+    if hasattr(os, "register_at_fork"):  # Windows never forks
+        os.register_at_fork(after_in_child=lambda: [one.after_fork() for one in list(found)])
     return found
 
 

@@ -10,7 +10,6 @@ from __future__ import annotations
 import contextlib
 import math
 import os
-import select
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
@@ -20,6 +19,7 @@ import redis
 
 from blimp.queue.brokers.streams.visibility import ERRORS
 from blimp.queue.redis.keys import GROUP, LEVELS
+from blimp.system import readable
 
 if TYPE_CHECKING:
     from blimp.queue.brokers.streams.envelope import Claim
@@ -106,9 +106,7 @@ class Question:
         """Say whether there is something to read within `wait_ms`, or no connection any more."""
         if self.socket() is None:
             return True
-        poll = select.poll()
-        poll.register(self.socket().fileno(), select.POLLIN)
-        return bool(poll.poll(wait_ms))
+        return bool(readable((self.socket().fileno(),), wait_ms / 1000.0))
 
     def close(self) -> None:
         if self._connection is not None:
@@ -150,19 +148,13 @@ class Reader:
     def wait(self, timeout_s: float) -> list[Question]:
         """Return the questions that are answered; none after `timeout_s` or a `wake`."""
         asked = [one for one in (self.messages, self.fanout) if one.asked]
-        poll = select.poll()
-        poll.register(self._wake_out, select.POLLIN)
-        by_number = {}
-        for one in asked:
-            number = one.socket().fileno()
-            by_number[number] = one
-            poll.register(number, select.POLLIN)
+        by_number = {one.socket().fileno(): one for one in asked}
         patience_s = min((timeout_s, *(one.patience_s() for one in asked)))
-        ready = poll.poll(math.ceil(max(0.0, patience_s) * 1000.0))
+        ready = readable((self._wake_out, *by_number), max(0.0, patience_s))
         if not ready and self.is_overdue():
             raise redis.TimeoutError("the broker does not answer a blocking read in time")
         answered = []
-        for number, _ in ready:
+        for number in ready:
             if number == self._wake_out:
                 self.drain_wakes()
             else:
@@ -174,10 +166,8 @@ class Reader:
         late = [one for one in (self.messages, self.fanout) if one.asked and one.patience_s() < 0.0]
         if not late:
             return False
-        poll = select.poll()
-        for one in late:
-            poll.register(one.socket().fileno(), select.POLLIN)
-        return len(poll.poll(0)) < len(late)  # it may be here, unread
+        here = readable(tuple(one.socket().fileno() for one in late), 0.0)
+        return len(here) < len(late)  # it may be here, unread
 
     @property
     def wake_number(self) -> int:
