@@ -8,6 +8,20 @@ import tempfile
 import traceback
 import warnings
 from collections.abc import Mapping
+from typing import NamedTuple
+
+
+class Ended(NamedTuple):
+    """How a command ended, as `subprocess.run` says it."""
+
+    returncode: int
+    stdout: str
+    stderr: str
+
+
+def blimp(*words: object, environment: Mapping[str, str] | None = None) -> Ended:
+    """Run `blimp`, in this environment if there is none for it."""
+    return forked("blimp", *map(str, words), environment=environment or os.environ)
 
 
 def forked(
@@ -16,8 +30,8 @@ def forked(
     environment: Mapping[str, str],
     user: str | None = None,
     typed: int | None = None,
-) -> tuple[int, str, str]:
-    """Run `python -m program` in a fork; return its exit status, output and errors.
+) -> Ended:
+    """Run `python -m program` in a fork, without an input.
 
     Another interpreter would import all of it again, for 0.4 s of a processor each. user: as whom,
     with that user's groups; else as this one. typed: the file to read as standard input.
@@ -66,4 +80,4 @@ def forked(
         _, ended = os.waitpid(child, 0)
         stdout.seek(0)
         stderr.seek(0)
-        return os.waitstatus_to_exitcode(ended), stdout.read(), stderr.read()
+        return Ended(os.waitstatus_to_exitcode(ended), stdout.read(), stderr.read())

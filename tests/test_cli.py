@@ -20,7 +20,7 @@ from blimp import airframe
 from blimp.cli import app as blimp_app
 from ground_station.arguments import pilot_name
 from ground_station.commands import app as ground_app
-from tests.forked import forked
+from tests.forked import blimp, forked
 
 
 @pytest.mark.parametrize(
@@ -59,16 +59,9 @@ def test_bad_options_are_named_in_one_breath(arguments: list[str], words: str) -
     assert "Traceback" not in stderr
 
 
-def blimp(*words: str, **environment: str) -> str:
+def failing(*words: str, **environment: str) -> str:
     """Run `blimp`, which must fail at once; return the one line it says."""
-    ended = subprocess.run(
-        [sys.executable, "-m", "blimp", *words],
-        env={**os.environ, **environment},
-        capture_output=True,
-        text=True,
-        timeout=20.0,
-        check=False,
-    )
+    ended = blimp(*words, environment=os.environ | environment)
     assert ended.returncode == 1
     assert ended.stdout == ""
     assert ended.stderr.count("\n") == 1, ended.stderr
@@ -93,14 +86,14 @@ def test_a_ctrl_c_while_it_still_imports_is_quiet(program: str, tmp_path: Path) 
 
 @pytest.mark.parametrize("command", [("up", "--sim"), ("sim",)])
 def test_a_directory_that_cannot_be_made_is_named(command: tuple[str, ...]) -> None:
-    said = blimp(*command, "--runtime-dir", "/proc/none")
+    said = failing(*command, "--runtime-dir", "/proc/none")
     assert said.startswith("blimp: directory /proc/none cannot be made: ")
 
 
 def test_a_broker_that_cannot_be_read_starts_nothing() -> None:
     with tempfile.TemporaryDirectory(prefix="blimp-") as directory:  # short: it is for sockets
         url = "redis://me:secret@h:x"
-        said = blimp("up", "--sim", BLIMP_BROKER_URL=url, XDG_RUNTIME_DIR=directory)
+        said = failing("up", "--sim", BLIMP_BROKER_URL=url, XDG_RUNTIME_DIR=directory)
         assert "broker URL 'redis://me:***@h:x': Port could not be cast" in said
         assert "secret" not in said
         assert list(Path(directory).iterdir()) == []

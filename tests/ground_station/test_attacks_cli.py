@@ -11,6 +11,7 @@ import pytest
 from blimp.errors import MissionError
 from ground_station import cli
 from ground_station.mission_file import parse_mission
+from tests.forked import Ended, forked
 from tests.ground_station.ship import FlyingShip
 
 REPLY_KEYS = ["id", "task", "state", "result", "reason", "latency_ms"]
@@ -18,14 +19,16 @@ REPLY_KEYS = ["id", "task", "state", "result", "reason", "latency_ms"]
 
 def ground(*words: str, **environment: str) -> tuple[int, dict[str, Any]]:
     """Run `ground --json` as a process; return its exit status and its one object."""
-    ended = subprocess.run(
-        [sys.executable, "-m", "ground_station", "--json", *words],
-        env={**os.environ, "XDG_RUNTIME_DIR": "/nonexistent", **environment},
-        capture_output=True,
-        timeout=20.0,
-        check=False,
-    )
-    assert b"Traceback" not in ended.stderr
+    environment = os.environ | {"XDG_RUNTIME_DIR": "/nonexistent"} | environment
+    if "PYTHONIOENCODING" in environment:  # which an interpreter reads as it starts
+        command = [sys.executable, "-m", "ground_station", "--json", *words]
+        done = subprocess.run(
+            command, env=environment, capture_output=True, text=True, timeout=20.0, check=False
+        )
+        ended = Ended(done.returncode, done.stdout, done.stderr)
+    else:
+        ended = forked("ground_station", "--json", *words, environment=environment)
+    assert "Traceback" not in ended.stderr
     lines = ended.stdout.splitlines()
     assert len(lines) == 1, ended
     reply: dict[str, Any] = json.loads(lines[0])

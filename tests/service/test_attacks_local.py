@@ -3,8 +3,6 @@
 import os
 import shutil
 import signal
-import subprocess
-import sys
 import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
@@ -17,10 +15,10 @@ from blimp.errors import ConfigError
 from blimp.link.paths import distrust, make_own_directory
 from blimp.link.registry import register
 from ground_station.discover import running_stacks
+from tests.forked import Ended, blimp
 from tests.needs import needs_root
 
 NOBODY = 65534
-DEADLINE_S = 60.0
 pytestmark = needs_root("needs a second user")
 
 
@@ -69,13 +67,10 @@ def done_by_another(act: Callable[[], None]) -> None:
     os.close(ready)
 
 
-def up(shared: Path, *options: str) -> subprocess.CompletedProcess[str]:
+def up(shared: Path, *options: str) -> Ended:
     environment = {**os.environ, "XDG_RUNTIME_DIR": str(shared)}
     environment.pop("BLIMP_BROKER_URL", None)
-    return subprocess.run(
-        [sys.executable, "-m", "blimp", "up", "--sim", *options],
-        env=environment, capture_output=True, text=True, timeout=DEADLINE_S, check=False,
-    )  # fmt: skip
+    return blimp("up", "--sim", *options, environment=environment)
 
 
 def test_a_runtime_directory_of_another_overwrites_no_file_through_his_link(shared: Path) -> None:
@@ -131,10 +126,7 @@ def test_a_process_does_not_bind_in_a_directory_of_another(shared: Path) -> None
     run = shared / "run"
     done_by_another(lambda: run.mkdir(mode=0o777))
     for command in (["fly", "--sim"], ["worker", "--broker", "redis://localhost"], ["sim"]):
-        ended = subprocess.run(
-            [sys.executable, "-m", "blimp", *command, "--runtime-dir", str(run)],
-            capture_output=True, text=True, timeout=DEADLINE_S, check=False,
-        )  # fmt: skip
+        ended = blimp(*command, "--runtime-dir", run)
         assert ended.returncode == 1
         assert f"runtime directory {run} belongs to user {NOBODY}" in ended.stderr
     assert list(run.iterdir()) == []

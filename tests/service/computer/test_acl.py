@@ -1,8 +1,6 @@
 """`blimp broker acl` on a real server: each user does its part, and nothing of another's."""
 
 import re
-import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -30,6 +28,7 @@ from blimp.types import Outcome
 from ground_station import cli
 from tests.broker import EmbeddedBroker
 from tests.camera.test_store import Drawn
+from tests.forked import blimp
 from tests.ground_station.ship import LockstepMailbox
 from tests.queue.conftest import working
 
@@ -58,10 +57,7 @@ class Server:
 @pytest.fixture
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
     """A server, started with the file as it was printed."""
-    printed = subprocess.run(
-        [sys.executable, "-m", "blimp", "broker", "acl", "--vehicle", VEHICLE],
-        capture_output=True, text=True, timeout=20.0, check=True,
-    )  # fmt: skip
+    printed = blimp("broker", "acl", "--vehicle", VEHICLE)
     first, _, lines = printed.stdout.partition("\n")
     assert first == "user default off"  # the test itself asks as that user
     directory = tmp_path_factory.mktemp("b")

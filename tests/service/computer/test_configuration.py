@@ -1,7 +1,5 @@
 """The on-board configuration: read, checked, and taken by the command line."""
 
-import subprocess
-import sys
 from importlib import resources
 from pathlib import Path
 
@@ -16,6 +14,7 @@ from blimp.service.computer.configuration import (
     parse_configuration,
     read_configuration,
 )
+from tests.forked import blimp
 
 
 def test_an_empty_one_is_the_default_ship_with_a_broker_of_its_own() -> None:
@@ -89,10 +88,7 @@ def test_what_no_restart_cures_has_the_status_of_a_wrong_command_line(
     path = tmp_path / "ship.toml"
     if text is not None:
         path.write_text(text)
-    ended = subprocess.run(
-        [sys.executable, "-m", "blimp", *command, "--config", path, "--runtime-dir", tmp_path],
-        capture_output=True, text=True, check=False, timeout=60,
-    )  # fmt: skip
+    ended = blimp(*command, "--config", path, "--runtime-dir", tmp_path)
     assert (ended.returncode, ended.stdout) == (status, "")
     assert len(ended.stderr.splitlines()) == 1, ended.stderr
 

@@ -1,8 +1,6 @@
 """`blimp keys`, and brokers off the machine: refused by every process without TLS and a key."""
 
 import os
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -13,13 +11,7 @@ from blimp.queue.protocol.signing import Signer
 from blimp.service.commands.terminal import WRONG_CONFIGURATION
 from blimp.service.computer import keys
 from ground_station import cli as ground
-
-
-def blimp(*words: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [sys.executable, "-m", "blimp", *words],
-        capture_output=True, text=True, timeout=20.0, check=False,
-    )  # fmt: skip
+from tests.forked import blimp
 
 
 @pytest.fixture(autouse=True)

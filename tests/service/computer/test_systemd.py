@@ -5,7 +5,6 @@ import os
 import re
 import shutil
 import subprocess
-import sys
 from pathlib import Path
 
 import msgspec
@@ -31,6 +30,7 @@ from blimp.service.computer.systemd import (
     unit_words,
 )
 from tests.camera.frames import with_camera
+from tests.forked import blimp
 from tests.needs import not_run
 
 CONFIG = Path("/etc/blimp/blimp.toml")
@@ -183,7 +183,7 @@ def test_a_command_that_fails_is_named(tmp_path: Path) -> None:
 def test_a_dry_run_prints_files_and_commands_and_changes_nothing(tmp_path: Path) -> None:
     config = tmp_path / "blimp.toml"
     words = ["install-service", "--dry-run", "--json", "--config", str(config), "--user", "root"]
-    shown = run(*words)
+    shown = blimp(*words)
     assert shown.returncode == 0
     assert f"no configuration {config}" in shown.stderr
     change = json.loads(shown.stdout)
@@ -191,12 +191,6 @@ def test_a_dry_run_prints_files_and_commands_and_changes_nothing(tmp_path: Path)
     assert all(set(file) == {"path", "text"} for file in change["files"])
     assert [Path(file["path"]).name for file in change["files"]] == list(UNITS)
     assert list(tmp_path.iterdir()) == []
-    refused = run("install-service", "--config", str(config))
+    refused = blimp("install-service", "--config", str(config))
     assert refused.returncode == 1
     assert f"configuration {config}: No such file or directory" in refused.stderr
-
-
-def run(*words: str) -> "subprocess.CompletedProcess[str]":
-    return subprocess.run(
-        [sys.executable, "-m", "blimp", *words], capture_output=True, text=True, check=False
-    )

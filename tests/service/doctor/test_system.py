@@ -2,7 +2,6 @@
 
 import os
 import shlex
-import subprocess
 import sys
 from pathlib import Path
 
@@ -13,6 +12,7 @@ from blimp.errors import ConfigError
 from blimp.service.computer.configuration import read_configuration
 from blimp.service.doctor import system
 from blimp.service.doctor.computer import Finding, clock_is_synchronised
+from tests.forked import blimp
 from tests.service.doctor.pi import THROTTLED, Pi
 
 
@@ -93,8 +93,7 @@ def test_the_cure_of_a_configuration_works_as_printed(pi: Pi, text: str | None) 
     assert said == ("write one" if text is None else "correct it, or write it again")
     words = shlex.split(command)
     assert words[1:3] == ["--config", str(path)], "else it writes this machine's own"
-    argv = [sys.executable, "-m", "blimp", *words]
-    subprocess.run(argv, stdin=subprocess.DEVNULL, check=True, timeout=60)
+    assert blimp(*words).returncode == 0
     assert _configuration(pi, path).state == "ok"
 
 
