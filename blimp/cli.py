@@ -17,6 +17,7 @@ from blimp.service.commands.camera import app as camera_app
 from blimp.service.commands.computer import app as computer_app
 from blimp.service.commands.log import app as log_app
 from blimp.service.commands.mavlink import app as mavlink_app
+from blimp.service.commands.page import app as page_app
 from blimp.service.commands.processes import app as processes_app
 from blimp.service.commands.ship import app as ship_app
 from blimp.service.commands.sim import app as sim_app
@@ -51,6 +52,11 @@ app.add_typer(processes_app)
 app.add_typer(mavlink_app)
 app.add_typer(ship_app)
 app.add_typer(computer_app)
+app.add_typer(
+    page_app,
+    name="page",
+    help="Serve the ship's page from the ship, for a phone.\n\nExample: sudo blimp page on",
+)
 app.add_typer(
     keys_app,
     name="keys",

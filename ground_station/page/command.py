@@ -1,12 +1,17 @@
-"""`ground page`: serves the page until Ctrl-C."""
+"""`ground page`, and the page of a ship's own computer: served until Ctrl-C."""
 
 import faulthandler
 import sys
+from collections.abc import Callable
+from functools import partial
+from typing import TextIO
 
 import segno
 
+from blimp.web.access import Tokens
 from blimp.web.listening import room_words
-from ground_station.page.chaos import local_harm
+from ground_station.page.chaos import Harm, local_harm
+from ground_station.page.pilots import Pilots
 from ground_station.page.server import Page
 from ground_station.page.ships import BrokerShips
 from ground_station.report import DONE
@@ -27,23 +32,54 @@ def page(
     read_only: open a second address in the network, on which nobody can command. host: the
     address to listen on; None for this machine alone. chaos: let operators harm a simulated ship.
     """
+    return serve(
+        session,
+        host=host or LOOPBACK,
+        port=port,
+        view_host=EVERYWHERE if read_only else None,
+        harm=local_harm(session) if chaos else None,
+        ready=partial(_tell, session),
+    )
+
+
+def serve(
+    session: Session,
+    *,
+    host: str,
+    port: int,
+    ready: Callable[[Page], object],
+    view_host: str | None = None,
+    harm: Harm | None = None,
+    tokens: Tokens | None = None,
+    pilots: Pilots | None = None,
+) -> int:
+    """Serve the page of the session's ship until Ctrl-C or SIGTERM.
+
+    ready: called once it answers. pilots: of a page on the ship itself, whose heartbeat is theirs;
+    None for a page that is its pilot's own program. The others: as `Page` and `BrokerShips`.
+    """
+    present = (lambda: True) if pilots is None else pilots.are_present
     with (
         terminate_as_interrupt(),
-        BrokerShips(session, harm=local_harm(session) if chaos else None) as ships,
+        BrokerShips(session, harm=harm, present=present) as ships,
         Page(
             ships=ships,
             parts=ships.parts(),
             clock=session.clock,
-            host=host or LOOPBACK,
+            host=host,
             port=port,
-            view_host=EVERYWHERE if read_only else None,
+            view_host=view_host,
+            tokens=tokens,
+            pilots=pilots,
         ) as served,
     ):
         try:
             served.start()
-            _tell(session, served)
+            ready(served)
             wait_for_interrupt()
         except KeyboardInterrupt:
+            if pilots is not None:
+                pilots.leave()
             # No terminal is kept by a page that does not end: it says where its threads are.
             faulthandler.dump_traceback_later(END_S, exit=True)
             session.report.end_line()
@@ -67,7 +103,7 @@ def _tell(session: Session, served: Page) -> None:
         print_code(view_url)
 
 
-def print_code(url: str) -> None:
+def print_code(url: str, out: TextIO = sys.stderr) -> None:
     """Draw an address as a QR code on the terminal, for phones."""
-    if sys.stderr.isatty():
-        segno.make(url, error="l").terminal(out=sys.stderr, compact=True)
+    if out.isatty():
+        segno.make(url, error="l").terminal(out=out, compact=True)

@@ -44,6 +44,7 @@ from ground_station.page import Votable
 from ground_station.page.actions import NAMES, no_action
 from ground_station.page.audience import Audience, Upstream
 from ground_station.page.openapi import openapi
+from ground_station.page.pilots import Pilots
 from ground_station.page.room import MOST_VOTES, Room, Viewer
 from ground_station.page.sign_in import SignIn
 from ground_station.page.source import Source
@@ -106,8 +107,9 @@ class Page(Closing):
     """A running page. Its `url` has the operator's token in it.
 
     host: the address to listen on. view_host: that of the second address, on which nobody can
-    command; None for no such address. parts: what panels add. listening, tokens: of the process
-    that serves the second address.
+    command; None for no such address. parts: what panels add. tokens: None for new
+    ones. pilots: hears of browsers that may command. listening: of the process that serves the
+    second address.
     Raises ConfigError if an address cannot be listened on.
     """
 
@@ -123,8 +125,10 @@ class Page(Closing):
         title: str = "",
         listening: socket.socket | None = None,
         tokens: Tokens | None = None,
+        pilots: Pilots | None = None,
     ) -> None:
         self.tokens = tokens or Tokens()
+        self._pilots = pilots or Pilots(clock=clock)
         self._ships = ships
         self._clock = clock
         self._title = title
@@ -415,6 +419,7 @@ class Page(Closing):
         while True:
             try:
                 press = msgspec.json.decode(await socket.receive_text(), type=_Press)
+                self._pilots.heard()
                 if press.vehicle is None:
                     await socket.send_text(_plain({"id": press.id}))
                 elif len(presses) < MOST_PRESSES:

@@ -48,10 +48,14 @@ class Clients(Closing):
 
     A page is a pilot's from its first command on, not while it is only looked at; it stays so
     until it ends, as its pilot may only look for minutes. open_session: for the ship of a name.
+    present: see `Session.heartbeat`.
     """
 
-    def __init__(self, open_session: Callable[[str], Session]) -> None:
+    def __init__(
+        self, open_session: Callable[[str], Session], *, present: Callable[[], bool]
+    ) -> None:
         self._open_session = open_session
+        self._present = present
         self._lock = threading.Lock()
         self._own = ExitStack()
         self._ships: dict[str, Ship] = {}
@@ -59,7 +63,7 @@ class Clients(Closing):
     def of(self, vehicle: str) -> Ship:
         with self._lock:
             if vehicle not in self._ships:
-                connected = Ship.of(self._open_session(vehicle))
+                connected = Ship.of(self._open_session(vehicle), present=self._present)
                 self._ships[vehicle] = self._own.enter_context(connected)
             return self._ships[vehicle]
 
@@ -74,10 +78,16 @@ class BrokerShips(Closing):
 
     session: says which broker, which ship and which keys. airframe: that of all ships; None to
     look for each one's on this machine. harm: does harm to the ship that is shown first.
+    present: whether a pilot is at this page, see `Session.heartbeat`.
     """
 
     def __init__(
-        self, session: Session, *, airframe: Airframe | None = None, harm: Harm | None = None
+        self,
+        session: Session,
+        *,
+        airframe: Airframe | None = None,
+        harm: Harm | None = None,
+        present: Callable[[], bool] = lambda: True,
     ) -> None:
         self._airframe = airframe
         self._harm = harm
@@ -94,7 +104,7 @@ class BrokerShips(Closing):
         self._ship = session.ship
         self.stoppable = EveryShip(session, broker=self._ship.broker)
         self._joysticks: dict[str, Joystick] = {}
-        self._clients = Clients(self._quiet)
+        self._clients = Clients(self._quiet, present=present)
 
     @property
     def vehicle(self) -> str:

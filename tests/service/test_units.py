@@ -1,5 +1,6 @@
 """The units under a real systemd: order, readiness, watchdog, kills, limits, stop and boot."""
 
+import http.client
 import os
 import signal
 import time
@@ -9,9 +10,20 @@ from pathlib import Path
 import pytest
 
 from blimp.service.computer.configuration import BROKER_DIR
-from blimp.service.computer.systemd import BROKER, FLIGHT, RECORDER, RELAY, TARGET, UNIT_DIR, WORKER
+from blimp.service.computer.page_switch import key_path, read_key
+from blimp.service.computer.systemd import (
+    BROKER,
+    FLIGHT,
+    PAGE,
+    RECORDER,
+    RELAY,
+    TARGET,
+    UNIT_DIR,
+    WORKER,
+)
 from blimp.service.files import write_whole
 from tests.directory import socket_directory
+from tests.rabbitmq import free_ports
 from tests.redis_server import RedisServer
 from tests.service.under_systemd import (
     CONFIG,
@@ -210,3 +222,50 @@ def test_a_boot_without_the_broker_waits_for_it_and_keeps_its_key(system: System
             assert system.ground("--timeout", "2", "ping")["state"] != "SUCCESS"  # not signed
             os.environ["BLIMP_SIGNING_KEY_FILE"] = str(key)  # of this test's own process
             assert system.answers()
+
+
+@under_systemd
+def test_the_page_is_off_until_its_key_is_made_and_a_user_of_its_own(system: System) -> None:
+    port = free_ports(1)[0]
+    command = next(line for line in system.unit(PAGE) if line.startswith("ExecStart="))
+    write_whole(
+        UNIT_DIR / f"{PAGE}.d" / "port.conf",
+        f"[Service]\nExecStart=\n{command} --host 127.0.0.1 --port {port}\n",
+    )
+    system.install()
+    system.wait_until_active(*SERVICES)
+    assert system.show(PAGE, "ActiveState") == "inactive"
+    assert "everybody who has this address may fly the ship" in system.blimp("page", "on")
+    assert system.is_active(PAGE)
+    pid, key = system.pid(PAGE), read_key(key_path(CONFIG))
+    users = {Path(f"/proc/{one}").stat().st_uid for one in (pid, system.pid(FLIGHT))}
+    assert len(users) == 2
+    assert 0 not in users
+
+    def asked(method: str, path: str, token: str = key) -> tuple[int, bytes]:
+        link = http.client.HTTPConnection("127.0.0.1", port, timeout=60.0)
+        headers = {"Authorization": f"Bearer {token}", "Content-Type": "application/json"}
+        link.request(method, path, "{}" if method == "POST" else None, headers)
+        answer = link.getresponse()
+        found = answer.status, answer.read()
+        link.close()
+        return found
+
+    system.wait_until(lambda: asked("GET", "/api/state")[0] == 200, within_s=60.0)
+    assert asked("GET", "/api/state", "x" * 32)[0] == 401
+    system.wait_until(lambda: b"SUCCESS" in asked("POST", "/api/command/arm")[1], within_s=60.0)
+    system.systemctl("stop", BROKER)  # the stop has a road that needs none: the flight's own socket
+    stopped = asked("POST", "/api/estop")
+    assert b"SUCCESS" in stopped[1], stopped
+    system.systemctl("start", BROKER)
+    os.kill(system.pid(FLIGHT), signal.SIGKILL)
+    system.wait_until_active(FLIGHT)
+    system.wait_until(lambda: b"SUCCESS" in asked("POST", "/api/command/arm")[1], within_s=60.0)
+    assert system.pid(PAGE) == pid
+
+    system.blimp("page", "off")
+    assert system.show(PAGE, "ActiveState") == "inactive"
+    assert not key_path(CONFIG).exists()
+    system.systemctl("restart", TARGET)
+    system.wait_until_active(FLIGHT, WORKER)
+    assert system.show(PAGE, "ActiveState") == "inactive"

@@ -152,6 +152,7 @@ class System:
         write_whole(Path(self.airframe), lines, mode=0o644)
         self.configure()
         plan = plan_install(Configuration(broker=broker), config_path=CONFIG, user=USER)
+        self._texts = {Path(file.path).name: file.text for file in plan.files}
         for file in plan.files:
             if file.path.endswith(".service"):
                 self._drop_in(Path(file.path).name, file.text)
@@ -179,6 +180,10 @@ class System:
         folder = UNIT_DIR / f"{name}.d"
         folder.mkdir()
         (folder / "simulated.conf").write_text(lines)
+
+    def unit(self, name: str) -> list[str]:
+        """Return the lines of a unit as `install-service` writes it."""
+        return self._texts[name].splitlines()
 
     # --- commands -------------------------------------------------------------------------
 

@@ -1,6 +1,5 @@
 """`blimp init|doctor|install-service|uninstall-service`: the computer that flies a ship."""
 
-import os
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -9,7 +8,14 @@ import typer
 
 from blimp.errors import BlimpError, ConfigError
 from blimp.service.commands.options import Json, RuntimeDir, Sim, Vehicle, complete_airframe
-from blimp.service.commands.terminal import builtins, print_json, progress, prompt, say
+from blimp.service.commands.terminal import (
+    builtins,
+    demand_root,
+    print_json,
+    progress,
+    prompt,
+    say,
+)
 
 if TYPE_CHECKING:
     from blimp.service.computer.systemd import Change
@@ -44,8 +50,8 @@ def install_service(
 ) -> None:
     """Install and start the systemd units of this ship.
 
-    The units are blimp-flight, blimp-worker, blimp-relay, blimp-recorder and, for a local broker,
-    blimp-broker; blimp.target starts and stops all of them.
+    The units are blimp-flight, blimp-worker, blimp-relay, blimp-recorder, blimp-page, which waits
+    for `blimp page on`, and, for a local broker, blimp-broker; blimp.target starts and stops all.
 
     \b
     Examples:
@@ -70,7 +76,7 @@ def install_service(
             raise
         say(f"blimp: would be refused: {error}")
     if not dry_run:
-        _demand_root("install-service")
+        demand_root("install-service")
         _demand_on_ground(force=force, yes=yes)
         try_visible(configuration, user=user)
         systemd.install(change)
@@ -98,7 +104,7 @@ def uninstall_service(
 
     change = systemd.plan_uninstall()
     if not dry_run:
-        _demand_root("uninstall-service")
+        demand_root("uninstall-service")
         _demand_on_ground(force=force, yes=yes)
         systemd.uninstall(change)
     then = "the units are removed; the configuration and the keys stay"
@@ -223,12 +229,6 @@ def doctor(
                 say(f"{one.vehicle} is simulated on this computer; for that ship: {where}")
     if not ok:
         raise typer.Exit(1)
-
-
-def _demand_root(command: str) -> None:
-    """Raise BlimpError before anything is half done."""
-    if os.geteuid() != 0:
-        raise BlimpError(f"{command} needs root: sudo blimp {command}")
 
 
 def _demand_on_ground(*, force: bool, yes: bool) -> None:

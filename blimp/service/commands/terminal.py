@@ -1,6 +1,7 @@
 """What the commands of `blimp` share: how they speak, ask and stop."""
 
 import json
+import os
 import signal
 import sys
 from collections.abc import Callable, Iterator
@@ -9,7 +10,7 @@ from typing import Any
 
 import typer
 
-from blimp.errors import ConfigError
+from blimp.errors import BlimpError, ConfigError
 
 WRONG_CONFIGURATION = 2  # RestartPreventExitStatus= of the units; a wrong command line, too
 SILENT_S = 1.0  # what takes less than this needs no bar
@@ -90,6 +91,12 @@ def no_restart_cures() -> Iterator[None]:
             raise
         say(f"blimp: {error}")
         raise typer.Exit(WRONG_CONFIGURATION) from None
+
+
+def demand_root(command: str) -> None:
+    """Raise BlimpError before anything is half done."""
+    if os.geteuid() != 0:
+        raise BlimpError(f"{command} needs root: sudo blimp {command}")
 
 
 def on_signals(stop: Callable[[], None]) -> None:

@@ -30,13 +30,18 @@ RELAY, BROKER = "blimp-relay.service", "blimp-broker.service"
 RECORDER = "blimp-recorder.service"
 CAMERA = "blimp-camera.service"  # only of an airframe that has one
 MAVLINK = "blimp-mavlink.service"  # only of a configuration that asks for it
-UNITS = (TARGET, FLIGHT, WORKER, RELAY, RECORDER, BROKER)
+PAGE = "blimp-page.service"  # of every ship; it starts only if there is a key, see `page_switch`
+UNITS = (TARGET, FLIGHT, WORKER, RELAY, PAGE, RECORDER, BROKER)
 # The groups that own a Pi's buses. One that this machine lacks would keep the unit from starting.
 GROUPS = ("gpio", "i2c", "spi", "dialout")
 CAMERA_GROUPS = ("video", "render")  # of the camera, and of memory that it shares
 _WRITTEN = "# Written by `blimp install-service`."  # the first line of every unit, of any version
 _BOOTED = Path("/run/systemd/system")  # sd_booted(3)
 _WITHOUT_SYSTEMD = re.compile("useradd |ch|sync|systemctl (en|dis)able ")
+_LOCAL = (  # RFC 1918, RFC 4193
+    "IPAddressDeny=any\n"
+    "IPAddressAllow=localhost link-local 10.0.0.0/8 172.16.0.0/12 192.168.0.0/16 fc00::/7"
+)
 _COMMAND_TIMEOUT_S = 90.0
 _QUESTION_TIMEOUT_S = 2.0
 
@@ -68,7 +73,7 @@ def plan_install(
     """
     if not re.fullmatch(r"[a-z_][a-z0-9_-]{0,31}", user):
         raise ConfigError(f"--user: {user[:40]!r} cannot name a user")
-    units = [FLIGHT, WORKER, RELAY]
+    units = [FLIGHT, WORKER, RELAY, PAGE]
     units += [RECORDER] if configuration.log_mb != 0 else []
     units += [CAMERA] if has_camera(configuration) else []
     units += [MAVLINK] if configuration.mavlink is not None else []
@@ -82,6 +87,10 @@ def plan_install(
         "key": "",
         "log_dir": "",
         "broker": "",
+        "page_key": _unit_path(config_path.with_name("page.key")),
+        "group": _group_of(user) or user,
+        # The page has no TLS, so it is for local networks; of a broker elsewhere it is not known.
+        "addresses": _LOCAL if configuration.has_local_broker else "",
         "hardening": _template("hardening.conf"),
         "wants": " ".join(units),
     }
@@ -99,11 +108,10 @@ def plan_install(
         # Its log goes to the journal. Members of the user's group reach it, through ssh too.
         words["broker"] = unit_words([*server, "--logfile", "", "--unixsocketperm", "770"])
     files = [UnitFile(str(unit_dir / n), _template(n).format_map(words)) for n in (TARGET, *units)]
-    group = _group_of(user)
     commands = [
         # Its broker's URL may hold a password. Not a credential: of systemd 252, ExecStopPost
         # of a unit with ProtectSystem cannot read one, and would leave the motors running.
-        shlex.join(["chgrp", group or user, str(config_path)]),
+        shlex.join(["chgrp", words["group"], str(config_path)]),
         shlex.join(["chmod", "640", str(config_path)]),
         "systemctl daemon-reload",
         f"systemctl enable {TARGET}",
@@ -112,7 +120,7 @@ def plan_install(
         "sync",
         f"systemctl restart {TARGET}",
     ]
-    if group is None:
+    if _group_of(user) is None:
         commands.insert(
             0,
             f"useradd --system --user-group --no-create-home --home-dir {BROKER_DIR.parent} "
@@ -161,17 +169,17 @@ def install(change: Change) -> None:
     for stale in installed_units(written[0].parent):
         if stale not in written:
             if active_state(stale.name) not in ("", "inactive", "failed"):
-                _run([f"systemctl stop {stale.name}"])  # without its file, nothing would
+                run_commands([f"systemctl stop {stale.name}"])  # without its file, nothing would
             stale.unlink(missing_ok=True)
-    _run(change.commands)
+    run_commands(change.commands)
 
 
 def uninstall(change: Change) -> None:
     """Stop the units, then remove their files."""
-    _run(change.commands)
+    run_commands(change.commands)
     for file in change.files:
         Path(file.path).unlink(missing_ok=True)
-    _run(["sync", "systemctl daemon-reload"])
+    run_commands(["sync", "systemctl daemon-reload"])
 
 
 def has_systemd() -> bool:
@@ -247,7 +255,8 @@ def _group_of(user: str) -> str | None:
         return None
 
 
-def _run(commands: Sequence[str]) -> None:
+def run_commands(commands: Sequence[str]) -> None:
+    """Run commands one after the other. Raises BlimpError with the first that fails."""
     for command in commands:
         if not has_systemd() and not _WITHOUT_SYSTEMD.match(command):
             continue  # an image that is being built: systemd reads the files at its first boot

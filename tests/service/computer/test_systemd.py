@@ -17,6 +17,7 @@ from blimp.service.computer.systemd import (
     CAMERA,
     FLIGHT,
     MAVLINK,
+    PAGE,
     RECORDER,
     RELAY,
     TARGET,
@@ -69,7 +70,8 @@ def test_systemd_has_nothing_to_say_about_the_units(analyze: str, unit_dir: Path
 
 
 @pytest.mark.parametrize(
-    ("unit", "limit"), [(FLIGHT, 4.0), (WORKER, 2.0), (RELAY, 2.0), (RECORDER, 2.0), (BROKER, 2.0)]
+    ("unit", "limit"),
+    [(FLIGHT, 4.0), (WORKER, 2.0), (RELAY, 2.0), (RECORDER, 2.0), (BROKER, 2.0), (PAGE, 2.0)],
 )
 def test_exposure_as_systemd_counts_it(
     analyze: str, unit_dir: Path, unit: str, limit: float
@@ -86,10 +88,12 @@ def test_exposure_as_systemd_counts_it(
 def test_a_broker_elsewhere_needs_no_unit_and_a_key_is_a_credential() -> None:
     local, remote = texts(Configuration()), texts(REMOTE)
     assert set(local) == set(UNITS)
-    assert set(remote) == {TARGET, FLIGHT, WORKER, RELAY, RECORDER}
+    assert set(remote) == {TARGET, FLIGHT, WORKER, RELAY, PAGE, RECORDER}
+    assert "IPAddressDeny=any\n" in local[PAGE]
+    assert "IPAddress" not in remote[PAGE], "where that broker is, is not known here"
     assert BROKER not in remote[TARGET]
     assert "LoadCredential" not in local[WORKER]
-    for unit in (WORKER, RELAY):
+    for unit in (WORKER, RELAY, PAGE):
         assert "LoadCredential=signing.key:/etc/blimp/k\n" in remote[unit]
         assert "BLIMP_SIGNING_KEY_FILE=%d/signing.key\n" in remote[unit]
     assert not any("ground.example" in text for text in remote.values())  # it may hold a password

@@ -1,6 +1,10 @@
 // The commands of a flight. Each is sent at once; the ship says no to what it must not do. Fields, units,
 // limits and what they begin with are those of the table of actions, as the server serves it.
 import { element, say } from "../lib/dom.js";
+import { Steps } from "./steps.js";
+
+const PHONE = matchMedia("(max-width: 760px), (max-height: 480px)"); // as page.css has it
+const FIRST_M = "1"; // of a first hover: docs/pi.md
 
 // What has a button of its own, and what stands on it: of their arguments those that must be given. All
 // others are chosen from a list.
@@ -15,7 +19,12 @@ export const panel = {
   mount(box, page) {
     const commands = new Commands(box, page);
     commands.load();
-    return { hear: (kind) => kind === "hello" && commands.load().then(() => commands.withhold()) };
+    return {
+      hear(kind, content) {
+        if (kind === "hello") commands.load().then(() => commands.withhold());
+        else if (kind === "state") commands.steps.take(content);
+      },
+    };
   },
 };
 
@@ -30,6 +39,7 @@ class Commands {
     for (const one of buttons) one.dataset.off = "yes"; // until the table is there
     this.buttons = buttons;
     this.last = buttons.at(-1); // beside the fields
+    this.steps = new Steps(box, Object.fromEntries(Object.keys(BUTTONS).map((name, k) => [name, buttons[k]])));
     box.append(element("div", { class: "row" }, ...buttons.slice(0, -1)), element("div", { class: "row" }, this.last));
     page.able();
   }
@@ -57,6 +67,7 @@ class Commands {
     for (const one of Object.keys(BUTTONS).flatMap((name) => this.required(name))) {
       if (!this.fields.has(one.name)) this.fields.set(one.name, new Field(one));
     }
+    if (PHONE.matches) this.fields.get("altitude_m").input.value = FIRST_M;
     this.last.before(...[...this.fields.values()].map((one) => one.label));
     this.box.append(this.list());
     this.withhold();
