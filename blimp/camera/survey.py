@@ -39,15 +39,25 @@ Poses = tuple[Array, Array]  # places (n, 3), and turns (n, 3, 3) to the room's 
 
 
 class _Unknowns(NamedTuple):
-    """Poses of pictures and of tags, and the lens, (9,)."""
+    """Poses of pictures, then of tags, and the lens, (9,)."""
 
-    eyes: Poses
-    tags: Poses
+    poses: Poses
     lens: Array
+
+    @property
+    def size(self) -> int:
+        """How many columns there are: six a pose, then the lens."""
+        return 6 * len(self.poses[0]) + len(self.lens)
+
+    def moved(self, step: Array) -> "_Unknowns":
+        of_lens = len(self.lens)
+        return _Unknowns(
+            _turned(self.poses, step[:-of_lens].reshape(-1, 6)), self.lens + step[-of_lens:]
+        )
 
 
 class _Sightings(NamedTuple):
-    """A tag in a picture each: indices (n,), corners (n, 4, 2), half sizes (n,)."""
+    """A tag in a picture each: indices of their poses (n,), corners (n, 8), half sizes (n,)."""
 
     picture: Array
     tag: Array
@@ -93,14 +103,14 @@ def survey(
             f"no picture has {held[0]} {held[1]} and another tag of the map: nothing joins them"
         )
     keys = [held, *sorted(joined - {held})]
-    begun = _chained(views, known, lens, held)
-    sightings = _sightings(views, keys, known)
-    unknowns = _Unknowns(_stacked(begun[0]), _stacked([begun[1][k] for k in keys]), lens.numbers)
-    unknowns, sigma, rms_px = _adjusted(unknowns, sightings, "tags")
-    tags = [known[held]]
-    for key, place, axes, deviations in zip(keys, *unknowns.tags, [None, *sigma], strict=True):
-        if deviations is not None:
-            tags.append(_tag(known[key], (place, axes), deviations))
+    eyes, begun = _chained(views, known, lens, held)
+    at = _Unknowns(_stacked([*eyes, *(begun[key] for key in keys)]), lens.numbers)
+    first = 6 * len(eyes)  # of the columns of the tags; those of the one that is held are not free
+    free = np.r_[:first, first + 6 : first + 6 * len(keys)]
+    at, sigma, rms_px = _adjusted(at, _sightings(views, keys, known), free)
+    places, turns = (part[len(eyes) + 1 :] for part in at.poses)
+    rows = zip(keys[1:], places, turns, sigma[first:].reshape(-1, 6), strict=True)
+    tags = [known[held], *(_tag(known[key], (place, axes), far) for key, place, axes, far in rows)]
     return Survey(
         tag_map=TagMap(tags=tuple(sorted(tags, key=lambda tag: tag.key))),
         rms_px=rms_px,
@@ -139,22 +149,22 @@ def calibrate(
     keys = sorted(known)
     tags = [_pose_of(known[key]) for key in keys]
     eyes = [_eye(view, dict(zip(keys, tags, strict=True)), known, first) for view in views]
-    sightings = _sightings(views, keys, known)
-    begun = _Unknowns(_stacked(eyes), _stacked(tags), first.numbers)
-    unknowns, sigma, rms_px = _adjusted(begun, sightings, "lens")
-    normals = unknowns.eyes[1][:, :, 2]
+    at = _Unknowns(_stacked([*eyes, *tags]), first.numbers)
+    free = np.r_[: 6 * len(eyes), 6 * (len(eyes) + len(keys)) : at.size]
+    at, sigma, rms_px = _adjusted(at, _sightings(views, keys, known), free)
+    normals = at.poses[1][: len(eyes), :, 2]
     spread = degrees(float(np.arccos(np.clip((normals @ normals.T).min(), -1.0, 1.0))))
     if spread < MOST_SPREAD_DEG:
         raise ConfigError(
             f"the views differ by {spread:.0f} degrees at the most, it takes "
             f"{MOST_SPREAD_DEG:g}: tilt the board"
         )
-    found = dict(zip(NUMBERS, (float(v) for v in unknowns.lens), strict=True))
+    found = dict(zip(NUMBERS, (float(v) for v in at.lens), strict=True))
     try:
         made = msgspec.convert(
             {
                 **found, "width": width, "height": height,
-                "focal_sigma": max(5e-4, float(sigma[0]) / found["fx"]),
+                "focal_sigma": max(5e-4, float(sigma[-len(NUMBERS)]) / found["fx"]),
             },
             Lens,
         )  # fmt: skip
@@ -291,8 +301,8 @@ def _sightings(
     seen = [(i, key, one) for i, view in enumerate(views) for key, one in view.items()]
     return _Sightings(
         np.array([i for i, _, _ in seen]),
-        np.array([keys.index(key) for _, key, _ in seen]),
-        np.array([one.corners_px for _, _, one in seen]),
+        np.array([len(views) + keys.index(key) for _, key, _ in seen]),
+        np.array([one.corners_px.ravel() for _, _, one in seen]),
         np.array([0.5 * known[key].size_m for _, key, _ in seen]),
     )
 
@@ -306,7 +316,7 @@ def _pixels(eyes: Poses, tags: Poses, half_m: Array, n: Array) -> Array:
     return distorted(rays, n).reshape(len(half_m), 8)
 
 
-def _moved(poses: Poses, steps: Array) -> Poses:
+def _turned(poses: Poses, steps: Array) -> Poses:
     """Return poses after steps (n, 6)."""
     turns = np.array([rotation_by(step[3:]) for step in steps])
     return poses[0] + steps[:, :3], poses[1] @ turns
@@ -316,60 +326,39 @@ def _of(poses: Poses, index: Array) -> Poses:
     return poses[0][index], poses[1][index]
 
 
-class _Problem:
-    """Pictures, then tags but for the first, or the lens: what is free, and its columns."""
+def _left(at: _Unknowns, s: _Sightings) -> Array:
+    """Return what is seen less what is expected, (n, 8)."""
+    expected = _pixels(_of(at.poses, s.picture), _of(at.poses, s.tag), s.half_m, at.lens)
+    return np.subtract(s.corners_px, expected)
 
-    def __init__(self, sightings: _Sightings, pictures: int, tags: int, free: str) -> None:
-        self.sightings = sightings
-        self.first = 6 * pictures  # of the columns that are shared
-        self.tags_free = free == "tags"
-        self.size = self.first + (6 * (tags - 1) if self.tags_free else len(NUMBERS))
 
-    def moved(self, was: _Unknowns, step: Array) -> _Unknowns:
-        eyes, rest = _moved(was.eyes, step[: self.first].reshape(-1, 6)), step[self.first :]
-        if not self.tags_free:
-            return _Unknowns(eyes, was.tags, was.lens + rest)
-        held = np.zeros((1, 6))
-        return _Unknowns(eyes, _moved(was.tags, np.vstack((held, rest.reshape(-1, 6)))), was.lens)
-
-    def left(self, at: _Unknowns) -> Array:
-        """Return what is seen less what is expected, (n, 8)."""
-        s = self.sightings
-        expected = _pixels(_of(at.eyes, s.picture), _of(at.tags, s.tag), s.half_m, at.lens)
-        seen: Array = s.corners_px.reshape(-1, 8)
-        return seen - expected
-
-    def equations(self, at: _Unknowns) -> tuple[Array, Array]:
-        """Return the normal equations: matrix and right side, each tag by Huber's weight."""
-        s, count = self.sightings, len(self.sightings.half_m)
-        eyes, tags = _of(at.eyes, s.picture), _of(at.tags, s.tag)
-        base = _pixels(eyes, tags, s.half_m, at.lens)
-        seen = []
-        for step in _STEP * np.eye(6):
-            moved = _of(_moved(at.eyes, np.tile(step, (len(at.eyes[0]), 1))), s.picture)
-            seen.append(_pixels(moved, tags, s.half_m, at.lens))
-        if self.tags_free:
-            for step in _STEP * np.eye(6):
-                moved = _of(_moved(at.tags, np.tile(step, (len(at.tags[0]), 1))), s.tag)
-                seen.append(_pixels(eyes, moved, s.half_m, at.lens))
-        else:
-            lenses = at.lens + _STEP * np.eye(len(at.lens))
-            seen += [_pixels(eyes, tags, s.half_m, lens) for lens in lenses]
-        slopes = np.stack([(one - base) / _STEP for one in seen], axis=-1)  # (n, 8, free)
-        left = self.left(at)
-        weights = np.minimum(1.0, _ROBUST_PX / np.maximum(np.abs(left).max(axis=1), 1e-9))
-        matrix, right = np.zeros((self.size, self.size)), np.zeros(self.size)
-        for i in range(count):
-            slope, picture = slopes[i], 6 * int(s.picture[i])
-            shared = self.first + (6 * (int(s.tag[i]) - 1) if self.tags_free else 0)
-            if self.tags_free and s.tag[i] == 0:
-                slope = slope[:, :6]  # the one that is held
-            columns = [
-                *range(picture, picture + 6), *range(shared, shared + slope.shape[1] - 6),
-            ]  # fmt: skip
-            matrix[np.ix_(columns, columns)] += weights[i] * slope.T @ slope
-            right[columns] += weights[i] * slope.T @ left[i]
-        return matrix, right
+def _equations(at: _Unknowns, s: _Sightings) -> tuple[Array, Array]:
+    """Return the normal equations of all columns: matrix and right side, by Huber's weights."""
+    eyes, tags = _of(at.poses, s.picture), _of(at.poses, s.tag)
+    shifted = [
+        _turned(at.poses, np.tile(step, (len(at.poses[0]), 1))) for step in _STEP * np.eye(6)
+    ]
+    seen = [_pixels(_of(poses, s.picture), tags, s.half_m, at.lens) for poses in shifted]
+    seen += [_pixels(eyes, _of(poses, s.tag), s.half_m, at.lens) for poses in shifted]
+    lenses = at.lens + _STEP * np.eye(len(at.lens))
+    seen += [_pixels(eyes, tags, s.half_m, lens) for lens in lenses]
+    base = _pixels(eyes, tags, s.half_m, at.lens)
+    slopes = np.stack([(one - base) / _STEP for one in seen], axis=-1)  # (n, 8, 21)
+    left = _left(at, s)
+    weights = np.minimum(1.0, _ROBUST_PX / np.maximum(np.abs(left).max(axis=1), 1e-9))
+    pulls = slopes.swapaxes(1, 2) * weights[:, None, None]  # (n, 21, 8)
+    of_pose, of_lens = np.arange(6), np.arange(at.size - len(at.lens), at.size)
+    columns = np.concatenate(
+        (
+            6 * s.picture[:, None] + of_pose, 6 * s.tag[:, None] + of_pose,
+            np.tile(of_lens, (len(s.tag), 1)),
+        ),
+        axis=1,
+    ).astype(np.intp)  # fmt: skip
+    matrix, right = np.zeros((at.size, at.size)), np.zeros(at.size)
+    np.add.at(matrix, (columns[:, :, None], columns[:, None, :]), pulls @ slopes)
+    np.add.at(right, columns, (pulls @ left[:, :, None])[:, :, 0])
+    return matrix, right
 
 
 def _cost(left: Array) -> float:
@@ -378,19 +367,21 @@ def _cost(left: Array) -> float:
     return float(((left**2).sum(axis=1) * _ROBUST_PX / worst).sum())
 
 
-def _adjusted(at: _Unknowns, sightings: _Sightings, free: str) -> tuple[_Unknowns, Array, float]:
-    """Return what fits best, the standard deviations of the tags (n - 1, 6) or the lens (9), and
-    the root mean square of what is left, pixels. Levenberg and Marquardt's."""
-    problem = _Problem(sightings, len(at.eyes[0]), len(at.tags[0]), free)
-    damping, cost = 1e-3, _cost(problem.left(at))
+def _adjusted(at: _Unknowns, s: _Sightings, free: Array) -> tuple[_Unknowns, Array, float]:
+    """Return what fits best, standard deviations of the columns that are `free`, and the root mean
+    square of what is left, pixels. Levenberg and Marquardt's."""
+    damping, cost = 1e-3, _cost(_left(at, s))
+    square = np.ix_(free, free)
     try:
         for _ in range(_ROUNDS):
-            matrix, right = problem.equations(at)
+            matrix, right = _equations(at, s)
+            matrix, right = matrix[square], right[free]
             while damping < _STUCK:
                 damped = matrix + damping * np.diag(np.diag(matrix)) + 1e-9 * np.eye(len(matrix))
-                step: Array = np.linalg.solve(damped, right).astype(np.float64)
-                tried = problem.moved(at, step)
-                less = cost - _cost(problem.left(tried))
+                step = np.zeros(at.size)
+                step[free] = np.linalg.solve(damped, right)
+                tried = at.moved(step)
+                less = cost - _cost(_left(tried, s))
                 if less > 0.0:
                     break
                 damping *= 8.0
@@ -399,19 +390,18 @@ def _adjusted(at: _Unknowns, sightings: _Sightings, free: str) -> tuple[_Unknown
             at, cost, damping = tried, cost - less, 0.1 * damping
             if less < _DONE * cost:
                 break
-        left = problem.left(at)
-        spare = left.size - problem.size
+        left = _left(at, s)
+        spare = left.size - len(free)
         if spare < 1:
             raise ConfigError("too few corners for so many unknowns")
         px = max(CORNER_PX, float(np.sqrt((left**2).sum() / spare)))
-        covariance = np.linalg.inv(problem.equations(at)[0])
+        covariance = np.linalg.inv(_equations(at, s)[0][square])
     except np.linalg.LinAlgError as error:
         raise ConfigError("the pictures leave something unknown: take more, from elsewhere") from (
             error
         )
-    sigma = px * np.sqrt(np.maximum(np.diag(covariance), 0.0))[problem.first :]
-    rms_px = float(np.sqrt(np.mean(left**2)))
-    return at, sigma.reshape(-1, 6) if free == "tags" else sigma, rms_px
+    sigma = px * np.sqrt(np.maximum(np.diag(covariance), 0.0))
+    return at, sigma, float(np.sqrt(np.mean(left**2)))
 
 
 def _tag(nominal: Tag, pose: tuple[Array, Array], sigma: Array) -> Tag:
