@@ -25,7 +25,7 @@ from typing import Any, TypeVar
 import pytest
 
 from blimp.service.computer.configuration import LOCAL_BROKER, Configuration
-from blimp.service.computer.systemd import FLIGHT, UNIT_DIR, UNITS, plan_install
+from blimp.service.computer.systemd import CAMERA, FLIGHT, UNIT_DIR, UNITS, plan_install
 from blimp.service.files import write_whole
 from blimp.sim.remote import RemoteWorld
 from blimp.tasks.client import VehicleClient
@@ -57,7 +57,7 @@ Environment=PYTHONPATH={root}
 _WORLD = """
 [Service]
 Type=notify
-ExecStart={python} -m blimp sim --runtime-dir {run}
+ExecStart={python} -m blimp sim --airframe {airframe} --runtime-dir {run}
 Environment=PYTHONPATH={root}
 # Real chips answer at once, whatever else the computer does.
 CPUSchedulingPolicy=fifo
@@ -139,25 +139,31 @@ def check_readable(user: str) -> None:
 class System:
     """The units of one ship in this systemd, flown in a simulated world. Made inside only."""
 
-    def __init__(self, *, broker: str = LOCAL_BROKER, ceiling_m: float = 30.0) -> None:
+    def __init__(
+        self, *, broker: str = LOCAL_BROKER, ceiling_m: float = 30.0, flown: str = "twin"
+    ) -> None:
         self.broker = broker
         CONFIG.parent.mkdir()
         self.airframe = str(CONFIG.with_name("ship.toml"))
         # A ship that a restart finds in the air would fly on, armed, to land: how soon its
         # sensors see it there is no matter of the units.
-        twin = (resources.files("blimp.airframes") / "twin.toml").read_text("utf-8")
-        assert "max_altitude_m = 30.0" in twin
-        twin = twin.replace("max_altitude_m = 30.0", f"max_altitude_m = {ceiling_m}")
-        lines = 'resume_after_crash = "never"\n' + twin
+        text = (resources.files("blimp.airframes") / f"{flown}.toml").read_text("utf-8")
+        assert "max_altitude_m = 30.0" in text or flown != "twin"
+        text = text.replace("max_altitude_m = 30.0", f"max_altitude_m = {ceiling_m}")
+        lines = 'resume_after_crash = "never"\n' + text
         write_whole(Path(self.airframe), lines, mode=0o644)
         self.configure()
-        plan = plan_install(Configuration(broker=broker), config_path=CONFIG, user=USER)
+        plan = plan_install(
+            Configuration(broker=broker, airframe=self.airframe), config_path=CONFIG, user=USER
+        )
         self._texts = {Path(file.path).name: file.text for file in plan.files}
         for file in plan.files:
             if file.path.endswith(".service"):
                 self._drop_in(Path(file.path).name, file.text)
         (UNIT_DIR / "blimp-world.service").write_text(
-            _WORLD.format(python=sys.executable, run=RUN, root=ROOT, user=USER)
+            _WORLD.format(
+                python=sys.executable, run=RUN, root=ROOT, user=USER, airframe=self.airframe
+            )
         )
         self.systemctl("daemon-reload")
 
@@ -173,6 +179,7 @@ class System:
         if name == FLIGHT:
             # A loaded machine may need longer than its minute for ten starts.
             lines += "[Unit]\nStartLimitIntervalSec=600\n[Service]\n"
+        if name in (FLIGHT, CAMERA):
             for line in text.splitlines():
                 key, _, command = line.partition("=")
                 if key in ("ExecStart", "ExecStopPost"):
