@@ -36,7 +36,7 @@ from blimp.types import Snapshot
 from ground_station.flyer import MissionResult
 from ground_station.mission import MissionRunner
 from ground_station.mission_file import load_mission
-from tests.faults.ground import until
+from tests.repeating import until
 
 MOTORS = ("left", "right", "tail")
 PATIENCE_S = 120.0

@@ -46,12 +46,13 @@ import msgspec
 
 from benchmarks.figures import make_parser, print_figures, spread
 from blimp.queue.redis.keys import result_key
-from tests.faults.ground import Ground, WorkerUnderFire, proving_ground, until
+from tests.faults.ground import Ground, WorkerUnderFire, proving_ground
 from tests.faults.load import MIX, QUICK_MIX, Sender, draw_orders
 from tests.faults.motor import EFFECTS, Aim, Heard, MotorLink, What
 from tests.faults.server_side import Finals, ServerSide
 from tests.faults.tally import Tally, count
 from tests.faults.tasks import APP, make_app
+from tests.repeating import until
 
 WORKERS = 4
 MORE = 1  # tasks that are let through each 2 ms, until one is hit

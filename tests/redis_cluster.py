@@ -5,7 +5,6 @@ All are processes on loopback, ended by their number. Start them from the main t
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
@@ -13,20 +12,13 @@ from pathlib import Path
 import redis
 
 from tests.redis_server import RedisServer, free_port
+from tests.repeating import until
 
 NODE_TIMEOUT_S = 1.0  # a node that is silent for longer has failed
 DOWN_AFTER_S = 2.0  # the same, for a sentinel; one that is slow must not be taken for dead
 TRIES = 5
 SLOTS = 16384
 MASTERS = 3
-START_S = 60.0
-
-
-def wait_for(condition: Callable[[], bool], what: str) -> None:
-    until_s = time.monotonic() + START_S
-    while not condition():
-        assert time.monotonic() < until_s, what
-        time.sleep(0.02)
 
 
 def started(stack: ExitStack, make: Callable[[], RedisServer]) -> RedisServer:
@@ -92,7 +84,7 @@ def running_cluster(directory: Path, *, spare: int | None = None) -> Iterator[Cl
         def know_each_other() -> bool:
             return all(len(one.cluster("NODES")) == len(servers) for one in clients)
 
-        wait_for(know_each_other, "the nodes do not know each other")
+        until(know_each_other, "the nodes do not know each other")
         ids = [one.execute_command("CLUSTER MYID") for one in clients]
         for place, replica in zip(replicated, clients[masters:], strict=True):
 
@@ -101,7 +93,7 @@ def running_cluster(directory: Path, *, spare: int | None = None) -> Iterator[Cl
                     return bool(replica.execute_command("CLUSTER REPLICATE", id))
                 return False
 
-            wait_for(follows, "a replica does not follow")
+            until(follows, "a replica does not follow")
 
         def is_complete() -> bool:
             about = [one.info("replication") for one in clients]
@@ -112,7 +104,7 @@ def running_cluster(directory: Path, *, spare: int | None = None) -> Iterator[Cl
                 for place, one in enumerate(about)
             )
 
-        wait_for(is_complete, "the cluster is not complete")
+        until(is_complete, "the cluster is not complete")
         yield Cluster(servers[:masters], servers[masters:])
 
 
@@ -166,5 +158,5 @@ def running_sentinels(
                 for one in clients
             )
 
-        wait_for(know_each_other, "the sentinels do not know each other")
+        until(know_each_other, "the sentinels do not know each other")
         yield Watched(master, ports)

@@ -1,8 +1,32 @@
-"""What a test does again and again beside itself."""
+"""What a test does again and again: until something is so, or beside itself."""
 
 import threading
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from typing import TypeVar
+
+PATIENCE_S = 60.0  # for what must happen; nothing waits this long when it works
+SHORTEST_S, LONGEST_S = 0.002, 0.02  # between two questions
+SHARE = 0.02  # of what was waited so far, is the next pause: most questions cost a processor
+
+T = TypeVar("T")
+
+
+def until(
+    ask: Callable[[], T | None],
+    what: str = "it did not come to pass",
+    *,
+    within_s: float = PATIENCE_S,
+) -> T:
+    """Ask until the answer is true. Raises TimeoutError saying `what` did not come about."""
+    began_s, pause = time.monotonic(), threading.Event()
+    while not (answer := ask()):
+        waited_s = time.monotonic() - began_s
+        if waited_s > within_s:
+            raise TimeoutError(f"{what} within {within_s:g} s")
+        pause.wait(min(LONGEST_S, max(SHORTEST_S, SHARE * waited_s)))
+    return answer
 
 
 @contextmanager

@@ -10,29 +10,14 @@ import sys
 import tempfile
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import TypeVar
 
 from blimp.processes import Child
 from tests.broker import EmbeddedBroker
 from tests.faults.actuator import effects
 from tests.faults.motor import Journal
-
-PATIENCE_S = 60.0
-POLL_S = 0.002
-
-T = TypeVar("T")
-
-
-def until(ask: Callable[[], T | None], what: str, *, within_s: float = PATIENCE_S) -> T:
-    """Ask until the answer is true. Raises TimeoutError saying `what` did not come about."""
-    end_s = time.monotonic() + within_s
-    while not (answer := ask()):
-        if time.monotonic() > end_s:
-            raise TimeoutError(f"{what} within {within_s:g} s")
-        time.sleep(POLL_S)
-    return answer
+from tests.repeating import PATIENCE_S, until
 
 
 class WorkerUnderFire:

@@ -17,7 +17,7 @@ import redis
 from blimp.errors import LinkError
 from blimp.queue.protocol.record import Record
 from tests.faults import client
-from tests.faults.ground import Ground, proving_ground, until
+from tests.faults.ground import Ground, proving_ground
 from tests.faults.motor import Heard
 from tests.faults.proxy import Command, Proxy
 from tests.faults.server_side import Finals, ServerSide
@@ -25,6 +25,7 @@ from tests.faults.shot import Point, Shot
 from tests.faults.tasks import APP, make_app
 from tests.faults.workload import LEASE_S, Workload, describe
 from tests.faults.zygote import Forked, Zygote
+from tests.repeating import until
 
 DONE_S = 60.0  # a run takes a second at most
 ALONE = {"sync_workers": 1, "loop_concurrency": 1, "prefetch": 1}  # one after the other

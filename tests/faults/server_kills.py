@@ -42,10 +42,11 @@ import redis
 
 from blimp.errors import LinkError
 from blimp.queue.redis.client import open_redis
-from tests.faults.ground import Ground, proving_ground, until
+from tests.faults.ground import Ground, proving_ground
 from tests.faults.motor import What
 from tests.faults.server_side import ServerSide
 from tests.faults.tasks import APP, make_app
+from tests.repeating import until
 
 POLICIES = ("always", "everysec", "no")
 ENDS = ("kill", "power")

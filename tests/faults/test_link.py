@@ -7,9 +7,10 @@ import pytest
 
 from blimp.errors import LinkError
 from blimp.queue import State, TaskApp, TaskContext
-from tests.faults.ground import Ground, until
+from tests.faults.ground import Ground
 from tests.faults.proxy import Command, Proxy
 from tests.queue.conftest import DEADLINE_S, working
+from tests.repeating import until
 
 
 class Cut:

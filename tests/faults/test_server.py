@@ -14,12 +14,13 @@ from blimp.errors import LinkError
 from blimp.queue import TaskApp, Worker
 from blimp.queue.results.handle import AsyncResult
 from tests.faults.conftest import Fork
-from tests.faults.ground import Ground, until
+from tests.faults.ground import Ground
 from tests.faults.motor import What
 from tests.faults.server_side import ServerSide
 from tests.faults.workload import LEASE_S
 from tests.queue.behaviour.test_outage import send_when_back
 from tests.queue.conftest import DEADLINE_S, Silence, working
+from tests.repeating import until
 from tests.signals import stop_process
 from tests.stopwatch import Stopwatch
 

@@ -6,10 +6,11 @@ import pytest
 
 from blimp.queue import TaskApp
 from tests.faults.conftest import Fork
-from tests.faults.ground import Ground, until
+from tests.faults.ground import Ground
 from tests.faults.motor import What
 from tests.faults.server_side import ServerSide
 from tests.queue.conftest import DEADLINE_S
+from tests.repeating import until
 
 
 def count(ground: Ground, what: What) -> int:

@@ -6,7 +6,6 @@ import signal
 import subprocess
 import sys
 import threading
-import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -19,16 +18,14 @@ from blimp.queue.redis.client import open_redis
 from tests.broker import EmbeddedBroker
 from tests.directory import socket_directory
 from tests.queue.server_view import Look
+from tests.repeating import until
 
 DEADLINE_S = 60.0  # for what must happen; nothing here waits this long when it works
 
 
 def wait_until(condition: Any, what: str) -> None:
     """Wait on something that no event tells of."""
-    deadline_s = time.monotonic() + DEADLINE_S
-    while not condition():
-        assert time.monotonic() < deadline_s, what
-        threading.Event().wait(0.005)
+    until(condition, what, within_s=DEADLINE_S)
 
 
 @pytest.fixture(params=["streams"])

@@ -12,6 +12,7 @@ from blimp.link.mailbox import MailboxClient
 from blimp.link.paths import RuntimePaths
 from blimp.sim.remote import RemoteWorld
 from blimp.types import Command
+from tests.repeating import until
 from tests.sim.served import served_world
 
 
@@ -68,9 +69,7 @@ def test_an_orderly_end_leaves_no_airframe() -> None:
         with subprocess.Popen(
             [sys.executable, "-m", "blimp", "fly", "--sim", "--runtime-dir", str(path.parent)]
         ) as flight:
-            until_s = time.monotonic() + 20.0
-            while not paths.airframe.exists():
-                assert time.monotonic() < until_s, "it does not fly"
+            until(paths.airframe.exists, "it does not fly")
             flight.send_signal(signal.SIGTERM)
         assert flight.returncode == 0
         assert not paths.airframe.exists()

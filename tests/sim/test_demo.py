@@ -6,24 +6,16 @@ import signal
 import subprocess
 import sys
 import tempfile
-import threading
-import time
-from collections.abc import Callable
 from itertools import chain
 from pathlib import Path
 
 import pytest
 
+from tests.repeating import until
+
 pytestmark = pytest.mark.long
 
 DEADLINE_S = 60.0
-
-
-def wait_until(holds: Callable[[], bool], what: str) -> None:
-    until_s = time.monotonic() + DEADLINE_S
-    while not holds():
-        assert time.monotonic() < until_s, what
-        threading.Event().wait(0.05)
 
 
 def files(home: Path) -> list[str]:
@@ -47,7 +39,7 @@ def test_a_killed_demo_leaves_no_file() -> None:
         assert "is ready" in demo.stderr.readline()
         demo.send_signal(signal.SIGKILL)
         demo.wait(timeout=DEADLINE_S)
-        wait_until(lambda: not files(home), f"left: {files(home)}")
+        until(lambda: not files(home), f"left: {files(home)}")
     finally:
         demo.kill()
         demo.wait(timeout=DEADLINE_S)

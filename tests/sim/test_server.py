@@ -5,9 +5,8 @@ import os
 import socket
 import stat
 import struct
-import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -26,6 +25,7 @@ from blimp.sim.world import World
 from blimp.types import ActuatorCommand
 from tests.contracts.rows import ship
 from tests.directory import socket_directory
+from tests.repeating import until
 from tests.sim.served import running, served_world
 
 DEADLINE_S = 60.0
@@ -43,15 +43,6 @@ def remote(path: Path) -> Iterator[RemoteWorld]:
         yield world
 
 
-def eventually(condition: Callable[[], bool]) -> None:
-    """Wait for another thread's or process's work, up to a deadline."""
-    poll = threading.Event()
-    until_s = time.monotonic() + DEADLINE_S
-    while not condition():
-        assert time.monotonic() < until_s, "it did not come to pass"
-        poll.wait(0.002)
-
-
 def start_motor(world: RemoteWorld) -> None:
     for pin in (6, 13, 12):
         world.pin_mode(pin, output=True, pull=Pull.OFF)
@@ -65,9 +56,9 @@ def test_the_world_runs_in_real_time(remote: RemoteWorld) -> None:
     def ahead_s() -> float:
         return remote.truth().t_s - world_began_s - (time.monotonic() - began_s)
 
-    eventually(lambda: remote.truth().t_s - world_began_s > 0.4)
+    until(lambda: remote.truth().t_s - world_began_s > 0.4)
     assert ahead_s() < 0.05
-    eventually(lambda: ahead_s() > -0.05)  # it comes after, if the machine made it late
+    until(lambda: ahead_s() > -0.05)  # it comes after, if the machine made it late
 
 
 def test_the_socket_is_its_users_alone(path: Path) -> None:
@@ -148,7 +139,7 @@ def test_a_client_that_never_reads_stops_nobody(path: Path) -> None:
                 return True
             return good.i2c(1, 0x68, b"\x75", 1) != b"\x68"
 
-        eventually(hung_up)
+        until(hung_up)
         assert good.i2c(1, 0x68, b"\x75", 1) == b"\x68"
 
 
@@ -164,7 +155,7 @@ def test_a_world_that_is_gone_is_a_dead_bus_and_comes_back() -> None:
             start_motor(remote)
             heard: list[bytes] = []
             remote.serial_listen("/dev/ttyAMA0", heard.append)
-            eventually(lambda: bool(heard))
+            until(lambda: bool(heard))
         assert not path.exists()
         begin_s = time.monotonic()
         for call in (
@@ -181,7 +172,7 @@ def test_a_world_that_is_gone_is_a_dead_bus_and_comes_back() -> None:
             # The computer's pins were never let go: the new world sees what they drive.
             assert remote.outputs()["left"] == 0.5
             heard.clear()
-            eventually(lambda: bool(heard))
+            until(lambda: bool(heard))
 
 
 def test_a_world_that_hangs_costs_no_more_than_its_time_out() -> None:
@@ -225,10 +216,10 @@ def test_a_stall_is_caught_up_with_up_to_a_quarter_of_a_second() -> None:
     ):
         remote.truth()  # it runs
         clock.advance(0.2)
-        eventually(lambda: remote.truth().t_s > 0.195)
+        until(lambda: remote.truth().t_s > 0.195)
         assert server.lost_s == 0.0
         clock.advance(10.0)
-        eventually(lambda: remote.truth().t_s > 0.44)
+        until(lambda: remote.truth().t_s > 0.44)
         assert remote.truth().t_s < 0.46
         assert server.lost_s == pytest.approx(9.75, abs=0.01)
 
@@ -249,7 +240,7 @@ def test_every_kind_of_bus_reaches_the_drivers_in_another_process() -> None:
             board.read(clock.now_s())
             return not board.unhealthy
 
-        eventually(well)
+        until(well)
         board.actuators.enable()
 
         def driven() -> bool:
@@ -258,6 +249,6 @@ def test_every_kind_of_bus_reaches_the_drivers_in_another_process() -> None:
             outputs = remote.outputs()
             return abs(outputs["left"] - 0.5) < 0.01 and abs(outputs["right"] + 0.5) < 0.01
 
-        eventually(driven)
+        until(driven)
         assert board.actuators.safe() == ()
-        eventually(lambda: remote.outputs()["left"] == remote.outputs()["right"] == 0.0)
+        until(lambda: remote.outputs()["left"] == remote.outputs()["right"] == 0.0)

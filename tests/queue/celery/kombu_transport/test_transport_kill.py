@@ -3,7 +3,6 @@
 import random
 import signal
 import threading
-import time
 from collections.abc import Callable
 from functools import partial
 from typing import Any
@@ -19,7 +18,7 @@ from tests.queue.celery.kombu_transport.conftest import (
     Process,
     queue,
 )
-from tests.queue.conftest import DEADLINE_S
+from tests.repeating import until
 from tests.stopwatch import Stopwatch
 
 Start = Callable[..., Process]
@@ -36,13 +35,6 @@ def send(connection: kombu.Connection, *bodies: Any) -> None:
 def taken(line: str) -> tuple[str, int, float]:
     _, body, fence, at_s = line.split()
     return body, int(fence), float(at_s)
-
-
-def wait_until(condition: Callable[[], bool], complaint: str) -> None:
-    until_s = time.monotonic() + DEADLINE_S
-    while not condition():
-        assert time.monotonic() < until_s, complaint
-        threading.Event().wait(0.01)
 
 
 def test_the_same_name_takes_its_messages_back_at_once(
@@ -135,7 +127,7 @@ def test_killed_at_random_points_nothing_is_lost(
             worker.wait_for("ready")
             before: Any = server.hlen("done")
             enough = before + chance.randrange(1, 200)
-            wait_until(partial(done, enough), "it does not work")
+            until(partial(done, enough), "it does not work")
             worker.kill()
     finally:
         stop.set()
@@ -147,7 +139,7 @@ def test_killed_at_random_points_nothing_is_lost(
         counts = session.store.counts(keys)
         return counts.ready + counts.in_flight == 0
 
-    wait_until(all_done, "messages are left")
+    until(all_done, "messages are left")
     last.kill()
     names: Any = server.hkeys("done")
     assert {name.decode() for name in names} == set(sent)
