@@ -98,7 +98,6 @@ class KombuConsumer:
         self._socket: Any = None
         self._consumers: dict[str, Consumer] = {}
         self._limit = self._quota = 0
-        self._is_shared = False  # the quota: all consumers have one
         self._arrived: deque[Any] = deque()
         self._held: dict[str, KombuDelivery] = {}  # by our tag
         self._ended: OrderedDict[Key, Settle] = OrderedDict()
@@ -198,7 +197,7 @@ class KombuConsumer:
         """
         with self._calling():
             if self._is_amqp:
-                self._channel.basic_qos(0, self._quota, self._is_shared)
+                self._channel.basic_qos(0, self._quota, False)
             if self._arrived:
                 self._ring()
 
@@ -234,12 +233,7 @@ class KombuConsumer:
         self._connection.ensure_connection(max_retries=0)
         self._declare()
         if self._is_amqp:
-            # AMQP's limit for all consumers of a channel is RabbitMQ's shared one, and
-            # back to one per consumer in RabbitMQ 4: kombu knows.
-            transport = self._connection.transport
-            established = self._connection.connection
-            self._is_shared = not transport.qos_semantics_matches_spec(established)
-            self._socket = established.sock
+            self._socket = self._connection.connection.sock
             self._selector.register(self._socket, selectors.EVENT_READ)
         self._channel = self._connection.channel()
         guard_channel(self._channel)
@@ -258,7 +252,8 @@ class KombuConsumer:
         """Limit what may be unacknowledged. The first time, begin to consume.
 
         The limit grows with what waits for its time, in steps of the prefetch: each is a round
-        trip, and a burst of such tasks is usual.
+        trip, and a burst of such tasks is usual. One for all consumers of a channel would be less
+        work, but RabbitMQ 4.3 ignores it unless it is configured to permit it.
         """
         wanted, waiting = self._options.limit(), self._options.waiting()
         step = max(1, wanted - waiting)
@@ -266,14 +261,13 @@ class KombuConsumer:
         if limit == self._limit:
             return
         self._limit = self._quota = limit
-        alone = self._is_amqp and not self._is_shared
-        if alone:
+        if self._is_amqp:
             # The limit is a new consumer's own; the earlier consumers hold what waits.
             self._quota -= waiting
-        if self._is_amqp and self._quota > MOST:
-            self._quota = 0  # no limit: a limit here would starve messages that need not wait
-        self._channel.basic_qos(0, self._quota, self._is_shared)
-        if alone or not self._consumers:
+            if self._quota > MOST:
+                self._quota = 0  # no limit: a limit here would starve messages that need not wait
+        self._channel.basic_qos(0, self._quota, False)
+        if self._is_amqp or not self._consumers:
             before, self._consumers = self._consumers, {}
             self._consume()
             for consumer in before.values():
