@@ -1,6 +1,7 @@
 """`ground page`, and the page of a ship's own computer: served until Ctrl-C."""
 
 import faulthandler
+import io
 import sys
 from collections.abc import Callable
 from functools import partial
@@ -22,6 +23,7 @@ LOOPBACK = "127.0.0.1"
 EVERYWHERE = "0.0.0.0"
 # Chosen: several times the longest wait of a thread that ends, the 2 s of a question to a broker.
 END_S = 10.0
+WHITE_ON_BLACK, AS_BEFORE = "\x1b[97;40m", "\x1b[0m"  # ECMA-48, SGR
 
 
 def page(
@@ -103,7 +105,11 @@ def _tell(session: Session, served: Page) -> None:
         print_code(view_url)
 
 
-def print_code(url: str, out: TextIO = sys.stderr) -> None:
-    """Draw an address as a QR code on the terminal, for phones."""
+def print_code(url: str, out: TextIO | None = None) -> None:
+    """Draw an address as a QR code, black on white in any theme, on a terminal: standard error."""
+    out = out or sys.stderr
     if out.isatty():
-        segno.make(url, error="l").terminal(out=out, compact=True)
+        drawn = io.StringIO()
+        segno.make(url, error="l").terminal(out=drawn, compact=True)  # a block is white
+        for line in drawn.getvalue().splitlines():
+            print(f"{WHITE_ON_BLACK}{line}{AS_BEFORE}", file=out)

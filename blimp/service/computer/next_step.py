@@ -28,6 +28,7 @@ def next_step(*, stacks: Sequence[Registration], units: Sequence[Path], computer
         steps = [
             ("sudo blimp doctor", "what would keep the ship from flying, with its cure"),
             ("ground status", "what the ship says of itself"),
+            ("sudo blimp page on", "fly it from a phone: prints the code for it"),
         ]
     elif computer.startswith("Raspberry Pi"):
         where = f"This is a {computer}, and no units of a ship are installed on it."
