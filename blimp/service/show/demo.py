@@ -17,7 +17,8 @@ from typing import IO, TYPE_CHECKING, Any, NamedTuple
 import msgspec
 
 from blimp import airframe as airframes
-from blimp.ability import ability, full_v
+from blimp.ability import ability, camera_of, full_v
+from blimp.actions import ACTIONS
 from blimp.airframe import Airframe
 from blimp.clock import Clock, SystemClock
 from blimp.config import (
@@ -32,11 +33,21 @@ from blimp.recording.directory import newest_log
 from blimp.service.show.chaos import Chaos, ChaosReport
 from blimp.service.show.demo_page import Story, demo_page, demo_session, stay
 from blimp.service.show.observer import LinkCheck, Observer, percentile
-from blimp.service.show.story import ALL, Card, Show, cause_of, chosen
+from blimp.service.show.story import (
+    ALL,
+    NONE,
+    PHOTOGRAPH,
+    Card,
+    Photographed,
+    Show,
+    cause_of,
+    chosen,
+)
 from blimp.service.show.story import MISSION as SHOW
 from blimp.service.stack.broker import socket_url
 from blimp.service.stack.stack_process import StackProcess, scratch_directory
 from blimp.service.stack.up import demand_wind
+from blimp.tasks.client import VehicleClient
 from blimp.types import Snapshot
 from ground_station.flyer import MissionEvent, MissionResult
 from ground_station.mission import MissionRunner
@@ -80,6 +91,8 @@ def run_demo(options: DemoOptions, *, say: Say, tell: Tell = lambda _: None) -> 
     """
     mission, airframe = flyable(options)
     scenes = chosen(options.scenes, mission=options.mission)
+    if camera_of(airframe) is not None and options.scenes != NONE:
+        scenes = (*scenes, PHOTOGRAPH)
     vehicle = airframe.name
     before = newest(vehicle)
     clock = SystemClock()
@@ -104,7 +117,10 @@ def run_demo(options: DemoOptions, *, say: Say, tell: Tell = lambda _: None) -> 
                 say(f"{vehicle} is held: let go on the page, or with: blimp sim hold off")
             story = Story(page=page, say=None if options.live else say)
             show = Show(
-                actions=chaos.actions,
+                actions={
+                    **chaos.actions,
+                    PHOTOGRAPH.action: lambda: _photograph(broker=broker, vehicle=vehicle),
+                },
                 tell=story.line,
                 fault=story.fault,
                 clock=clock,
@@ -333,6 +349,17 @@ def _named(tasks: Sequence[dict[str, Any]]) -> list[str]:
     """Return each way in which tasks ended without success, and how often."""
     words = [f"{one['task']} {one['state']}: {one['reason']}".lstrip() for one in tasks]
     return [f"{count} {one}" for one, count in Counter(words).items()]
+
+
+def _photograph(*, broker: str, vehicle: str) -> Photographed:
+    """Have the ship take one, as `ground photo` does. Raises BlimpError with the reason if not."""
+    keys = signing_keys_from_environment()
+    with VehicleClient(broker, vehicle, signing_key=keys) as client:
+        reply = client.send("photo").wait(ACTIONS["photo"].timeout_s({}))
+    if reply.state != "SUCCESS":
+        raise BlimpError(reply.reason or reply.state.lower())
+    size = f"{reply.result['width']} x {reply.result['height']}"
+    return Photographed(f"Photographed, {size} pixels: the view Photos fetches it from the ship.")
 
 
 def card_of(

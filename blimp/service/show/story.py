@@ -5,7 +5,7 @@ What is said of a fault after it is the report's own sentence, about the ship.
 
 import threading
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 
@@ -21,7 +21,8 @@ Tell = Callable[[str], None]
 
 
 class Scene(msgspec.Struct, frozen=True, kw_only=True):
-    """One fault. It begins once `fraction` of the leg `leg` is done, and after `wait_s`."""
+    """One fault, or what the ship is asked for. It begins once `fraction` of the leg `leg` is done,
+    and after `wait_s`."""
 
     leg: int
     fraction: float
@@ -44,6 +45,12 @@ SCENES = (
         leg=6, fraction=0.0, wait_s=0.7, action="stop-broker",
         before="Now the broker stops: no command reaches the ship.",
     ),
+)  # fmt: skip
+
+# Of a ship with a camera, unless it flies without scenes
+PHOTOGRAPH = Scene(
+    leg=5, fraction=0.3, action="photograph",
+    before="Now it takes a photograph: a task of the queue, as every command.",
 )  # fmt: skip
 
 ALL, NONE = "all", "none"
@@ -78,6 +85,12 @@ LINES = {
 }
 
 
+class Photographed(NamedTuple):
+    """How the scene of a photograph ended, in words."""
+
+    sentence: str
+
+
 class Show:
     """Plays the scenes as the mission comes to them. tell: gets each line of the story.
 
@@ -87,7 +100,7 @@ class Show:
     def __init__(
         self,
         *,
-        actions: Mapping[str, Callable[[], ChaosReport]],
+        actions: Mapping[str, Callable[[], ChaosReport | Photographed]],
         tell: Tell,
         fault: Tell = lambda _: None,
         clock: Clock,
@@ -123,15 +136,18 @@ class Show:
     def _play(self, scene: Scene) -> None:
         self._clock.sleep_until(self._clock.now_s() + scene.wait_s)
         self._tell(scene.before)
-        self._fault(scene.action)
+        if scene is not PHOTOGRAPH:
+            self._fault(scene.action)
         try:
             report = self._actions[scene.action]()
         except (BlimpError, OSError) as error:
             self._tell(f"{scene.action} did not go as it should: {error}")
             return
         finally:
-            self._fault("")
-        self.reports.append(report)
+            if scene is not PHOTOGRAPH:
+                self._fault("")
+        if isinstance(report, ChaosReport):
+            self.reports.append(report)
         self._tell(report.sentence)
 
 

@@ -8,7 +8,16 @@ import pytest
 from blimp.clock import ManualClock
 from blimp.errors import BlimpError, ConfigError
 from blimp.service.show.chaos import ChaosReport
-from blimp.service.show.story import MISSION, SCENES, Card, Show, cause_of, chosen
+from blimp.service.show.story import (
+    MISSION,
+    PHOTOGRAPH,
+    SCENES,
+    Card,
+    Photographed,
+    Show,
+    cause_of,
+    chosen,
+)
 from ground_station.flyer import MissionEvent
 
 
@@ -75,6 +84,19 @@ def test_a_scene_that_fails_is_said_and_counts_for_nothing() -> None:
     assert refused.is_set()
     assert "no process" in said[-1]
     assert show.reports == []
+
+
+def test_a_photograph_is_a_scene_and_no_fault() -> None:
+    said: list[str] = []
+    faults: list[str] = []
+    show = Show(
+        actions={"photograph": lambda: Photographed("Photographed.")}, tell=said.append,
+        fault=faults.append, clock=ManualClock(), scenes=(PHOTOGRAPH,),
+    )  # fmt: skip
+    show.hear(event(5, "executing", fraction=0.4))
+    show.close()
+    assert said == [PHOTOGRAPH.before, "Photographed."]
+    assert (faults, show.reports) == ([], [])
 
 
 def test_the_one_cause_is_what_explains_the_others() -> None:
