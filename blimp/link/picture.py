@@ -22,6 +22,7 @@ import msgspec
 from blimp.clock import Clock
 from blimp.closing import Closing
 from blimp.errors import BlimpError, LinkError, NotGenuine
+from blimp.photo import JPEG
 from blimp.queue.protocol.signing import Signer
 from blimp.queue.redis.client import open_redis
 from blimp.queue.redis.urls import link_errors
@@ -39,7 +40,6 @@ RETRY_S = 2.0
 MAX_BYTES = 64 * 1024
 MOST_WISHES = 8  # that one picture answers: as many stations look, or more than do
 NONCE_BYTES = 8  # of a wish
-JPEG = b"\xff\xd8\xff"
 
 Take = Callable[[int, float], dict[str, Any]]
 

@@ -5,7 +5,6 @@ time behind every command. A picture is sent as it came, to be shown as a previe
 machine never looks into one.
 """
 
-import re
 import threading
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
@@ -18,11 +17,10 @@ from starlette.routing import Route
 
 from blimp.clock import Clock
 from blimp.closing import Closing
-from blimp.config import VEHICLE_PATTERN
 from blimp.errors import BlimpError, PhotoError
 from blimp.photo import Photo
 from blimp.web.answers import json_answer, refused_command
-from ground_station.page.picture import WHY
+from ground_station.page.picture import NO_WATCH, Watches, without
 from ground_station.photos import PhotoFetcher, PhotoFiles
 from ground_station.report import Outcome
 
@@ -30,7 +28,6 @@ LOOKED_AT_S = 15.0  # without a request nothing more is fetched
 LOOK_S = 3.0  # between two questions for new photographs
 MOST_SHOWN = 60
 MOST_WANTED = 32  # whole ones that wait to be fetched
-MOST_SHIPS = 4
 TASK = "photo"
 
 OpenFetcher = Callable[[str, Callable[[], bool]], AbstractContextManager[PhotoFetcher]]
@@ -138,9 +135,8 @@ class Photographs(Closing):
         self, open_fetcher: OpenFetcher, files: Callable[[str], PhotoFiles], *,
         vehicle: str, clock: Clock,
     ) -> None:  # fmt: skip
-        self._open_fetcher, self._files = open_fetcher, files
-        self._vehicle, self._clock = vehicle, clock
-        self._albums: dict[str, Album] = {}
+        self._files = files
+        self._albums = Watches(lambda ship: Album(open_fetcher, ship, clock=clock), vehicle=vehicle)
 
     def routes(self) -> Sequence[Route]:
         return (
@@ -150,23 +146,15 @@ class Photographs(Closing):
         )
 
     def _album(self, request: Request) -> tuple[str, Album | None]:
-        vehicle = request.query_params.get("vehicle") or self._vehicle
-        if not re.fullmatch(VEHICLE_PATTERN, vehicle):
-            return self._vehicle, None
-        found = self._albums.get(vehicle)
-        if found is None or not found.runs:
-            self._albums = {name: one for name, one in self._albums.items() if one.runs}
-            if len(self._albums) >= MOST_SHIPS:
-                return vehicle, None
-            found = self._albums[vehicle] = Album(self._open_fetcher, vehicle, clock=self._clock)
-        found.look()
+        vehicle, found = self._albums.of(request)
+        if found is not None:
+            found.look()
         return vehicle, found
 
     async def _list(self, request: Request) -> Response:
         vehicle, album = self._album(request)
         if album is None:
-            trouble = f"no such ship, or {MOST_SHIPS} ships' photographs are shown already"
-            return json_answer({"photos": [], "trouble": trouble})
+            return json_answer({"photos": [], "trouble": NO_WATCH})
         photos = await run_in_threadpool(album.shown, self._files(vehicle))
         return json_answer({"photos": photos, "trouble": album.trouble})
 
@@ -178,9 +166,9 @@ class Photographs(Closing):
             path = self._files(vehicle).path(name, preview=is_preview)
             data = None if path is None else await run_in_threadpool(path.read_bytes)
         except (PhotoError, OSError) as error:
-            return _without(str(error))
+            return without(str(error))
         if data is None:
-            return _without("it is not here yet")
+            return without("it is not here yet")
         how = "inline" if is_preview else "attachment"
         headers = {"content-disposition": f'{how}; filename="{name}.jpg"'}
         return Response(data, media_type="image/jpeg", headers=headers)
@@ -190,16 +178,9 @@ class Photographs(Closing):
             return refused
         _, album = self._album(request)
         name = request.path_params["name"]
-        why = "no such ship" if album is None else album.want(name)
+        why = NO_WATCH if album is None else album.want(name)
         state = "REFUSED" if why else "PENDING"
         return json_answer(Outcome(id=None, task=TASK, state=state, reason=why))
 
     def close(self) -> None:
-        for one in self._albums.values():
-            one.close()
-
-
-def _without(why: str) -> Response:
-    plain = why.encode("ascii", "replace").decode()[:200]
-    printable = "".join(letter if letter.isprintable() else "?" for letter in plain)
-    return Response(status_code=204, headers={WHY: printable})
+        self._albums.close()

@@ -9,7 +9,7 @@ import re
 import threading
 from collections.abc import Callable, Sequence
 from contextlib import closing
-from typing import Any, Protocol
+from typing import Any, Generic, Protocol, TypeVar
 
 import msgspec
 from starlette.requests import Request
@@ -26,6 +26,7 @@ LOOKED_AT_S = 5.0  # without a request the ship is asked for no more pictures
 ANSWER_S = 3.0  # of a request, with or without a picture
 MAX_ABOUT = 8192  # of a header, where pictures have what is drawn over them
 MOST_SHIPS = 4
+NO_WATCH = f"no such ship, or {MOST_SHIPS} others are shown already"
 ABOUT, WHY = "x-blimp-picture", "x-blimp-why"
 
 
@@ -99,6 +100,43 @@ class PictureWatch(Closing):
         self._ended.set()
 
 
+class ShipWatch(Protocol):
+    """What runs for a ship that somebody looks at, and ends by itself when nobody does."""
+
+    @property
+    def runs(self) -> bool: ...
+
+    def close(self) -> None: ...
+
+
+W = TypeVar("W", bound=ShipWatch)
+
+
+class Watches(Closing, Generic[W]):
+    """The watches of the ships that somebody looks at; `vehicle` in the query says which."""
+
+    def __init__(self, begin: Callable[[str], W], *, vehicle: str) -> None:
+        self._begin, self._vehicle = begin, vehicle
+        self._running: dict[str, W] = {}
+
+    def of(self, request: Request) -> tuple[str, W | None]:
+        """Return a ship's name and its watch; None with a name that no ship has, or one too many.
+
+        What is returned in place of a bad name is the first ship's: it may be part of a path.
+        """
+        vehicle = request.query_params.get("vehicle") or self._vehicle
+        if not re.fullmatch(VEHICLE_PATTERN, vehicle):
+            return self._vehicle, None
+        self._running = {name: one for name, one in self._running.items() if one.runs}
+        if vehicle not in self._running and len(self._running) < MOST_SHIPS:
+            self._running[vehicle] = self._begin(vehicle)
+        return vehicle, self._running.get(vehicle)
+
+    def close(self) -> None:
+        for one in self._running.values():
+            one.close()
+
+
 class Pictures(Closing):
     """Route `/api/picture?vehicle=V&after=N`, for all who may look.
 
@@ -109,42 +147,29 @@ class Pictures(Closing):
     def __init__(
         self, open_reader: Callable[[str], PictureFeed], *, vehicle: str, clock: Clock
     ) -> None:
-        self._open_reader, self._vehicle, self._clock = open_reader, vehicle, clock
-        self._watches: dict[str, PictureWatch] = {}
+        self._watches = Watches(
+            lambda ship: PictureWatch(lambda: open_reader(ship), clock=clock), vehicle=vehicle
+        )
 
     def routes(self) -> Sequence[Route]:
         return (Route("/api/picture", self._answer),)
 
     async def _answer(self, request: Request) -> Response:
-        vehicle = request.query_params.get("vehicle") or self._vehicle
-        if not re.fullmatch(VEHICLE_PATTERN, vehicle):
-            return _none("no ship has such a name")
         after = request.query_params.get("after", "")
-        watch = self._watch(vehicle)
+        _, watch = self._watches.of(request)
         if watch is None:
-            return _none(f"the pictures of {MOST_SHIPS} ships are shown already")
+            return without(NO_WATCH)
         found = await watch.picture(int(after[:18]) if after.isdecimal() else -1)
         if found is None:
-            return _none(watch.words)
+            return without(watch.words)
         words = msgspec.json.encode(about_of(found))
         if len(words) > MAX_ABOUT:
             words = msgspec.json.encode(about_of(found) | {"seen": {}})
         headers = {ABOUT: _ascii(words), "cache-control": "no-store"}
         return Response(found.jpeg, media_type="image/jpeg", headers=headers)
 
-    def _watch(self, vehicle: str) -> PictureWatch | None:
-        self._watches = {name: one for name, one in self._watches.items() if one.runs}
-        if vehicle not in self._watches:
-            if len(self._watches) >= MOST_SHIPS:
-                return None
-            self._watches[vehicle] = PictureWatch(
-                lambda: self._open_reader(vehicle), clock=self._clock
-            )
-        return self._watches[vehicle]
-
     def close(self) -> None:
-        for watch in self._watches.values():
-            watch.close()
+        self._watches.close()
 
 
 def about_of(picture: Picture) -> dict[str, Any]:
@@ -153,7 +178,8 @@ def about_of(picture: Picture) -> dict[str, Any]:
     return known | {"age_s": round(picture.age_s, 3), "took_s": round(picture.took_s, 3)}
 
 
-def _none(why: str) -> Response:
+def without(why: str) -> Response:
+    """Return the answer where there is no picture, with the reason."""
     return Response(status_code=204, headers={WHY: _ascii(why.encode())[:200]} if why else {})
 
 
