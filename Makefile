@@ -164,7 +164,7 @@ $(VENV)/docs.installed: pyproject.toml | $(VENV)/bin/python
 	@touch $@
 
 $(VENV)/release.installed: $(VENV)/dev.installed
-	$(BIN)/pip install --quiet --disable-pip-version-check 'build>=1.2' 'twine>=6.1'
+	$(BIN)/pip install --quiet --disable-pip-version-check 'build>=1.2' 'twine>=6.1' 'cyclonedx-bom>=7'
 	@touch $@
 
 $(VENV)/dev.installed: pyproject.toml | $(VENV)/bin/python

@@ -6,6 +6,7 @@ See `blimp/distribution.py`, which reads it.
 
 import gzip
 import os
+import re
 import sys
 import tarfile
 from pathlib import Path
@@ -79,8 +80,25 @@ if not any((ROOT / name).exists() for name in (".git", "PKG-INFO")):
     # An archive, or a copy without history: setuptools-scm would call each one without a tag 0.0.
     name = f"SETUPTOOLS_SCM_PRETEND_VERSION_FOR_{distribution.NAME.replace('-', '_').upper()}"
     os.environ.setdefault(name, distribution.build().version)
+
+
+def shown_on_an_index() -> str:
+    """Return the README without links to files, which an index does not have, and no pictures.
+
+    The project has no public address yet. When it has one, link to its files of this commit.
+    """
+    text = (ROOT / "README.md").read_text("utf-8")
+    text = re.sub(r"!\[[^]]*\]\([^)]*\)\n*", "", text)
+    text = re.sub(r"\[([^]]+)\]\((?!https?:)[^)]+\)", r"\1", text)
+    return f"{text}\nThe documents that this text names are in the sdist, below `docs/`.\n"
+
+
 if committed := date():
     os.environ.setdefault("SOURCE_DATE_EPOCH", committed)  # the wheel's dates, too
 os.umask(0o022)  # the modes of what setuptools writes into the wheel
 
-setup(cmdclass={"build_py": BuildPackages, "sdist": BuildSource})
+setup(
+    cmdclass={"build_py": BuildPackages, "sdist": BuildSource},
+    long_description=shown_on_an_index(),
+    long_description_content_type="text/markdown",
+)

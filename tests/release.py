@@ -7,6 +7,7 @@ are in `dist/` only if all of it passes.
 
 import argparse
 import hashlib
+import json
 import os
 import re
 import shutil
@@ -16,12 +17,17 @@ import tarfile
 import tempfile
 import zipfile
 from pathlib import Path
+from typing import Any
 
 from blimp.distribution import NAME
+from tests import constraints
+from tests.platforms import PASSED
 
 PROJECT = Path(__file__).resolve().parents[1]
 GIT = ("git", "-c", "safe.directory=*")
 PACKAGES = ("blimp", "ground_station")
+CODE = (*PACKAGES, "pyproject.toml", "setup.py")  # what rows of platforms are about
+RELEASED_ON = ("bookworm", "trixie", "sid")
 BUILT = {"blimp/_build.py"}
 OF_THE_BUILD = re.compile(rf"PKG-INFO|setup\.cfg|{NAME.replace('-', '_')}\.egg-info/.+")
 QUICK = ("-q", "-n", "2", "--dist", "worksteal", "-m", "not long and not process and not slow")
@@ -77,6 +83,37 @@ def files_of_wheel(path: Path) -> set[str]:
         return {name for name in archive.namelist() if ".dist-info/" not in name}
 
 
+def stale(rows: dict[str, Any], repository: Path) -> list[str]:
+    """Return what is wrong with rows of `make platforms`: failed, or of other code than HEAD's."""
+    found = [f"no row {name}" for name in RELEASED_ON if name not in rows]
+    for name, row in rows.items():
+        failed = [step for step, one in row["steps"].items() if one["state"] != PASSED]
+        since = f"{row['commit']}..HEAD"
+        try:
+            run(*GIT, "merge-base", "--is-ancestor", row["commit"], "HEAD", cwd=repository)
+            changed = run(*GIT, "diff", "--name-only", since, "--", *CODE, cwd=repository).split()
+        except NotReleased:
+            found.append(f"{name}: its commit {row['commit'][:12]} is not in this history")
+            continue
+        found += [f"{name}: {', '.join(failed)} not passed"] * bool(failed)
+        found += [f"{name}: {len(changed)} files changed since {row['commit'][:12]}"] * bool(
+            changed
+        )
+    return found
+
+
+def check_evidence(clone: Path, *, is_release: bool) -> None:
+    """Raise NotReleased for a release whose lock or platforms are of other code; else say it."""
+    rows = json.loads((clone / "benchmarks" / "results" / "platforms.json").read_text("utf-8"))
+    wrong = [f"platforms: {one}; make platforms" for one in stale(rows, clone)]
+    if constraints.text() != (clone / constraints.PATH.name).read_text("utf-8"):
+        wrong.append("constraints.txt is not what is installed here: python -m tests.constraints")
+    if wrong and is_release:
+        raise NotReleased("\n  ".join(wrong))
+    for one in wrong:
+        print(f"  a release would be refused: {one}", flush=True)
+
+
 def environment(directory: Path, *installed: str) -> Path:
     """Make an empty environment with `installed` in it; return its directory of programs."""
     run(sys.executable, "-m", "venv", str(directory), cwd=directory.parent)
@@ -103,6 +140,7 @@ def release(out: Path, *, tests: bool) -> None:
         commit = run(*GIT, "rev-parse", "HEAD", cwd=clone).strip()
         listed = run(*GIT, "ls-files", "-z", cwd=clone)
         print(f"build {commit[:12]}", flush=True)
+        os.environ["PIP_CONSTRAINT"] = str(clone / "constraints.txt")  # what builds, too
         sdist, wheel = build(clone, built)
         again = work / "built a second time"
         again.mkdir()
@@ -112,6 +150,7 @@ def release(out: Path, *, tests: bool) -> None:
                 raise NotReleased(f"{one.name}: two builds of {commit[:12]} differ")
         print("  two builds in two directories are equal byte for byte", flush=True)
         version = wheel.name.split("-")[1]
+        check_evidence(clone, is_release="+" not in version)
         compare(
             set(filter(None, listed.split("\0"))),
             sdist=files_of_sdist(sdist),
@@ -122,10 +161,16 @@ def release(out: Path, *, tests: bool) -> None:
         print("wheel, in an empty environment", flush=True)
         empty = work / "empty"
         empty.mkdir()
-        programs = environment(work / "wheel", f"{wheel}[demo,page]")
+        programs = environment(work / "wheel", f"{wheel}[bench,demo,page]")
         try_programs(programs, version=version, commit=commit, cwd=empty)
         said = run(str(programs / "blimp"), "demo", "--mission", "hop", cwd=empty)
         print(f"  blimp demo --mission hop: {said.strip().splitlines()[-1].strip()}", flush=True)
+
+        sbom = built / f"{sdist.name.removesuffix('.tar.gz')}.cdx.json"
+        about = ("--pyproject", str(clone / "pyproject.toml"), str(programs / "python"))
+        listing = ("cyclonedx_py", "environment", "--output-reproducible", "-o", str(sbom), *about)
+        run(sys.executable, "-m", *listing, cwd=empty)
+        print("  its packages are listed in an SBOM", flush=True)
 
         print("sdist, in another one", flush=True)
         run("tar", "-xf", str(sdist), cwd=work)
@@ -137,7 +182,7 @@ def release(out: Path, *, tests: bool) -> None:
             print(f"  quick tests: {said.strip().splitlines()[-1]}", flush=True)
 
         out.mkdir(exist_ok=True)
-        for path in (sdist, wheel):
+        for path in (sdist, wheel, sbom):
             shutil.copy(path, out)
             digest = hashlib.sha256(path.read_bytes()).hexdigest()
             print(f"{out / path.name}: {path.stat().st_size / 1e6:.1f} MB, sha256 {digest}")

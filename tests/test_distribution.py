@@ -11,6 +11,8 @@ from pathlib import Path
 
 import pytest
 
+from tests import constraints, release
+
 ROOT = Path(__file__).parents[1]
 GIT = ["git", "-c", "user.name=A", "-c", "user.email=a@example.org", "-c", "init.defaultBranch=x"]
 without_git = pytest.mark.skipif(shutil.which("git") is None, reason="NOT RUN: no git here")
@@ -139,6 +141,36 @@ def test_a_wheel_says_what_it_was_built_from_and_asks_nobody(tmp_path: Path) -> 
     pip, *words = shlex.split(hint)  # quoted where the path of this Python has a space
     assert Path(pip).name == "pip"
     assert words == ["install", "segno", "mcap<2,>=1.6"]  # of an index, but not this project
+
+
+def test_every_package_that_is_installed_is_locked_and_its_licence_is_known() -> None:
+    """An addition is a decision: `python -m tests.constraints` writes the list."""
+    listed = dict(
+        re.findall(r"^([\w-]+)==.*?  # (.+)$", constraints.PATH.read_text("utf-8"), re.MULTILINE)
+    )
+    assert constraints.needed() - set(listed) == set()
+    assert set(listed.values()) - constraints.ALLOWED == set()
+    assert {one: constraints.licence(one) for one in listed if constraints.is_here(one)} == {
+        one: said for one, said in listed.items() if constraints.is_here(one)
+    }
+
+
+@without_git
+def test_no_release_with_rows_of_platforms_that_are_of_other_code(checkout: Path) -> None:
+    step = {"python": {"state": "passed"}}
+    head = git(checkout, "rev-parse", "HEAD")
+    rows = {name: {"commit": head, "steps": step} for name in release.RELEASED_ON}
+    (checkout / "README.md").write_text("no code\n")
+    git(checkout, "commit", "--quiet", "--all", "--message", "a document")
+    assert release.stale(rows, checkout) == []
+    (checkout / "blimp" / "errors.py").write_text("")
+    git(checkout, "commit", "--quiet", "--all", "--message", "code")
+    rows["sid"] = {"commit": "0" * 40, "steps": {"python": {"state": "FAILED"}}}
+    del rows["trixie"]
+    assert release.stale(rows, checkout) == [
+        "no row trixie", f"bookworm: 1 files changed since {head[:12]}",
+        f"sid: its commit {'0' * 12} is not in this history",
+    ]  # fmt: skip
 
 
 @pytest.mark.parametrize("program", ["blimp", "ground_station", "blimp.queue"])
