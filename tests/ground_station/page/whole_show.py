@@ -31,7 +31,7 @@ from playwright.sync_api import (
     sync_playwright,
 )
 
-from blimp.service.show.story import LINES, PHOTOGRAPH, SCENES
+from blimp.service.show.story import LINES, SCENES
 from tests.browser import CHROMIUM, OPTIONS, errors_of, serious_findings, too_wide_px
 from tests.ground_station.page.pictures import NAMES, Album, save
 from tests.sim.test_demo import files
@@ -299,30 +299,6 @@ def test_pictures_of_chaos_a_lost_link_and_a_replay(tmp_path: Path) -> None:
             save(page.screenshot(), PICTURES / "replay.png")
             child.terminate()
         context.close()
-
-
-@pytest.mark.timeout(400)
-def test_pictures_of_a_ship_with_a_camera() -> None:
-    """The stage has the live picture with its tags, and the photograph lands in the album."""
-    with browser() as chromium:
-        context = chromium.new_context(viewport={"width": 1440, "height": 900})
-        options = ("--airframe", "gtmab-eye", "--scenes", "kill-worker")
-        with running_demo(*options) as demo:
-            url = demo.page()["url"]
-            stage, wrong = opened(context, url)
-            album, also_wrong = opened(context, f"{url}#photos", at_once=True)
-            by = stage.get_by_test_id
-            expect(by("caption")).to_have_text(PHOTOGRAPH.before, timeout=SHOW_MS)
-            expect(by("camera")).to_be_visible()
-            save(stage.screenshot(), PICTURES / "stage-eye.png")
-            expect(by("caption")).to_contain_text("Photographed", timeout=WITHIN_MS)
-            expect(album.get_by_test_id("photo").locator("img")).to_be_visible(timeout=WITHIN_MS)
-            save(album.screenshot(), PICTURES / "album.png")
-            expect(by("end-card")).to_be_visible(timeout=SHOW_MS)
-            report = demo.report()
-        context.close()
-    assert report["ok"], "\n".join(demo.said)
-    assert [*wrong, *also_wrong] == []
 
 
 def test_every_picture_of_the_documents_is_one_of_these() -> None:
