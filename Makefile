@@ -19,6 +19,7 @@ export PYTHONDONTWRITEBYTECODE :=
 SOAK ?= 200000
 KILLS ?= 1000
 FUZZ ?= 1000000
+CUTS ?= 20
 
 .DEFAULT_GOAL := help
 .PHONY: help demo quick test long show pictures coverage guests check docs format bench
@@ -140,8 +141,10 @@ platforms: $(VENV)/bin/python ## as root: both commands and the wheel on Debian 
 box: $(VENV)/dev.installed ## as root: a Debian 12 with its own kernel for QEMU, in build/box: BOX="--suite trixie"
 	$(BIN)/python -m tests.box.image $(BOX)
 
-box-test: box ## as root: install by docs/pi.md as printed, fly, starve, fill and cut off what is installed
-	$(BIN)/pytest -q -s tests/box/whole_box.py
+box-test: box ## as root: install in it by docs/pi.md as printed, then cut its power CUTS (20) times
+	$(BIN)/pytest -q tests/box/whole_box.py
+	[ -e build/box/bookworm/installed.raw ] || $(BIN)/python -m tests.box.page
+	$(BIN)/python -m tests.box.power_cuts --cuts $(CUTS)
 
 release: $(VENV)/release.installed ## build sdist and wheel of HEAD in dist/, compare them with git, and try both: 3 minutes
 	$(BIN)/python -m tests.release $(RELEASE)

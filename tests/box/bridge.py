@@ -2,35 +2,41 @@
 
 What a driver sends goes to the host with the box's time before it, and comes back as it is. Ten
 times a second the time goes alone, so that the world goes on if nobody asks.
+
+    box-world.py SOCKET HOST [PORT]         # the port is on the kernel's command line, else
 """
 
 import os
 import select
 import socket
 import struct
+import sys
 import time
 
 HEAD = struct.Struct("<dI")
-PATH = "/run/blimp/world.sock"
 TICK_S = 0.1
 
 
-def outside() -> socket.socket:
+def port() -> int:
     with open("/proc/cmdline") as line:
         words = dict(word.partition("=")[::2] for word in line.read().split())
-    connection = socket.create_connection(("10.0.2.2", int(words["blimp.world"])))
+    return int(words["blimp.world"])
+
+
+def connect(host: str, port: int) -> socket.socket:
+    connection = socket.create_connection((host, port))
     connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     return connection
 
 
-def main() -> None:
+def main(path: str, host: str, port: int) -> None:
     listener = socket.socket(socket.AF_UNIX)
-    if os.path.exists(PATH):
-        os.unlink(PATH)
-    listener.bind(PATH)
-    os.chmod(PATH, 0o660)
+    if os.path.exists(path):
+        os.unlink(path)
+    listener.bind(path)
+    os.chmod(path, 0o660)
     listener.listen(32)
-    ticks = outside()
+    ticks = connect(host, port)
     pairs: dict[socket.socket, socket.socket] = {}
     inside: set[socket.socket] = set()
     next_s = time.monotonic()
@@ -42,7 +48,7 @@ def main() -> None:
         ready, _, _ = select.select([listener, *pairs], [], [], max(0.0, next_s - now_s))
         for one in ready:
             if one is listener:
-                client, other = listener.accept()[0], outside()
+                client, other = listener.accept()[0], connect(host, port)
                 pairs[client], pairs[other] = other, client
                 inside.add(client)
                 continue
@@ -64,4 +70,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    main(sys.argv[1], sys.argv[2], int(sys.argv[3]) if len(sys.argv) > 3 else port())

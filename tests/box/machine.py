@@ -6,7 +6,6 @@ box calls a second takes longer outside, the more the busier: deadlines and dura
 are those of its own clock. KVM would be in a hurry, and is not to be had on every machine.
 """
 
-import json
 import os
 import random
 import shlex
@@ -58,7 +57,7 @@ class Box(Closing):
         if shutil.which("qemu-system-x86_64") is None:
             raise RuntimeError("no QEMU here; try: apt-get install qemu-system-x86")
         self._card = Card(self.disk, self.directory / "card.sock")
-        self.serial.unlink(missing_ok=True)
+        self.serial.write_bytes(b"")
         command = [
             "nice", "-n", "10", "qemu-system-x86_64", "-machine", "q35,accel=tcg",
             "-cpu", "Nehalem", "-icount", "shift=0,sleep=on", "-m", str(self.memory_mb),
@@ -83,7 +82,9 @@ class Box(Closing):
         while time.monotonic() < until_s:
             assert self._process is not None
             assert self._process.poll() is None, (self.directory / "qemu.log").read_text()
-            if self.ssh("true", check=False, timeout_s=BOOT_S).returncode == 0:
+            # QEMU takes a connection before the box's network is there, and would let ssh wait.
+            if b"login:" in self.serial.read_bytes():
+                self.ssh("true", timeout_s=BOOT_S)
                 return
             time.sleep(1.0)
         console = self.serial.read_text(errors="replace")[-3000:]
@@ -95,7 +96,7 @@ class Box(Closing):
 
     def cut(self, chance: random.Random) -> tuple[int, int]:
         """Pull the plug; return how many unflushed blocks the card had, and how many it lost."""
-        self._kill()
+        self.kill()
         assert self._card is not None
         lost = self._card.cut(chance)
         self._card.close()
@@ -110,10 +111,11 @@ class Box(Closing):
         self._pull()
 
     def close(self) -> None:
-        self._kill()
+        self.kill()
         self._pull()
 
-    def _kill(self) -> None:
+    def kill(self) -> None:
+        """End QEMU: the computer is dead, and the card has power until `cut`. Idempotent."""
         if self._process is not None:
             self._process.kill()
             self._process.wait()
@@ -149,11 +151,6 @@ class Box(Closing):
 
     def says(self, command: str) -> str:
         return self.ssh(command).stdout.strip()
-
-    def json(self, command: str) -> dict[str, object]:
-        found = json.loads(self.ssh(command, check=False).stdout)
-        assert isinstance(found, dict)
-        return found
 
     def write(self, path: str, text: str) -> None:
         """Write a file as root."""

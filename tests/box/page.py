@@ -50,6 +50,7 @@ NOT_IN_A_BOX = {
 TYPED = {"sudo blimp init": "\n\n\n"}  # "press Enter three times"
 # Its exit status is 1 if flying would be refused: by these, which only a Pi has.
 DOCTOR = "sudo blimp doctor"
+STATUS = "systemctl status"
 REFUSED_FOR = ("gpio", "i2c", "serial", "identities", "groups", "bus scan")
 BESIDE = ("ssh -N", "ground page")  # they run until Ctrl-C
 WITHIN_S = 5400.0  # outside, for a line, on a busy machine
@@ -122,7 +123,10 @@ def type_on_the_box(box: Box, line: str) -> str:
     )
     ended = box.ssh(script, typed=keys, check=False, timeout_s=WITHIN_S)
     said = ended.stdout + ended.stderr
-    if DOCTOR in line and ended.returncode == 1:
+    if line.startswith(STATUS):
+        idle = set(re.findall(r"^[^●\s] (blimp\S*)", said, re.MULTILINE))
+        assert idle <= {"blimp-page.service"}, said
+    elif DOCTOR in line and ended.returncode == 1:
         red = set(re.findall(r"^error +(.*?)  ", said, re.MULTILINE))
         assert red <= {*REFUSED_FOR, "broker"}, said
     else:

@@ -1,4 +1,4 @@
-"""What an installed system does, in a box: `make box-test`. Its durations are in docs/box.md."""
+"""The card loses what it should: `make box-test`, with QEMU's own client."""
 
 import random
 import subprocess

@@ -20,7 +20,7 @@ _WORLD_UNIT = f"""[Unit]
 Description=The simulated world, which is outside of this box
 Before=blimp-flight.service
 [Service]
-ExecStart=/usr/bin/python3 {_BRIDGE}
+ExecStart=/usr/bin/python3 {_BRIDGE} /run/blimp/world.sock 10.0.2.2
 Restart=always
 CPUSchedulingPolicy=fifo
 CPUSchedulingPriority=60
@@ -61,7 +61,7 @@ class BoxClock:
 
 
 class OutsideWorld(Closing):
-    """One boot of a box sees `world` through this. A context manager; close is idempotent.
+    """A box sees `world` through this. A context manager; close is idempotent.
 
     While the box is off, or busy with nothing that asks, the world stands still: its time is the
     box's own clock.
@@ -70,28 +70,38 @@ class OutsideWorld(Closing):
     def __init__(self, world: World, *, directory: Path) -> None:
         self.world = world
         self.path = directory / "world.sock"
-        self._clock = BoxClock()
-        self._server = serve(world, socket_path=self.path, clock=self._clock)
+        self.clock = BoxClock()
         self._listener = socket.create_server(("127.0.0.1", 0))
         self.port: int = self._listener.getsockname()[1]
         self._ended = threading.Event()
-        self._threads = [
-            threading.Thread(target=self._server.run, name="world", daemon=True),
-            threading.Thread(target=self._carry, name="world-bridge", daemon=True),
-        ]
-        for thread in self._threads:
-            thread.start()
+        self._bridge = threading.Thread(target=self._carry, name="world-bridge", daemon=True)
+        self._begin()
+        self._bridge.start()
+
+    def restart(self) -> None:
+        """The box has been off, and its clock starts at zero again."""
+        self._end()
+        self.clock = BoxClock()
+        self._begin()
+
+    def _begin(self) -> None:
+        self._server = serve(self.world, socket_path=self.path, clock=self.clock)
+        self._thread = threading.Thread(target=self._server.run, name="world", daemon=True)
+        self._thread.start()
+
+    def _end(self) -> None:
+        self._server.stop()
+        self._thread.join()
+        self._server.close()
 
     def ask(self) -> RemoteWorld:
         return RemoteWorld(self.path)
 
     def close(self) -> None:
         self._ended.set()
-        self._server.stop()
-        for thread in self._threads:
-            thread.join()
+        self._end()
+        self._bridge.join()
         self._listener.close()
-        self._server.close()
 
     def _carry(self) -> None:
         """Carry between the box's connections and the server's socket."""
@@ -137,7 +147,7 @@ class OutsideWorld(Closing):
             end = HEAD.size + length
             if len(data) < end:
                 break
-            self._clock.hear(now_s)
+            self.clock.hear(now_s)
             with contextlib.suppress(BlockingIOError):
                 here.sendall(data[HEAD.size : end])
             data = data[end:]
