@@ -47,6 +47,5 @@ def test_whatever_a_process_of_a_ship_listens_on_is_a_face_that_is_asked(rig: Ri
     assert rig.listeners() - asked == NO_FACES.keys()
     assert asked <= rig.listeners(), "a row for what does not listen"
     units = {unit.stem.removeprefix("blimp-") for unit in UNITS.glob("*.service")}
-    # The recorder reads the flight process's ring alone, and this ship has no camera. Its own page
-    # is that of `ground page`, which is asked.
-    assert units - set(rig.processes()) == {"recorder", "camera", "page"}
+    # The recorder reads the flight process's ring alone, and this ship has no camera.
+    assert units - set(rig.processes()) == {"recorder", "camera"}
