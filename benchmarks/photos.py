@@ -111,6 +111,10 @@ class Bench:
             os.kill(self.children[name].pid, signal.SIGKILL)
             self.start(name)
 
+    def here(self) -> int:
+        """Return how many photographs are on the ground, whole."""
+        return sum(self.files.path(one.name) is not None for one in self.files.photos())
+
     def close(self) -> None:
         for child in self.children.values():
             child.close()
@@ -178,7 +182,7 @@ def kills(*, photos: int, count: int, seed: int) -> dict[str, Any]:
         taker = Taker(all.url, photos)
         while done.total() < count:
             time.sleep(chance.uniform(0.5, 3.0))
-            if (found := len(all.files.photos())) > here:
+            if (found := all.here()) > here:
                 here, came_s = found, time.monotonic()
             if here < done.total() * photos / count - AHEAD:
                 if time.monotonic() - came_s < STUCK_S:
@@ -196,7 +200,7 @@ def kills(*, photos: int, count: int, seed: int) -> dict[str, Any]:
                 all.kill(victim)
             if done.total() % 20 == 0:
                 print_progress(f"{done.total()} kills, {len(taker.taken)} taken, {here} here")
-        before = len(all.files.photos())
+        before = all.here()
         over_s = time.monotonic() + LATE_S
         while time.monotonic() < over_s:
             waits = list(all.photos.glob("*Z-????????????????.jpg"))
