@@ -237,17 +237,19 @@ def test_a_rangers_scale_is_found_beside_a_barometer() -> None:
 
 
 @pytest.mark.parametrize(
-    ("baro_mps", "tag_mps", "known"),
+    ("baro_mps", "witness", "moves_mps", "known"),
     [
-        (0.0, 0.0, True),
-        (0.002, 0.0, True),  # the weather
-        (-0.17, 0.0, False),
-        (0.0, 0.17, False),  # or it is the tag that lies
-        (-0.17, -0.17, True),  # it climbs, and does not know why
+        (0.0, "tag", 0.0, True),
+        (0.002, "tag", 0.0, True),  # the weather
+        (-0.17, "tag", 0.0, False),
+        (0.0, "tag", 0.17, False),  # or it is the tag that lies
+        (-0.17, "tag", -0.17, True),  # it climbs, and does not know why
+        (-0.17, "gps", 0.0, True),  # so far a GPS may wander
+        (-0.4, "gps", 0.0, False),
     ],
 )
-def test_a_barometer_alone_that_a_tag_contradicts_is_no_height(
-    baro_mps: float, tag_mps: float, known: bool
+def test_a_barometer_alone_that_tag_or_gps_contradicts_is_no_height(
+    baro_mps: float, witness: str, moves_mps: float, known: bool
 ) -> None:
     """Its ranger dead, a light ship followed a barometer that sank up to 14 m, and was let go."""
     ship = Climb()
@@ -257,8 +259,8 @@ def test_a_barometer_alone_that_a_tag_contradicts_is_no_height(
     lost = 0
     for k in range(3000):
         ship.baro_offset_m = baro_mps * 0.01 * k
-        tag_m = ship.height_m + tag_mps * 0.01 * k
-        ship.filter.update_witness(tag_m + ship.noise.gauss(0.0, 0.1), "tag")
+        seen_m = ship.height_m + moves_mps * 0.01 * k
+        ship.filter.update_witness(seen_m + ship.noise.gauss(0.0, 0.1), witness)
         ship.fly(0.01)
         lost += not ship.filter.valid(ship.t_s)
     assert (lost == 0) is known
@@ -266,3 +268,17 @@ def test_a_barometer_alone_that_a_tag_contradicts_is_no_height(
     ship.ranger_alive = True
     ship.fly(3.0)
     assert ship.filter.valid(ship.t_s), "the ranger decides"
+
+
+def test_a_barometer_is_alone_beside_a_ranger_that_is_outvoted() -> None:
+    ship = Climb()
+    ship.fly(5.0, accel_mps2=0.1)
+    ship.fly(5.0, accel_mps2=-0.1)
+    ship.ranger_alive = False
+    for k in range(3000):
+        ship.baro_offset_m = -0.17 * 0.01 * k
+        ship.filter.update_witness(ship.height_m, "tag")
+        ship.filter.update_ranger(0.22, ship.t_s)
+        ship.fly(0.01)
+    assert "ranger" in ship.filter.outvoted
+    assert not ship.filter.valid(ship.t_s)
