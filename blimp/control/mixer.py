@@ -75,7 +75,7 @@ class Mixer:
         self._accused: dict[int, float] = {}  # thrust of what is said to be broken, by thruster
         self._fixed: dict[int, float] = {}  # of these, what is left out
         self._asleep: tuple[str, ...] = ()
-        self._height_first = False
+        self._height_first = self._opposed = False
         self._settings: dict[tuple[int, ...], _Setting] = {}  # by step of each servo, as needed
         self._aims = self._aiming()
         self._limits = self._whole = [self._limit(axis) for axis in range(6)]
@@ -291,6 +291,8 @@ class Mixer:
             self._note_neutral()
             return self.neutral
         self._height_first = height_first
+        # The height that goes first is answered by its opposite, or not at all.
+        self._opposed = height_first and demand[_FZ] * self.achieved.force_body_n[2] <= 0.0
         moves = self._swing(demand, dt_s, unhealthy, stuck_rad)
         at = tuple([tilt.step(tilt.angle_rad) for tilt in self._tilts])
         setting = self._setting(at)
@@ -416,7 +418,7 @@ class Mixer:
                 continue
             cost = self._cost(at, smooth)
             way_s = 0.0  # height goes there whatever the way costs
-            for tilt, i, j in () if self._height_first else zip(servos, now, at, strict=True):
+            for tilt, i, j in () if self._opposed else zip(servos, now, at, strict=True):
                 cost += tilt.swing_cost * abs(i - j)
                 way_s = max(way_s, tilt.way_s(i, j))
             if way_s > _SHORT_S:  # what is lost on the way there, as where it is half done
@@ -435,7 +437,7 @@ class Mixer:
         a wish to turn, ten times a small one to sink, held thrust upright that lifts.
         """
         fx, fy, fz, roll, pitch, yaw = demand
-        if self._height_first:
+        if self._opposed:
             return 0.0, 0.0, fz, 0.0, 0.0, 0.0
         most_n = self._limits[_FZ]
         left = 1.0 - min(1.0, abs(fz) / most_n) if most_n > 0.0 else 1.0

@@ -512,4 +512,4 @@ def test_height_first_is_never_answered_by_its_opposite(name: str | int) -> None
     """A light `cloudship` was lost: its thrust, upright, was to turn it, and stayed upright."""
     ship = random_ship(name) if isinstance(name, int) else airframe.load(name)
     both_ways = Mixer(airframe=ship).limit_n(2) > 0.0
-    assert not both_ways or min(answers(ship, seed) for seed in range(4)) > 0.5
+    assert not both_ways or min(answers(ship, seed) for seed in range(4)) > 0.0
