@@ -55,8 +55,8 @@ _SOURCES = {
     "gps": Source(tolerance=1.6),
 }
 _MODEL_TOLERANCE_M = 0.35  # of thrust and weight as a witness, over the window of a vote
-# A barometer alone, and what only votes moves otherwise, for so long: which of them is right?
-_CONTRADICTS_M = {"tag": 1.0, "gps": 10.0}  # ten times a tag's noise; GPS wanders by some metres
+# A barometer alone, and a tag that moves otherwise, for so long: which of them is right?
+_CONTRADICTS_M = 1.0  # ten times a tag's noise; a GPS, which wanders by metres, contradicts nobody
 _CONTRADICTS_S = 1.0  # longer than an outlier
 _WEATHER_MPS = 0.002  # twice what air pressure may: a metre in a quarter of an hour
 _RANGE, _HEIGHT_AND_OFFSET, _CLIMB = range(3)  # what a measurement sees
@@ -113,7 +113,7 @@ class HeightFilter:
         self._votes: Votes[float] = Votes(_SOURCES, zero=0.0, model_tolerance=_MODEL_TOLERANCE_M)
         self._marks: deque[_Mark] = deque(maxlen=WINDOW_TICKS + 1)
         self._doubt = ""
-        self._beside = ("", 0.0)  # a witness, and its height less the barometer's, as known
+        self._beside_m: float | None = None  # the tag's height less the barometer's, as known
         self._contradicted_s = 0.0  # for so long
 
     # --- what it knows ----------------------------------------------------------------------
@@ -121,8 +121,8 @@ class HeightFilter:
     def valid(self, now_s: float) -> bool:
         """Whether a measurement was accepted within the last 2 s.
 
-        Close to the ground 10 s: there a ranger is blind by design. Not while a tag or GPS
-        contradicts a barometer that is alone: following it, a light ship would rise for ever.
+        Close to the ground 10 s: there a ranger is blind by design. Not while a tag contradicts a
+        barometer that is alone: following it, a light ship would rise for ever.
         """
         if self._accepted_s is None or self._contradicted_s > _CONTRADICTS_S:
             return False
@@ -323,7 +323,7 @@ class HeightFilter:
         self._marks.append(_Mark(self, now_s))
         out = self._votes.tick(self._predicted())
         self._doubt = self._votes.doubt
-        self._compare_with_witness(now_s)
+        self._compare_with_tag(now_s)
         refused = self._refused(now_s)
         rests = self._resting(now_s) and self._rest_began_s < self._marks[0].t_s
         lifted = rests and self._votes.agreed and self._lifted()
@@ -332,18 +332,18 @@ class HeightFilter:
         if out or lifted or (refused and self._votes.agreed):
             self._undo()
 
-    def _compare_with_witness(self, now_s: float) -> None:
-        """Note for how long a tag or GPS contradicts a barometer that nothing else confirms."""
+    def _compare_with_tag(self, now_s: float) -> None:
+        """Note for how long the tag has contradicted a barometer that nothing else confirms."""
         speaking = [n for n, gate in self._gates.items() if self._trusted(n) and gate.speaks(now_s)]
-        witness = next((name for name in _CONTRADICTS_M if name in self._votes.changes), "")
-        if not witness or speaking != ["baro"]:
-            self._beside, self._contradicted_s = ("", 0.0), 0.0
+        if "tag" not in self._votes.changes or speaking != ["baro"]:
+            self._beside_m, self._contradicted_s = None, 0.0
             return
-        off_m = self._said[witness] - self.height_m
-        beside_m = self._beside[1] if self._beside[0] == witness else off_m
-        off_m -= beside_m
-        self._beside = witness, beside_m + within(off_m, _WEATHER_MPS * TICK_S)
-        contradicts = abs(off_m) > _CONTRADICTS_M[witness]
+        beside_m = self._said["tag"] - self.height_m
+        if self._beside_m is None:
+            self._beside_m = beside_m
+        off_m = beside_m - self._beside_m
+        self._beside_m += within(off_m, _WEATHER_MPS * TICK_S)
+        contradicts = abs(off_m) > _CONTRADICTS_M
         self._contradicted_s = self._contradicted_s + TICK_S if contradicts else 0.0
 
     def _resting(self, now_s: float) -> bool:
