@@ -69,7 +69,8 @@ ACTIVITIES = {
     "flight": Activity(f"{ARMED} && echo done 1; sleep 9999", 60.0, 1),
     "init": Activity(
         _LOOP.format(
-            "sudo blimp init --force --sign --new-key --config /etc/blimp/cuts/blimp.toml "
+            "sudo mkdir -p /etc/blimp/cuts && sudo blimp init --force --sign --new-key "
+            "--config /etc/blimp/cuts/blimp.toml "
             "--airframe twin --vehicle ship$i --broker rediss://ground.local:6379/0"
         ), 30.0, 3,
     ),
