@@ -21,8 +21,8 @@ export const panel = {
     commands.load();
     return {
       hear(kind, content) {
-        if (kind === "hello") commands.load().then(() => commands.withhold());
-        else if (kind === "state") commands.steps.take(content);
+        if (kind === "state") commands.steps.take(content);
+        return kind === "hello" && commands.load().then(() => commands.withhold());
       },
     };
   },
