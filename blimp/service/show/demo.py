@@ -26,7 +26,7 @@ from blimp.config import (
     log_directory,
     signing_keys_from_environment,
 )
-from blimp.errors import BlimpError
+from blimp.errors import BlimpError, Refused
 from blimp.link.paths import RuntimePaths
 from blimp.link.telemetry import TelemetryReader
 from blimp.recording.directory import newest_log
@@ -60,6 +60,8 @@ if TYPE_CHECKING:
 
 PING = "blimp.ping"
 STOPPED = "INTERRUPTED"  # the state of a MissionResult after Ctrl-C
+POSITION_S = 30.0  # a camera's process needs some seconds for its first position, more if busy
+AGAIN_S = 0.5
 
 Say = Callable[[str], None]
 Tell = Callable[[dict[str, Any]], None]
@@ -130,6 +132,7 @@ def run_demo(options: DemoOptions, *, say: Say, tell: Tell = lambda _: None) -> 
                 mission, broker=broker, vehicle=vehicle, world=paths.world, clock=clock,
                 live=options.live, say=say, page=page,
                 hear=show.hear if options.mission == SHOW else story.hear,
+                by_camera=camera_of(airframe) is not None,
             )  # fmt: skip
             show.close()
             reason = "" if flight.result.ok else flight.result.reason
@@ -279,6 +282,7 @@ def _fly(
     say: Say,
     page: "Page | None",
     hear: Callable[[MissionEvent], None],
+    by_camera: bool,
 ) -> _Flight:
     observer = Observer(world=world, mission=mission)
     session = demo_session(broker=broker, vehicle=vehicle, clock=clock)
@@ -304,10 +308,29 @@ def _fly(
                 say(f"leg {event.leg} of {event.legs}, {event.words}: {state}{reason}")
 
         runner = MissionRunner(client=pilot, mission=mission, clock=clock, on_event=on_event)
+        if by_camera:
+            _arm(pilot, clock=clock)
         result = runner.run()
         observer.leg = 0
         latest = telemetry.latest()
     return _Flight(result=result, observer=observer, link=link, last=latest[0] if latest else None)
+
+
+def _arm(pilot: Ship, *, clock: Clock) -> None:
+    """Arm as soon as the ship's pictures say where it is: a mission ends at an arm that is refused.
+
+    What else speaks against it, the mission says.
+    """
+    until_s = clock.now_s() + POSITION_S
+    with contextlib.suppress(BlimpError):
+        while clock.now_s() < until_s:
+            try:
+                pilot.arm()
+                return
+            except Refused as error:
+                if "position" not in str(error):
+                    return
+            clock.sleep_until(clock.now_s() + AGAIN_S)
 
 
 @contextlib.contextmanager
