@@ -73,12 +73,15 @@ class Count(msgspec.Struct, frozen=True, kw_only=True):
     twice_by_task: dict[str, int]
     sends_per_s: float
     lost_per_end_max: int
-    longest_loss_s: float  # from the oldest lost confirmation to the end of its server
+    longest_loss_s: (
+        float  # to a server's end, from the oldest confirmation whose send or result went
+    )
     took_s: float
     lost_ids: tuple[str, ...]
 
     @property
     def ok(self) -> bool:
+        """Whether no promise was broken: what was postponed may be gone, before or after it ran."""
         is_whole = not (self.lost or self.not_final or self.effects_twice)
         was_postponed = self.appendfsync == "everysec" and 0.0 < self.longest_loss_s <= POSTPONED_S
         return self.confirmed > self.ends and (is_whole or was_postponed or self.end == "power")
@@ -219,12 +222,13 @@ class Campaign:
         effects = self._ground.effects()
         confirmed = self._senders.confirmed
         final = {id for id, record in records.items() if record.final}
-        lost = {id: confirmed[id] for id in confirmed if id not in ended and id not in final}
+        gone = {id: at_s for id, at_s in confirmed.items() if id not in final}
         # Each belongs to the first end after its confirmation.
-        ends = [
-            min((s for s in self._ended_s if s >= at_s), default=at_s) for at_s in lost.values()
-        ]
-        ages_s = [end_s - at_s for end_s, at_s in zip(ends, lost.values(), strict=True)]
+        ends = {
+            id: min((s for s in self._ended_s if s >= at_s), default=at_s)
+            for id, at_s in gone.items()
+        }
+        lost = [id for id in gone if id not in ended]
         return Count(
             appendfsync=self._appendfsync,
             end=self._end,
@@ -232,7 +236,7 @@ class Campaign:
             confirmed=len(confirmed),
             unconfirmed=len(self._senders.unconfirmed),
             lost=len(lost),
-            not_final=sum(id in ended and id not in final for id in confirmed),
+            not_final=len(gone) - len(lost),
             effects=sum(effects.values()),
             effects_twice=sum(times > 1 for times in effects.values()),
             twice_by_task=dict(
@@ -240,8 +244,8 @@ class Campaign:
             ),
             ran_twice=len(tries) - len(set(tries)),
             sends_per_s=round(len(confirmed) / took_s, 1),
-            lost_per_end_max=max((ends.count(one) for one in set(ends)), default=0),
-            longest_loss_s=round(max(ages_s, default=0.0), 3),
+            lost_per_end_max=max(Counter(ends[id] for id in lost).values(), default=0),
+            longest_loss_s=round(max((ends[id] - gone[id] for id in gone), default=0.0), 3),
             took_s=round(took_s, 1),
             lost_ids=tuple(sorted(lost)[:10]),
         )
