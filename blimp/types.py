@@ -347,8 +347,6 @@ class VehicleState(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     position_age_s: float = 0.0  # of the place alone
     heading_valid: bool = True
     coasting: bool = False  # attitude and rates are a model's: the IMU is silent
-    # By how much sensors of height have moved the climb in all, against what the ship felt.
-    climb_corrected_mps: float = 0.0
     touch: Touch = IN_AIR
     health: EstimateHealth = EstimateHealth()
 

@@ -77,7 +77,7 @@ _STILL_RADPS = 0.02  # see above
 _BLUR = 2.0  # deviations of the estimated speed, that a ship may be held and seem to move by
 _TILTS = 13  # angles at which a servo may have stuck
 _AXES = range(4)  # surge, sway, heave, yaw
-_HEAVE, _YAW = 2, 3  # of these axes
+_YAW = 3  # of these axes
 
 Column = tuple[float, float, float, float]  # surge, sway and heave, N, and yaw, N m
 _Sums = tuple[list[float], list[float]]  # of all thrusters, by axis: total, and of squares
@@ -345,7 +345,6 @@ class EffectCheck:
         now = (u + q * self._swing_m[0], v - p * self._swing_m[1], w, r)
         if self._before is None:
             self._begin(now)
-            self._corrected_mps = state.climb_corrected_mps
         x, y, z = self._mass_kg
         forces = self._forces  # a ship that turns while it moves feels that along its axes
         forces[0] += dt_s * (z * q * w - y * r * v - fins[0])
@@ -360,14 +359,9 @@ class EffectCheck:
             return
         air = rotate_back(state.attitude, minus(state.velocity_ned_mps, wind_ned_mps))
         self._add(air, minus((u, v, w), air), (p, q, r), tilts_rad)
-        # What a sensor of height does to the climb, against what the ship feels, is no motor's.
-        pulled_mps = state.climb_corrected_mps - self._corrected_mps
-        self._sure = [*self._noise]
-        self._sure[_HEAVE] += (self._inertias[_HEAVE] * pulled_mps / self._window_s) ** 2
         if self._window_s >= _WINDOW_S - 0.5 * _STEP_S:
             slow_mps = _STILL_MPS + _BLUR * state.health.velocity.sigma
             self._compare(now, air, hypot(*wind_ned_mps), slow_mps=slow_mps)
-            self._corrected_mps = state.climb_corrected_mps
         elif self._window_s >= _QUICK_S - 0.5 * _STEP_S:
             self._look_up(now, air, hypot(*wind_ned_mps))
 
@@ -475,7 +469,7 @@ class EffectCheck:
         put to sleep by mistake costs a landing, a motor that drives a light ship up the ship.
         """
         assert self._before is not None
-        dt_s, z = self._window_s, _HEAVE
+        dt_s, z = self._window_s, 2
         well = self._given(self._well.effects, [_times(p, 1.0 / dt_s) for p in self._pushes[0]])
         total_n = sum(push[z] for push in well)
         shift_mps = now[z] - self._before[z]
@@ -489,7 +483,7 @@ class EffectCheck:
             more_n = self._way(i)[z] * self._mean_n(i, model.effects) - well[i][z]
             if model.fault in self.faults or more_n >= 0.0 or i in self._well.effects:
                 continue
-            noise = self._sure[z] * (_WINDOW_S / dt_s) ** 2
+            noise = self._noise[z] * (_WINDOW_S / dt_s) ** 2
             may = doubt + (_THRUST * (total_n + more_n)) ** 2
             far = left_n * left_n - (left_n - more_n) ** 2
             if 0.5 * far / (noise + may) > _THRESHOLD:
@@ -589,7 +583,7 @@ class EffectCheck:
             variance = may if first else kept * variances[axis] + (1.0 - kept) * may
             force = keep * forces[axis]
             new = felt[axis] - total - force
-            sure = variance + self._sure[axis]
+            sure = variance + self._noise[axis]
             gain = variance / sure
             forces[axis] = force + gain * new
             variances[axis] = (1.0 - gain) * variance

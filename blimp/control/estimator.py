@@ -227,7 +227,6 @@ class Estimator:
             position_age_s=min(horizontal.age_s(now_s), 1e6),
             heading_valid=heading_known,
             coasting=self._coasted_radps is not None,
-            climb_corrected_mps=self._height.climb_mps - self._height.reckoned[0],
             touch=touch,
             health=self._health,
         )

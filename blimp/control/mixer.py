@@ -291,8 +291,8 @@ class Mixer:
             self._note_neutral()
             return self.neutral
         self._height_first = height_first
-        # The height that goes first is answered by its opposite, or not at all. With a motor that is
-        # said to be broken the answer is too little known to give up all else for it.
+        # The height that goes first is answered by its opposite, or not at all. With a motor that
+        # is said to be broken the answer is too little known to give up all else for it.
         opposed = demand[_FZ] * self.achieved.force_body_n[2] <= 0.0
         self._opposed = height_first and opposed and not self._accused
         moves = self._swing(demand, dt_s, unhealthy, stuck_rad)

@@ -10,7 +10,6 @@ from benchmarks.missions import fly
 from blimp.constants import AIR_DENSITY_KGM3
 from blimp.control.effect import EffectCheck, Fault
 from blimp.rotation import from_euler, rotate
-from blimp.ship.failures import BY_NAME
 from blimp.ship.lockstep import Lockstep
 from blimp.types import ActuatorCommand, OutcomeState
 from blimp.wires.wrong import Wrong
@@ -356,20 +355,6 @@ def test_a_ship_held_down_names_nothing_when_its_height_drifts_up() -> None:
         assert ship.truth.altitude_m < 0.1
         assert named(ship.messages) == []
         assert physics.thrusts_n[-1] < -0.02
-
-
-def test_a_climb_that_a_barometer_says_and_nobody_feels_names_no_motor() -> None:
-    """Its only lift motor put to sleep for it, a light `blimp2b` rose for good."""
-    with Lockstep("blimp2b", seed=476410) as ship:
-        physics = ship.world.physics
-        physics.load(-0.0094 * physics.displaced_kg)
-        ship.command("arm", check=False)
-        ship.complete("takeoff", check=False, within_s=60.0, altitude_m=2.0)
-        ship.step(12.0)
-        for name in ("ranger-stuck-0.22", "baro-rising"):
-            BY_NAME[name].happen(ship)
-        ship.step(4.0)  # then the tag and what the ship feels have outvoted it
-        assert named(ship.messages) == []
 
 
 @pytest.mark.parametrize("load", [-0.006, 0.006])
