@@ -21,6 +21,7 @@ from blimp.closing import Closing
 from tests.box.image import BUILD, SUITES, Image
 from tests.box.machine import Box
 from tests.box.world import OutsideWorld, twin, wire
+from tests.repeating import until
 from tests.test_shell_blocks import ROOT, typed
 
 PAGE = ROOT / "docs" / "pi.md"
@@ -96,10 +97,15 @@ class Laptop(Closing):
         kept = f"(pwd | sed 's/^/cd /'; export -p) > {self._session}"
         script = f". {self._session}\n{line}\nstatus=$?\n{kept}\nexit $status"
         if line.startswith(BESIDE):
+            tunnel = re.search(r"-L ([^:]+):", line)
+            if tunnel is not None:
+                Path(tunnel[1]).unlink(missing_ok=True)  # an earlier one's
             self._beside.append(
                 subprocess.Popen(["bash", "-c", f". {self._session}\nexec {line}"],
                                  env=self._environment, stdin=subprocess.DEVNULL)
             )  # fmt: skip
+            if tunnel is not None:  # who types the next line has seen the password's prompt
+                until(Path(tunnel[1]).exists, "the tunnel is not open", within_s=WITHIN_S)
             return "(runs beside the next lines)"
         ended = subprocess.run(
             ["bash", "-c", script], env=self._environment, stdin=subprocess.DEVNULL, check=False,
