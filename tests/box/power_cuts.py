@@ -138,7 +138,7 @@ def look(box: Box, name: str, acked: list[str]) -> Found:
     expect("sudo dmesg | grep -cE 'EXT4-fs (error|warning)'", r"^0$", "the file system")
     expect("findmnt -no OPTIONS /", r"^rw", "the file system")
     active = "systemctl is-active blimp-{broker,flight,worker,relay,recorder} | sort -u"
-    waiting = f"until [ $({active}) = active ]; do sleep 1; done"
+    waiting = f'until [ "$({active})" = active ]; do sleep 1; done'
     expect(f"timeout 90 bash -c '{waiting}'; {active}", r"^active$", "a unit")
     status = expect(
         f"{GROUND} --json status", r'"armed":\s*false', "the ship is not known to be safe"
