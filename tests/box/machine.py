@@ -13,13 +13,13 @@ import shutil
 import signal
 import socket
 import subprocess
-import time
 from pathlib import Path
 
 from blimp.closing import Closing
 from blimp.processes import _shim
 from tests.box.card import Card
 from tests.box.image import Image
+from tests.repeating import until
 
 BOOT_S = 1200.0  # outside, on a machine that 20 others use; alone half a minute
 COMMAND_S = 3600.0
@@ -78,17 +78,18 @@ class Box(Closing):
 
     def wait_until_up(self) -> None:
         """Return as soon as ssh answers. Raises AssertionError with the console's last lines."""
-        until_s = time.monotonic() + BOOT_S
-        while time.monotonic() < until_s:
-            assert self._process is not None
-            assert self._process.poll() is None, (self.directory / "qemu.log").read_text()
-            # QEMU takes a connection before the box's network is there, and would let ssh wait.
-            if b"login:" in self.serial.read_bytes():
-                self.ssh("true", timeout_s=BOOT_S)
-                return
-            time.sleep(1.0)
-        console = self.serial.read_text(errors="replace")[-3000:]
-        raise AssertionError(f"no ssh within {BOOT_S:.0f} s:\n{console}")
+        # QEMU takes a connection before the box's network is there, and would let ssh wait.
+        try:
+            until(self._asks_for_a_login, "no login", within_s=BOOT_S)
+        except TimeoutError as error:
+            console = self.serial.read_text(errors="replace")[-3000:]
+            raise AssertionError(f"{error}:\n{console}") from None
+        self.ssh("true", timeout_s=BOOT_S)
+
+    def _asks_for_a_login(self) -> bool:
+        assert self._process is not None
+        assert self._process.poll() is None, (self.directory / "qemu.log").read_text()
+        return b"login:" in self.serial.read_bytes()
 
     def boot(self, *, epoch: str = "now", world_port: int = 0) -> None:
         self.switch_on(epoch=epoch, world_port=world_port)
