@@ -23,6 +23,7 @@ from blimp.processes import _shim
 from blimp.sim import wire
 from blimp.sim.remote import RemoteWorld
 from ground_station.cli import run
+from tests.process_table import children, command_line
 from tests.signals import stop_process
 
 DEADLINE_S = 60.0
@@ -198,13 +199,12 @@ class RunningStack:
 
     def guard_pid(self) -> int:
         """Return the process number of the stack's guard now, 0 where there is none."""
-        up = self.process.pid
-        children = Path(f"/proc/{up}/task/{up}/children").read_text().split()
-        for pid in children:
-            command = Path(f"/proc/{pid}/cmdline")
-            if command.exists() and b"blimp.service.stack.guard" in command.read_bytes():
-                return int(pid)
-        return 0
+        guards = (
+            one
+            for one in children(self.process.pid)
+            if "blimp.service.stack.guard" in command_line(one)
+        )
+        return next(guards, 0)
 
     # --- the end ----------------------------------------------------------------------------
 

@@ -16,6 +16,7 @@ from blimp.recording.flight_data import read_flight
 from blimp.recording.recording import open_recording
 from ground_station.cli import run
 from ground_station.page.recorded import Story
+from tests.process_table import children, command_line
 from tests.signals import stop_process
 from tests.sim.running import RunningStack
 
@@ -31,15 +32,8 @@ def out() -> Iterator[io.StringIO]:
 
 def recorder_pid(stack: RunningStack) -> int:
     """Return the process number of the stack's recorder, 0 while there is none."""
-    children = Path(f"/proc/{stack.process.pid}/task/{stack.process.pid}/children").read_text()
-    for pid in children.split():
-        try:
-            words = Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")
-        except OSError:
-            continue
-        if words[3:5] == [b"log", b"record"]:
-            return int(pid)
-    return 0
+    started = children(stack.process.pid)
+    return next((pid for pid in started if command_line(pid)[3:5] == ["log", "record"]), 0)
 
 
 def test_a_flight_is_recorded_whatever_becomes_of_its_recorder(tmp_path: Path) -> None:

@@ -24,6 +24,7 @@ from blimp.types import Snapshot
 from tests.contracts import rows
 from tests.contracts.faces.face import WITHIN_S
 from tests.contracts.faces.listeners import listeners
+from tests.process_table import children, command_line
 from tests.sim.running import RunningStack
 
 KEY = "k" * 32
@@ -161,14 +162,8 @@ class Rig(Closing):
         self._own.close()
 
 
-def children(pid: int) -> list[int]:
-    """Return the children of a process, whichever of its threads has started them."""
-    tasks = Path(f"/proc/{pid}/task").glob("*/children")
-    return [int(child) for task in tasks for child in task.read_text().split()]
-
-
 def _command(pid: int) -> str:
     """Return the word after "-m blimp" of a command line, or its last module."""
-    words = Path(f"/proc/{pid}/cmdline").read_text().split("\0")
-    module = words.index("-m") + 1
-    return words[module + 1] if words[module] == "blimp" else words[module].rpartition(".")[2]
+    line = command_line(pid)
+    module = line.index("-m") + 1
+    return line[module + 1] if line[module] == "blimp" else line[module].rpartition(".")[2]

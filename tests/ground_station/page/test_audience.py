@@ -16,15 +16,13 @@ from blimp.service.show.demo_page import demo_page
 from blimp.web import listening
 from tests.ground_station.page.client import WITHIN_S, Served, stopped, token_of
 from tests.ground_station.ship import FlyingShip
+from tests.process_table import children, command_line, lives
 from tests.queue.conftest import wait_until
 
 
-def children(process: int) -> list[int]:
+def rooms(page: int) -> list[int]:
     """Return the processes that serve the room of the page with this number."""
-    found = Path(f"/proc/{process}/task")
-    tasks = [one / "children" for one in found.iterdir()]
-    numbers = [int(word) for one in tasks if one.exists() for word in one.read_text().split()]
-    return [one for one in numbers if b"audience" in Path(f"/proc/{one}/cmdline").read_bytes()]
+    return [one for one in children(page) if any("audience" in word for word in command_line(one))]
 
 
 def view_socket(view_url: str) -> str:
@@ -90,26 +88,19 @@ def test_the_room_comes_back_and_ends_with_the_page_however_that_ends(
             assert process.stdout is not None
             event = json.loads(process.stdout.readline())
             view_url, url = event["read_only_url"], event["url"]
-            wait_until(lambda: len(children(process.pid)) == 1, "no process serves the room")
-            first = children(process.pid)
-            arguments = Path(f"/proc/{first[0]}/cmdline").read_text()
-            assert not any(token_of(one) in arguments for one in (url, view_url))
+            wait_until(lambda: len(rooms(process.pid)) == 1, "no process serves the room")
+            first = rooms(process.pid)
+            arguments = command_line(first[0])
+            assert not any(token_of(url) in one or token_of(view_url) in one for one in arguments)
             with connect(view_socket(view_url), open_timeout=WITHIN_S) as viewer:
                 viewer.recv(timeout=WITHIN_S)
             os.kill(first[0], signal.SIGKILL)
             assert stopped(url, token_of(url), within_s=WITHIN_S, vehicle=twin.vehicle)
-            wait_until(lambda: children(process.pid) not in ([], first), "it did not come back")
-            second = children(process.pid)[0]
+            wait_until(lambda: rooms(process.pid) not in ([], first), "it did not come back")
+            second = rooms(process.pid)[0]
             with connect(view_socket(view_url), open_timeout=WITHIN_S) as viewer:
                 viewer.recv(timeout=WITHIN_S)
         finally:
             process.send_signal(death)
         process.wait(WITHIN_S)
-    wait_until(lambda: not Path(f"/proc/{second}").exists() or is_zombie(second), "it lives on")
-
-
-def is_zombie(process: int) -> bool:
-    try:
-        return ") Z " in Path(f"/proc/{process}/stat").read_text()
-    except OSError:
-        return True
+    wait_until(lambda: not lives(second), "it lives on")

@@ -1,15 +1,14 @@
 """Tasks in processes of their own, in a real worker on a real broker."""
 
-import contextlib
 import os
 import signal
 from collections.abc import Callable, Iterator
-from pathlib import Path
 
 import pytest
 
 from blimp.errors import ConfigError, Refused, TaskFailed
 from blimp.queue import State, TaskApp, Worker
+from tests.process_table import children, lives
 from tests.queue.conftest import DEADLINE_S, Silence, WorkerProcess, wait_until
 from tests.queue.server_view import Look
 from tests.queue.worker.test_shutdown import LABOUR, runs
@@ -26,22 +25,6 @@ def labour(url: str) -> Iterator[TaskApp]:
 @pytest.fixture
 def worker(labour: TaskApp, url: str, start_worker: Start) -> WorkerProcess:
     return start_worker(url, app=LABOUR, options="--process-workers 2")
-
-
-def children(pid: int) -> list[int]:
-    """Return the processes that `pid` has started and that still run."""
-    found = []
-    for task in Path(f"/proc/{pid}/task").iterdir():
-        with contextlib.suppress(OSError):
-            found += [int(child) for child in (task / "children").read_text().split()]
-    return found
-
-
-def lives(pid: int) -> bool:
-    try:
-        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] not in "ZX"
-    except OSError:
-        return False
 
 
 def test_runs_in_processes_of_their_own_begun_with_the_first_task(
