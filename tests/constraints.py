@@ -71,7 +71,7 @@ def licence(name: str) -> str:
 def text() -> str:
     lines = [
         "# Written by `python -m tests.constraints`: the versions that the tests have passed with.",
-        "# pip install -c constraints.txt '.[demo,bench]'",
+        "# pip install -c constraints.txt '.[demo,bench,page]'",
     ]
     for name in sorted(needed() | set(BUILT_BY)):
         version = distribution(name).version
