@@ -1,8 +1,10 @@
 """docs/pi.md, typed line by line as it is printed: on the box, and on a laptop beside it.
 
     python -m tests.box.page                # leaves build/box/SUITE/installed.raw
+    python -m tests.box.page --part "ssh -N"  # the rest, on a copy of that card
 
-Every indented block of the page is either what a program prints, or commands. Each line of
+The card is kept where the ship is installed and the reader has logged out: `installed.raw`. Every
+indented block of the page is either what a program prints, or commands. Each line of
 commands is run, or is in `NOT_IN_A_BOX` with its reason; a test holds the two tables to the page.
 """
 
@@ -18,7 +20,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from blimp.closing import Closing
-from tests.box.image import BUILD, SUITES, Image
+from tests.box.image import SUITES, Image
 from tests.box.machine import Box
 from tests.box.world import OutsideWorld, twin, wire
 from tests.repeating import until
@@ -53,6 +55,7 @@ TYPED = {"sudo blimp init": "\n\n\n"}  # "press Enter three times"
 DOCTOR = "sudo blimp doctor"
 STATUS = "systemctl status"
 REFUSED_FOR = ("gpio", "i2c", "serial", "identities", "groups", "bus scan")
+INSTALLED = "sudo usermod -aG blimp"  # the last line before the card is kept
 BESIDE = ("ssh -N", "ground page")  # they run until Ctrl-C
 WITHIN_S = 5400.0  # outside, for a line, on a busy machine
 
@@ -143,13 +146,15 @@ def type_on_the_box(box: Box, line: str) -> str:
 def follow(box: Box, laptop: Laptop, *, part: str = "") -> Iterator[tuple[str, float, str]]:
     """Type the page; yield each line, how long it took outside in seconds, and what it said.
 
-    part: begin with the block that begins so. A line that a box cannot do yields its reason.
+    part: begin with the block that begins so, and with what the laptop has before it. A line that
+    a box cannot do yields its reason.
     """
     for _, block in blocks():
         words = block.strip()
-        if part and not words.startswith(part):
+        if words.startswith(part):
+            part = ""
+        elif not words.startswith(LAPTOP):
             continue
-        part = ""
         if words.startswith("sudo blimp install-service"):
             wire(box)
         if words.startswith("sudo systemctl stop blimp.target"):  # "make it, and send it"
@@ -170,28 +175,33 @@ def follow(box: Box, laptop: Laptop, *, part: str = "") -> Iterator[tuple[str, f
 def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.box.page", description=__doc__)
     parser.add_argument("--suite", choices=SUITES, default=SUITES[0])
+    parser.add_argument("--part", default="", metavar="WORDS", help="begin with this block")
     parser.add_argument("--memory", type=Path, default=Path("/dev/shm"), help="default /dev/shm")
     options = parser.parse_args()
     image = Image(options.suite)
-    log = BUILD / options.suite / "page.json"
+    installed = image.directory / "installed.raw"
+    log = image.directory / "page.json"
     rows = []
     with tempfile.TemporaryDirectory(dir=options.memory, prefix="box-") as name:
         box = Box(image, Path(name))
-        box.put_in(image.disk)
+        box.put_in(installed if options.part else image.disk)
         with OutsideWorld(twin(), directory=Path(name)) as world, box:
             began_s = time.monotonic()
             box.boot(world_port=world.port)
             print(f"{time.monotonic() - began_s:7.0f} s  boot: {box.says('systemd-analyze')}")
             with Laptop(box, Path(name)) as laptop:
-                for line, took_s, said in follow(box, laptop):
+                for line, took_s, said in follow(box, laptop, part=options.part):
                     rows.append({"line": line, "took_s": round(took_s, 1), "said": said[-3000:]})
                     print(f"{took_s:7.0f} s  {line}  {said * said.startswith('NOT')}", flush=True)
                     log.write_text(json.dumps(rows, indent=1))
+                    if line.startswith(INSTALLED):
+                        box.switch_off()
+                        copy = ["cp", "--sparse=always", str(box.disk), str(installed)]
+                        subprocess.run(copy, check=True)
+                        print(installed, flush=True)
+                        world.restart()
+                        box.boot(world_port=world.port)
             box.switch_off()
-            installed = image.directory / "installed.raw"
-            copy = ["cp", "--sparse=always", str(box.disk), str(installed)]
-            subprocess.run(copy, check=True)
-            print(installed)
     return 0
 
 
