@@ -1,19 +1,23 @@
-"""Finding the ship: by options, by the environment, or among the stacks of this machine.
+"""Finding the ship: by options, by the environment, or on this machine.
 
 Every stack that runs registers itself: `<registry>/<vehicle>.json` holds `vehicle`,
-`broker`, `pid` and `runtime_dir`. An entry whose process has ended does not count.
+`broker`, `pid` and `runtime_dir`. An entry whose process has ended does not count. Where none of
+this user's runs, the machine may be a ship itself: then it has a configuration.
 """
 
+from contextlib import suppress
 from math import inf
 from pathlib import Path
+from typing import Annotated
 
 import msgspec
 
-from blimp.config import GroundConfig, vehicle_name
-from blimp.errors import ConfigError, LinkError, NotAuthorised
-from blimp.link.paths import ON_BOARD_DIR, RuntimePaths, distrust
+from blimp.config import VEHICLE_PATTERN, GroundConfig, vehicle_name
+from blimp.errors import BlimpError, ConfigError, LinkError, NotAuthorised
+from blimp.link.paths import CONFIG_PATH, LOCAL_BROKER, ON_BOARD_DIR, RuntimePaths, distrust
 from blimp.link.registry import Registration, read
 from blimp.queue.redis.urls import address_of, hide_password
+from blimp.reading import ready
 
 HEARD_LATELY_S = 30.0
 
@@ -28,7 +32,7 @@ class ShipAddress(msgspec.Struct, frozen=True, kw_only=True):
 def find_ship(*, config: GroundConfig, broker: str | None, vehicle: str | None) -> ShipAddress:
     """Return the ship that the user means.
 
-    The broker is `broker`, else the environment's, else that of a stack on this machine.
+    The broker is `broker`, else the environment's, else that of a ship on this machine.
     Raises LinkError if there is none, ConfigError if it could be more than one.
     """
     if broker == "":
@@ -48,9 +52,10 @@ def find_ship(*, config: GroundConfig, broker: str | None, vehicle: str | None) 
 
 def flight_socket(ship: ShipAddress, *, registry: Path) -> Path | None:
     """Return the mailbox socket of a ship that runs on this machine; None if it does not."""
-    for stack in _stacks_or_none(registry):
-        if (stack.vehicle, stack.broker) == (ship.vehicle, ship.broker):
-            return RuntimePaths(Path(stack.runtime_dir)).flight
+    with suppress(ConfigError):  # a broker was given, so an untrusted registry is ignored
+        for stack in running_stacks(registry):
+            if (stack.vehicle, stack.broker) == (ship.vehicle, ship.broker):
+                return RuntimePaths(Path(stack.runtime_dir)).flight
     # A ship of the same name on another machine's broker is another ship.
     on_board = RuntimePaths(ON_BOARD_DIR)
     try:
@@ -73,7 +78,8 @@ def find_broker(*, config: GroundConfig, broker: str | None) -> str:
     found = broker or config.broker
     if found is not None:
         return found
-    brokers = {entry.broker: entry.vehicle for entry in running_stacks(config.registry)}
+    ships = ships_here(config.registry, is_needed=True)
+    brokers = {ship.broker: ship.vehicle for ship in ships}
     if not brokers:
         raise LinkError(nothing_runs(config.registry))
     if len(brokers) > 1:
@@ -101,9 +107,51 @@ def running_stacks(registry: Path) -> list[Registration]:
 
 
 def ships_here(registry: Path, *, is_needed: bool = False) -> list[ShipAddress]:
-    """Return the ships that run on this machine. is_needed: refuse an untrusted registry."""
-    stacks = running_stacks(registry) if is_needed else _stacks_or_none(registry)
-    return [ShipAddress(vehicle=one.vehicle, broker=one.broker) for one in stacks]
+    """Return the stacks that run on this machine; if there is none, the ship that it is.
+
+    is_needed: raise for an untrusted registry, or a configuration that this user cannot use.
+    """
+    try:
+        stacks = running_stacks(registry)
+        found = [ShipAddress(vehicle=one.vehicle, broker=one.broker) for one in stacks]
+        return found or _ship_on_board()
+    except BlimpError:
+        if is_needed:
+            raise
+        return []
+
+
+@ready
+class _OnBoard(msgspec.Struct, frozen=True):
+    """What a ground station reads of a ship's configuration."""
+
+    airframe: str = "twin"
+    vehicle: Annotated[str, msgspec.Meta(pattern=VEHICLE_PATTERN)] | None = None
+    broker: str = LOCAL_BROKER
+
+
+def _ship_on_board() -> list[ShipAddress]:
+    """Return the ship that this machine is; none without a configuration.
+
+    Raises NotAuthorised if this user may not read it, ConfigError if it is wrong.
+    """
+    import tomllib
+
+    from blimp import airframe as airframes
+
+    try:
+        found = msgspec.convert(tomllib.loads(CONFIG_PATH.read_text("utf-8")), _OnBoard)
+    except FileNotFoundError:
+        return []
+    except PermissionError:
+        raise NotAuthorised(
+            f"this machine is a ship, whose broker {CONFIG_PATH} names, and only root and the "
+            "ship's group may read it: sudo usermod -aG blimp $USER, then log in again"
+        ) from None
+    except (OSError, ValueError, msgspec.ValidationError) as error:
+        raise ConfigError(f"configuration {CONFIG_PATH}: {error}") from error
+    vehicle = found.vehicle or airframes.load(found.airframe).name
+    return [ShipAddress(vehicle=vehicle, broker=found.broker)]
 
 
 def ships_heard(broker: str, *, within_s: float = inf) -> list[ShipAddress]:
@@ -116,26 +164,24 @@ def ships_heard(broker: str, *, within_s: float = inf) -> list[ShipAddress]:
 
 
 def _local_ship(registry: Path, wanted: str | None) -> ShipAddress:
-    stacks = running_stacks(registry)
-    if not stacks:
+    ships = ships_here(registry, is_needed=True)
+    if not ships:
         raise LinkError(nothing_runs(registry))
-    names = ", ".join(entry.vehicle for entry in stacks)
+    names = ", ".join(ship.vehicle for ship in ships)
     if wanted is not None:
-        chosen = [entry for entry in stacks if entry.vehicle == wanted]
-        if not chosen:
+        ships = [ship for ship in ships if ship.vehicle == wanted]
+        if not ships:
             raise LinkError(f"no ship {wanted!r} runs on this machine; there are: {names}")
-    elif len(stacks) > 1:
+    elif len(ships) > 1:
         raise ConfigError(f"several ships run on this machine: choose one with --vehicle: {names}")
-    else:
-        chosen = stacks
-    return ShipAddress(vehicle=chosen[0].vehicle, broker=chosen[0].broker)
+    return ships[0]
 
 
 def _only_ship_on(broker: str, registry: Path) -> str:
     """Return the name of the only ship of a broker, registered here or publishing there."""
     from blimp.link.telemetry import vehicles
 
-    names = sorted(entry.vehicle for entry in _stacks_or_none(registry) if entry.broker == broker)
+    names = sorted(ship.vehicle for ship in ships_here(registry) if ship.broker == broker)
     if not names:
         ages_s = vehicles(broker)
         lately = [name for name, age_s in ages_s.items() if age_s < HEARD_LATELY_S]
@@ -173,16 +219,9 @@ def check_known(ship: ShipAddress, *, some: bool = False) -> None:
         )
 
 
-def _stacks_or_none(registry: Path) -> list[Registration]:
-    """If a broker is given, an untrusted registry is ignored instead of refused."""
-    try:
-        return running_stacks(registry)
-    except ConfigError:
-        return []
-
-
 def nothing_runs(registry: Path) -> str:
     return (
-        f"no ship runs on this machine (looked in {registry}): start one with "
-        "'blimp up --sim', or name its broker with --broker or BLIMP_BROKER_URL"
+        f"no ship runs on this machine (looked in {registry}), and it is none (looked for "
+        f"{CONFIG_PATH}): start one with 'blimp up --sim', or name its broker with --broker or "
+        "BLIMP_BROKER_URL"
     )

@@ -71,9 +71,9 @@ def _of_airframes(part: str) -> Callable[[], Iterable[str]]:
 
 
 def _ships() -> Iterable[str]:
-    from ground_station.discover import running_stacks
+    from ground_station.discover import ships_here
 
-    return sorted(entry.vehicle for entry in running_stacks(ground_config().registry))
+    return sorted(ship.vehicle for ship in ships_here(ground_config().registry))
 
 
 def _airframes() -> Iterable[str]:

@@ -82,7 +82,7 @@ def options(
 ) -> None:
     """Command a blimp from the ground. The options below may come before or after the command.
 
-    Without --broker it uses the ship that runs on this machine.
+    Without --broker it uses the ship that runs on this machine, or that this machine is.
 
     \b
     Examples:

@@ -1,4 +1,4 @@
-"""The runtime directory of one ship: the name of every socket in it."""
+"""Where a ship has its files: on board, and the name of every socket in its runtime directory."""
 
 import os
 import stat
@@ -10,6 +10,9 @@ from blimp.errors import ConfigError
 from blimp.system import HAS_OWNERS
 
 ON_BOARD_DIR = Path("/run/blimp")  # systemd's RuntimeDirectory
+CONFIG_PATH = Path("/etc/blimp/blimp.toml")  # of the ship that this machine is
+BROKER_DIR = Path("/var/lib/blimp/broker")  # of blimp-broker.service, if the ship has one
+LOCAL_BROKER = f"redis+socket://{BROKER_DIR}/broker.sock?virtual_host=0"
 MAX_SOCKET_PATH_BYTES = 107  # sun_path of Linux is 108 with its closing NUL
 _LONGEST_NAME = "broker/broker.sock"
 

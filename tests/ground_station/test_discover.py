@@ -11,7 +11,14 @@ import pytest
 
 from blimp.config import GroundConfig, ground_config, registry_dir, vehicle_name
 from blimp.errors import ConfigError, LinkError
-from ground_station.discover import ShipAddress, find_ship, flight_socket, running_stacks
+from ground_station.discover import (
+    ShipAddress,
+    find_broker,
+    find_ship,
+    flight_socket,
+    running_stacks,
+    ships_here,
+)
 from tests.ground_station.ship import FlyingShip
 
 
@@ -85,6 +92,49 @@ def test_a_registry_of_another_user_is_refused(
     monkeypatch.setattr(os, "getuid", lambda: owner + 1)
     with pytest.raises(ConfigError, match=f"belongs to user {owner}"):
         running_stacks(tmp_path)
+
+
+@pytest.fixture
+def on_board(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The configuration of the ship that this machine is, not written yet."""
+    path = tmp_path / "etc.toml"
+    monkeypatch.setattr("ground_station.discover.CONFIG_PATH", path)
+    return path
+
+
+def test_on_board_the_configuration_names_the_ship_and_its_broker(
+    tmp_path: Path, on_board: Path
+) -> None:
+    here = config(tmp_path / "none")
+    with pytest.raises(LinkError, match=f"no ship runs on this machine .*{on_board}"):
+        find_ship(config=here, broker=None, vehicle=None)
+    on_board.write_text('airframe = "twin"\nof_a_newer_program = 1\n')
+    local = "redis+socket:///var/lib/blimp/broker/broker.sock?virtual_host=0"
+    twin = ShipAddress(vehicle="twin", broker=local)
+    assert find_ship(config=here, broker=None, vehicle=None) == twin
+    on_board.write_text('vehicle = "red"\nbroker = "redis://localhost/1"\n')
+    red = ShipAddress(vehicle="red", broker="redis://localhost/1")
+    assert find_ship(config=here, broker=None, vehicle=None) == red
+    assert (find_broker(config=here, broker=None), ships_here(here.registry)) == (red.broker, [red])
+    with pytest.raises(LinkError, match="no ship 'blue' runs on this machine; there are: red"):
+        find_ship(config=here, broker=None, vehicle="blue")
+    # A simulated ship of this user is meant before the real one.
+    broker = register(tmp_path / "none", "simulated")
+    sim = ShipAddress(vehicle="simulated", broker=broker)
+    assert find_ship(config=here, broker=None, vehicle=None) == sim
+
+
+@pytest.mark.parametrize("text", ["broker = 1", "broker", 'vehicle = "No Name"', "\xff"])
+def test_a_configuration_that_is_wrong_is_no_ship(
+    text: str, tmp_path: Path, on_board: Path
+) -> None:
+    on_board.write_bytes(text.encode("latin-1"))
+    here = config(tmp_path / "none")
+    with pytest.raises(ConfigError, match=str(on_board)):
+        find_ship(config=here, broker=None, vehicle=None)
+    found = find_ship(config=here, broker="redis://env", vehicle="a")
+    assert found == ShipAddress(vehicle="a", broker="redis://env")
+    assert ships_here(here.registry) == []
 
 
 def test_what_is_said_wins_over_the_environment_and_that_over_the_registry(

@@ -69,6 +69,13 @@ CASES = (
 )  # fmt: skip
 
 
+# `ground status` on board finds the ship's own broker, for those who may reach it.
+GROUND = (
+    *((user, 0, "ship") for user in ASKS),
+    (STRANGER, 7, r"/etc/blimp/blimp\.toml names.* sudo usermod -aG blimp \$USER"),
+)
+
+
 @pytest.fixture
 def system() -> System | None:
     return System(ceiling_m=CEILING_M) if INSIDE in os.environ else None
@@ -85,6 +92,11 @@ def test_root_the_units_user_and_its_group_ask_the_ship_and_nothing_of_theirs_dr
 
     system.wait_until_active(FLIGHT, WORKER)
     system.wait_until(system.answers, within_s=60.0)
+    for user, status, expected in GROUND:
+        ended, said = system.ran("status", user=user, program="ground_station")
+        assert (ended, bool(re.search(expected, said))) == (status, True), (
+            f"{user}: {ended}: {said}"
+        )
     before = {path.name for path in RUN.iterdir()}
     for case in CASES:
         if "install-service" not in case.words[0]:

@@ -24,7 +24,8 @@ from typing import Any, TypeVar
 
 import pytest
 
-from blimp.service.computer.configuration import LOCAL_BROKER, Configuration
+from blimp.link.paths import LOCAL_BROKER
+from blimp.service.computer.configuration import Configuration
 from blimp.service.computer.systemd import CAMERA, FLIGHT, UNIT_DIR, UNITS, plan_install
 from blimp.service.files import write_whole
 from blimp.sim.remote import RemoteWorld
@@ -201,7 +202,7 @@ class System:
             command, capture_output=True, text=True, check=False, timeout=60.0
         ).stderr
 
-    def ran(self, *words: str, user: str) -> tuple[int, str]:
+    def ran(self, *words: str, user: str, program: str = "blimp") -> tuple[int, str]:
         """Run a command as a user with its groups, at a terminal on which nobody types.
 
         Returns its exit status, and what it says.
@@ -209,7 +210,7 @@ class System:
         person, terminal = pty.openpty()
         try:
             status, said, why = forked(
-                "blimp", *words, environment=os.environ, user=user, typed=terminal
+                program, *words, environment=os.environ, user=user, typed=terminal
             )
         finally:
             os.close(person)

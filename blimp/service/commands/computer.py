@@ -151,7 +151,7 @@ def init(
       sudo blimp init
       sudo blimp init --airframe twin --broker rediss://ground.local:6379/0 --sign
     """
-    from blimp.service.computer.configuration import CONFIG_PATH
+    from blimp.link.paths import CONFIG_PATH
     from blimp.service.computer.initialise import (
         Wishes,
         ask_until_usable,
@@ -192,9 +192,8 @@ def doctor(
       sudo blimp doctor --json
     """
     from blimp.config import registry_dir
-    from blimp.link.paths import ON_BOARD_DIR, RuntimePaths
+    from blimp.link.paths import CONFIG_PATH, ON_BOARD_DIR, RuntimePaths
     from blimp.queue.log import printable
-    from blimp.service.computer.configuration import CONFIG_PATH
     from blimp.service.doctor import diagnose
     from blimp.service.truth import only_stack
     from ground_station.discover import running_stacks

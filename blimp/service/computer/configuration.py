@@ -19,16 +19,13 @@ from blimp.config import (
     vehicle_name,
 )
 from blimp.errors import ConfigError
+from blimp.link.paths import LOCAL_BROKER
 from blimp.queue.brokers import BROKERS
 from blimp.queue.redis.urls import check_address, split_urls
 from blimp.recording.directory import check_bound
-from blimp.service.stack.broker import socket_url
 from blimp.suggest import with_suggestion
 
-CONFIG_PATH = Path("/etc/blimp/blimp.toml")
-BROKER_DIR = Path("/var/lib/blimp/broker")  # of blimp-broker.service, if the ship has one
 LOG_DIR = Path("/var/lib/blimp/logs")  # of blimp-recorder.service
-LOCAL_BROKER = socket_url(BROKER_DIR)
 VERSION = 1  # of the file. One without `config_version`, as `init` writes it, has this one too.
 _SCHEMES = BROKERS["streams"] + BROKERS["amqp"]
 

@@ -10,9 +10,8 @@ import msgspec
 from blimp import airframe as airframes
 from blimp.config import DEFAULT_LOG_MB, read_signing_keys, vehicle_name
 from blimp.errors import BlimpError, ConfigError
+from blimp.link.paths import CONFIG_PATH, LOCAL_BROKER
 from blimp.service.computer.configuration import (
-    CONFIG_PATH,
-    LOCAL_BROKER,
     Configuration,
     check_broker,
     parse_configuration,

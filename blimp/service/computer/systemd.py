@@ -18,7 +18,8 @@ import msgspec
 from blimp import airframe as airframes
 from blimp.ability import camera_of
 from blimp.errors import AirframeError, BlimpError, ConfigError
-from blimp.service.computer.configuration import BROKER_DIR, Configuration
+from blimp.link.paths import BROKER_DIR
+from blimp.service.computer.configuration import Configuration
 from blimp.service.files import write_whole
 from blimp.service.stack.broker import find_server_binary, server_arguments
 

@@ -7,7 +7,7 @@ import sys
 from collections.abc import Iterator
 from math import ceil
 
-from blimp.service.computer.configuration import CONFIG_PATH
+from blimp.link.paths import CONFIG_PATH
 from blimp.service.doctor.computer import Computer, Finding, error, ok, warning
 
 FREE_MB = (100, 500)  # below the first an error, below the second a warning

@@ -6,14 +6,15 @@ from pathlib import Path
 import pytest
 
 from blimp.errors import ConfigError
+from blimp.link.paths import BROKER_DIR, LOCAL_BROKER
 from blimp.service.commands.terminal import WRONG_CONFIGURATION
 from blimp.service.computer import systemd
 from blimp.service.computer.configuration import (
-    LOCAL_BROKER,
     Configuration,
     parse_configuration,
     read_configuration,
 )
+from blimp.service.stack.broker import socket_url
 from tests.forked import blimp
 
 
@@ -21,6 +22,7 @@ def test_an_empty_one_is_the_default_ship_with_a_broker_of_its_own() -> None:
     configuration = parse_configuration("", where="x")
     assert configuration == Configuration()
     assert configuration.has_local_broker
+    assert configuration.broker == socket_url(BROKER_DIR)
     assert configuration.options() == {
         "airframe": "twin", "vehicle": "twin", "broker": LOCAL_BROKER
     }  # fmt: skip

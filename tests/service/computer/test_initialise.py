@@ -12,7 +12,8 @@ import pytest
 
 from blimp.config import read_signing_keys
 from blimp.errors import AirframeError, ConfigError
-from blimp.service.computer.configuration import LOCAL_BROKER, Configuration, read_configuration
+from blimp.link.paths import LOCAL_BROKER
+from blimp.service.computer.configuration import Configuration, read_configuration
 from blimp.service.computer.initialise import (
     Question,
     Wishes,
