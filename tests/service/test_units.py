@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from blimp.service.computer.configuration import BROKER_DIR
+from blimp.link.paths import BROKER_DIR
 from blimp.service.computer.page_switch import key_path, read_key
 from blimp.service.computer.systemd import (
     BROKER,
@@ -237,6 +237,8 @@ def test_the_page_is_off_until_its_key_is_made_and_a_user_of_its_own(system: Sys
     assert system.show(PAGE, "ActiveState") == "inactive"
     assert "everybody who has this address may fly the ship" in system.blimp("page", "on")
     assert system.is_active(PAGE)
+    (found,) = [one["found"] for one in system.examined() if one["check"] == "page"]
+    assert found.startswith("on")
     pid, key = system.pid(PAGE), read_key(key_path(CONFIG))
     users = {Path(f"/proc/{one}").stat().st_uid for one in (pid, system.pid(FLIGHT))}
     assert len(users) == 2

@@ -51,6 +51,7 @@ CHECKS = (
     Row("camera", services.camera),
     Row("keys", services.keys),
     Row("units", services.units, on_board=True),
+    Row("page", services.page, on_board=True),
     Row("power", system.power, real=True),
     Row("disk", system.disk),
     Row("jitter", system.jitter),

@@ -1,5 +1,7 @@
-"""Checks of what the ship works with: broker, keys, units."""
+"""Checks of what the ship works with: broker, keys, units, page."""
 
+import os
+import socket
 import stat
 from collections.abc import Iterator
 from pathlib import Path
@@ -10,10 +12,12 @@ from blimp.errors import BlimpError, ConfigError, LinkError
 from blimp.link.camera_control import camera_status
 from blimp.queue.redis.client import open_redis
 from blimp.queue.redis.urls import SCHEMES, hide_password, link_errors
+from blimp.service.computer.page_switch import key_path, read_key
 from blimp.service.computer.systemd import (
     BROKER,
     CAMERA,
     FLIGHT,
+    PAGE,
     RELAY,
     UNIT_DIR,
     WORKER,
@@ -23,6 +27,8 @@ from blimp.service.computer.systemd import (
 )
 from blimp.service.doctor.computer import FLIGHT_UNIT, Computer, Finding, error, ok, warning
 from blimp.service.stack.broker import MINIMUM_SERVER_MAJOR
+from blimp.web.listening import reachable_addresses
+from ground_station.page import PORT
 
 BROKER_TIMEOUT_S = 0.5
 KEY_LENGTH = 32  # characters
@@ -163,3 +169,42 @@ def units(computer: Computer) -> Iterator[Finding]:
         else:
             finding = error if state == "failed" else warning
             yield finding(f"{name}: {state}", f"journalctl -u {name}; systemctl restart {name}")
+
+
+def page(computer: Computer) -> Iterator[Finding]:
+    """Whether the ship serves its own page, where, and what keeps a phone from it."""
+    if not computer.text(str(UNIT_DIR / PAGE)):
+        yield ok("off: its unit is not installed")
+        return
+    state, name = active_state(PAGE), key_path(computer.config_path)
+    key = computer.path(str(name))
+    if not key.exists():
+        if state == "active":
+            yield warning(f"it runs, and its key {name} is gone", "sudo blimp page on, or off")
+        else:
+            yield ok("off; sudo blimp page on lets a phone fly the ship")
+        return
+    if stat.S_IMODE(key.stat().st_mode) & 0o077:
+        yield error(
+            f"{name}: not for its owner alone: who reads it flies the ship",
+            "sudo blimp page on --new-key",
+        )
+    elif os.access(key, os.R_OK):
+        try:
+            read_key(key)
+        except ConfigError:
+            yield error(f"{name}: no key that can be used", "sudo blimp page on --new-key")
+            return
+    if state not in ("active", ""):
+        try:
+            socket.create_server(("", PORT)).close()
+        except OSError:
+            cure = f"end that program: sudo ss -ltnp 'sport = :{PORT}'"
+            yield warning(f"on, and {state}: port {PORT} is taken by another program", cure)
+        else:
+            yield warning(f"on, and {state}", f"journalctl -u {PAGE}; systemctl restart {PAGE}")
+    elif urls := [f"http://{address}:{PORT}" for address in reachable_addresses()]:
+        yield ok(f"on: {', '.join(urls)}; {name} is its key")
+    else:
+        cure = "join a network, or open a hotspot (see docs/pi.md)"
+        yield warning("on, and no phone can reach it: this computer is in no network", cure)

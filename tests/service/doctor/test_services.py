@@ -1,5 +1,7 @@
-"""Broker, keys and units."""
+"""Broker, keys, units and page."""
 
+import re
+import socket
 from pathlib import Path
 
 import msgspec
@@ -120,3 +122,53 @@ def test_the_camera_that_runs_is_black_or_does_not_answer(
     assert good.found.startswith("imx219: 15 Hz, light 90 of 255, focus 311 (")
     assert good.found.endswith(", 3 tags seen")
     assert (black.state, black.found) == ("warning", "imx219: black: the lens is covered")
+
+
+KEY = "k" * 32
+HOT = ["10.42.0.1", "192.168.1.5"]
+
+
+@pytest.mark.parametrize(
+    ("key", "mode", "state", "addresses", "grave", "found"),
+    [
+        (None, 0, "inactive", HOT, "ok", "off; sudo blimp page on lets a phone fly the ship"),
+        (None, 0, "active", HOT, "warning", "its key /etc/blimp/page.key is gone"),
+        (KEY, 0o600, "active", HOT, "ok", "on: http://10.42.0.1:8421, http://192.168.1.5:8421; "),
+        (KEY, 0o600, "active", [], "warning", "no phone can reach it: .* in no network"),
+        (KEY, 0o600, "failed", HOT, "warning", "on, and failed$"),
+        (KEY, 0o640, "active", HOT, "error", "not for its owner alone: who reads it flies"),
+        ("short", 0o600, "failed", HOT, "error", "page.key: no key that can be used"),
+    ],
+)
+def test_the_page_is_off_or_says_where_it_is_and_what_is_wrong(
+    pi: Pi, monkeypatch: pytest.MonkeyPatch,
+    key: str | None, mode: int, state: str, addresses: list[str], grave: str, found: str,
+) -> None:  # fmt: skip
+    monkeypatch.setattr(services, "active_state", lambda _: state)
+    monkeypatch.setattr(services, "reachable_addresses", lambda: addresses)
+    (finding,) = services.page(pi.computer())
+    assert (finding.state, finding.found) == ("ok", "off: its unit is not installed")
+    pi.install_units(Configuration())
+    if key is not None:
+        pi.write("etc/blimp/page.key", key)
+        (pi.root / "etc/blimp/page.key").chmod(mode)
+    finding = worst(list(services.page(pi.computer())))
+    assert (finding.state, finding.cure == "") == (grave, grave == "ok"), finding
+    assert re.search(found, finding.found), finding
+    assert KEY not in finding.found + finding.cure
+
+
+def test_a_port_of_another_program_keeps_the_page_from_starting(
+    pi: Pi, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(services, "active_state", lambda _: "activating")
+    pi.install_units(Configuration())
+    pi.write("etc/blimp/page.key", KEY)
+    (pi.root / "etc/blimp/page.key").chmod(0o600)
+    with socket.create_server(("", 0)) as other:
+        port = other.getsockname()[1]
+        monkeypatch.setattr(services, "PORT", port)
+        (finding,) = services.page(pi.computer())
+    assert finding.found == f"on, and activating: port {port} is taken by another program"
+    (finding,) = services.page(pi.computer())
+    assert finding.found == "on, and activating"
