@@ -9,10 +9,12 @@ import os
 import re
 import sys
 import tarfile
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
 from setuptools import setup
+from setuptools.command.bdist_wheel import bdist_wheel
 from setuptools.command.build_py import build_py
 from setuptools.command.sdist import sdist
 
@@ -39,6 +41,13 @@ class BuildPackages(build_py):
         super().run()
         if not self.editable_mode:  # an editable install is a checkout: it would be out of date
             stamp(self.build_lib, self.distribution.get_version())
+
+
+class BuildWheel(bdist_wheel):
+    def egg2dist(self, egginfo_path: str, distinfo_path: str) -> None:
+        super().egg2dist(egginfo_path, distinfo_path)
+        for path in Path(distinfo_path).rglob("*"):
+            path.chmod(0o755 if path.is_dir() else 0o644)  # a licence is as it was unpacked
 
 
 class BuildSource(sdist):
@@ -73,11 +82,15 @@ def date() -> str:
     said = ROOT / "PKG-INFO"  # of an unpacked sdist, in which all files have this date
     if said.exists():
         return str(int(said.stat().st_mtime))
+    archive = ROOT / ".git_archival.txt"  # in which `git archive` writes
+    text = archive.read_text("utf-8") if archive.exists() else ""
+    if archived := re.search(r"^node-date: (\d.*)$", text, re.MULTILINE):
+        return str(int(datetime.fromisoformat(archived[1]).timestamp()))
     return distribution._git(ROOT, "log", "-1", "--format=%ct")
 
 
-if not any((ROOT / name).exists() for name in (".git", "PKG-INFO")):
-    # An archive, or a copy without history: setuptools-scm would call each one without a tag 0.0.
+if not (ROOT / ".git").exists():
+    # An archive, its sdist, a copy without history: setuptools-scm calls each without a tag 0.0.
     name = f"SETUPTOOLS_SCM_PRETEND_VERSION_FOR_{distribution.NAME.replace('-', '_').upper()}"
     os.environ.setdefault(name, distribution.build().version)
 
@@ -88,7 +101,7 @@ def shown_on_an_index() -> str:
     The project has no public address yet. When it has one, link to its files of this commit.
     """
     text = (ROOT / "README.md").read_text("utf-8")
-    text = re.sub(r"!\[[^]]*\]\([^)]*\)\n*", "", text)
+    text = re.sub(r"!\[[^]]*\]\([^)]*\)\n*(The picture shows [^.]*\.\s)?", "", text)
     text = re.sub(r"\[([^]]+)\]\((?!https?:)[^)]+\)", r"\1", text)
     return f"{text}\nThe documents that this text names are in the sdist, below `docs/`.\n"
 
@@ -98,7 +111,7 @@ if committed := date():
 os.umask(0o022)  # the modes of what setuptools writes into the wheel
 
 setup(
-    cmdclass={"build_py": BuildPackages, "sdist": BuildSource},
+    cmdclass={"build_py": BuildPackages, "bdist_wheel": BuildWheel, "sdist": BuildSource},
     long_description=shown_on_an_index(),
     long_description_content_type="text/markdown",
 )

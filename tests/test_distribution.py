@@ -7,6 +7,7 @@ import shlex
 import shutil
 import subprocess
 import sys
+import zipfile
 from pathlib import Path
 
 import pytest
@@ -78,15 +79,21 @@ def test_a_checkout_counts_commits_as_a_build_of_it_does(checkout: Path) -> None
 @without_git
 @pytest.mark.process
 @pytest.mark.long
-def test_two_builds_of_a_commit_are_equal_byte_for_byte(checkout: Path, tmp_path: Path) -> None:
-    """In two clones, with other dates and modes; the second wheel is built from the sdist."""
+@pytest.mark.parametrize("way", ["clone", "archive"])
+def test_two_builds_of_a_commit_are_equal_byte_for_byte(
+    checkout: Path, tmp_path: Path, way: str
+) -> None:
+    """In two copies, with other dates and modes; the second wheel is built from the sdist."""
     hashes = []
     code = "import sys; from setuptools import build_meta as b; "
     code += "print(getattr(b, f'build_{sys.argv[1]}')(sys.argv[2]))"
     for name, umask in (("a", 0o022), ("another one", 0o077)):
         source, out = tmp_path / name / "clone", tmp_path / name / "out"
-        clone = [*GIT, "clone", "--quiet", str(checkout), str(source)]
-        subprocess.run(clone, check=True, umask=umask)
+        copy = {
+            "clone": 'git clone --quiet "$0" "$1"',
+            "archive": 'mkdir -p "$1" && git -C "$0" archive HEAD | tar -x -C "$1"',
+        }
+        subprocess.run(["sh", "-c", copy[way], checkout, source], check=True, umask=umask)
         for path in source.rglob("*.py"):
             os.utime(path, (1e9 + umask, 1e9 + umask))
         for what in ("sdist", "wheel"):
@@ -99,6 +106,9 @@ def test_two_builds_of_a_commit_are_equal_byte_for_byte(checkout: Path, tmp_path
                 subprocess.run(["tar", "-xf", sdist, "-C", tmp_path], check=True, umask=umask)
                 source = tmp_path / sdist.name.removesuffix(".tar.gz")
         hashes.append({p.name: hashlib.sha256(p.read_bytes()).hexdigest() for p in out.iterdir()})
+        with zipfile.ZipFile(next(out.glob("*.whl"))) as wheel:  # an index shows no picture
+            (about,) = [one for one in wheel.namelist() if one.endswith("METADATA")]
+            assert b"picture" not in wheel.read(about)
     assert len(hashes[0]) == 2
     assert hashes[0] == hashes[1]
 
