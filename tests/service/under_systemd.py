@@ -16,7 +16,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from functools import partial, wraps
 from importlib import resources
 from pathlib import Path
@@ -320,6 +320,17 @@ def _is_heard(client: VehicleClient, altitude_m: float) -> bool:
 def at_rest(world: RemoteWorld) -> bool:
     outputs = world.outputs()
     return all(outputs[name] == 0.0 for name in ("left", "right", "tail"))
+
+
+@contextlib.contextmanager
+def read_only(directory: Path) -> Iterator[None]:
+    """Have nobody write below `directory`, root neither."""
+    for words in (("--bind", str(directory)), ("-o", "remount,bind,ro")):
+        _output(["mount", *words, str(directory)])
+    try:
+        yield
+    finally:
+        _output(["umount", str(directory)])
 
 
 def _output(words: list[str], *, check: bool = True) -> str:
