@@ -6,6 +6,7 @@ board the device table: each takes its part of the same frozen `Airframe`.
 
 import math
 import tomllib
+from collections.abc import Iterator, Mapping
 from importlib import resources
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -31,6 +32,14 @@ Name = Annotated[str, Meta(pattern=r"^[a-z][a-z0-9_-]{0,31}$")]
 MAX_DEAD_BAND = 0.3  # more is a motor, a bearing or a driver that needs mending
 DeadBand = Annotated[float, Meta(ge=0.0, le=MAX_DEAD_BAND)]
 
+# Numbers that earlier versions read and this one does not. A ship keeps its file over an upgrade:
+# they are passed over wherever an airframe is read; `blimp airframe check` and `doctor` name them.
+RETIRED = (
+    "estimator.plumb_gain",
+    "estimator.gyro_bias_gain",
+    "estimator.thrust_accel_sigma_mps2",
+    "estimator.wind_accel_drift_mps2",
+)
 _CRAWL = 0.05  # of full speed: with thrust by its square, 0.25 % of thrust
 _TURNS = 0.1  # of an axis, across its hinge: less, 6 degrees, is no tilt
 
@@ -563,9 +572,40 @@ def room_file(name_or_path: str) -> Path:
     return room if name_or_path.isalnum() and room.exists() else Path(name_or_path)
 
 
+def from_table(table: object) -> Airframe:
+    """Convert what a file, a log or a ship has, of this version or an earlier one.
+
+    Raises msgspec.ValidationError naming the key. What must match, see `parse`, is not checked.
+    """
+    if isinstance(table, Mapping):
+        for key in _retired(table):
+            section, _, name = key.partition(".")
+            part = {k: v for k, v in table[section].items() if k != name}
+            table = {**table, section: part}
+    return msgspec.convert(table, Airframe)
+
+
+def retired(name_or_path: str) -> tuple[str, ...]:
+    """Return the keys of an airframe's file that this version passes over."""
+    if not name_or_path.endswith(".toml"):
+        return ()
+    try:
+        return tuple(_retired(tomllib.loads(Path(name_or_path).read_text("utf-8"))))
+    except (OSError, ValueError, RecursionError):
+        return ()  # `load` says why
+
+
+def _retired(table: Mapping[str, Any]) -> Iterator[str]:
+    for key in RETIRED:
+        section, _, name = key.partition(".")
+        part = table.get(section)
+        if isinstance(part, Mapping) and name in part:
+            yield key
+
+
 def _from_json(path: Path) -> Airframe:
     try:
-        airframe = msgspec.json.decode(path.read_bytes(), type=Airframe)
+        airframe = from_table(msgspec.json.decode(path.read_bytes()))
     except (OSError, ValueError, RecursionError) as error:
         raise AirframeError(f"airframe file {path}: {error}") from error
     return _checked(airframe, where=str(path))
@@ -581,7 +621,7 @@ def parse(text: str, *, where: str) -> Airframe:
         while "like" in table:
             like = str(table.pop("like"))
             table = tomllib.loads(_known(like, else_=f"no `like` in {where}")) | table
-        airframe = msgspec.convert(table, Airframe)
+        airframe = from_table(table)
     except (ValueError, msgspec.ValidationError, RecursionError) as error:
         problem = with_suggestion(str(error), Airframe)
         raise AirframeError(f"airframe {where}: {problem}") from error

@@ -270,11 +270,11 @@ class BrokerTransport:
         if reply.state != "SUCCESS":
             error = NotAuthorised if reply.kind == NotAuthorised.__name__ else TaskError
             raise error(f"{self.vehicle}: {reply.reason}")
-        from blimp.airframe import Airframe
+        from blimp.airframe import from_table
 
         await self._looked(self._client.forget, reply.id)
         try:
-            return msgspec.convert(reply.result, Airframe)
+            return from_table(reply.result)
         except msgspec.ValidationError as error:
             raise ConfigError(
                 f"the airframe of {self.vehicle} is one of another version of blimp: {error}"

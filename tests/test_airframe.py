@@ -1,8 +1,10 @@
 """Airframe files that no physics can fly, or whose devices cannot be fitted."""
 
 import re
+import tomllib
 from importlib import resources
 from math import pi
+from pathlib import Path
 
 import msgspec
 import pytest
@@ -164,3 +166,34 @@ def test_home_is_a_place_on_a_sphere() -> None:
     north_m, east_m = home.local_m(*there)
     assert (north_m, east_m) == pytest.approx((11.13, 11.13), abs=0.02)
     assert home.global_deg(north_m, east_m) == pytest.approx(there, abs=1e-9)
+
+
+LAST_RELEASE = """
+[estimator]
+baro_sigma_m = 0.25
+plumb_gain = 0.12
+gyro_bias_gain = 0.004
+thrust_accel_sigma_mps2 = 0.01
+wind_accel_drift_mps2 = 0.008
+"""
+
+
+def test_numbers_that_an_earlier_version_read_are_passed_over_and_named(tmp_path: Path) -> None:
+    """A ship keeps its file over an upgrade; found in a box, where it did not fly after one."""
+    path = tmp_path / "mine.toml"
+    path.write_text(TWIN + LAST_RELEASE, "utf-8")
+    ship = airframe.load(str(path))
+    assert ship.estimator.baro_sigma_m == 0.25
+    assert airframe.retired(str(path)) == airframe.RETIRED
+    assert airframe.retired("twin") == ()
+    table = tomllib.loads(TWIN + LAST_RELEASE)
+    assert airframe.from_table(table) == ship
+    with pytest.raises(msgspec.ValidationError, match="plumb_gains"):
+        airframe.from_table({**table, "estimator": {"plumb_gains": 1.0}})
+    left = tmp_path / "airframe.json"
+    left.write_bytes(msgspec.json.encode(table))
+    assert airframe.load(str(left)) == ship
+    for text in (b"[1]", b'{"estimator": 3}'):
+        left.write_bytes(text)
+        with pytest.raises(AirframeError, match="airframe file"):
+            airframe.load(str(left))

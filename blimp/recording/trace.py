@@ -7,9 +7,7 @@ from collections.abc import Callable, Iterable, Iterator
 from functools import cached_property
 from typing import Any
 
-import msgspec
-
-from blimp.airframe import Airframe
+from blimp.airframe import Airframe, from_table
 from blimp.distribution import needing
 from blimp.recording.flight_data import FlightData, Table
 from blimp.recording.temporal import Formula, Number, Places, Values, flag, pulses
@@ -42,7 +40,7 @@ class Trace:
 
     @cached_property
     def ship(self) -> Airframe:
-        return msgspec.convert(self.flight.session.airframe, Airframe)
+        return from_table(self.flight.session.airframe)
 
     @cached_property
     def motors(self) -> Values:

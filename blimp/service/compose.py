@@ -409,7 +409,7 @@ def _put_back(
 def flown_airframe(paths: RuntimePaths) -> Airframe | None:
     """Return the airframe that a killed flight process flew, None if none was left."""
     try:
-        return msgspec.json.decode(paths.airframe.read_bytes(), type=Airframe)
+        return airframes.from_table(msgspec.json.decode(paths.airframe.read_bytes()))
     except (OSError, msgspec.MsgspecError, UnicodeDecodeError):
         return None
 

@@ -45,6 +45,9 @@ class ParameterFile:
                 return Found(airframe, ())
             entries = msgspec.json.decode(self.path.read_bytes(), type=dict[str, _Set])
             for name, entry in entries.items():
+                if name in airframes.RETIRED:
+                    passed_over.append(f"{name} has no effect in this version: {entry.value:g}")
+                    continue
                 own = find(airframe, name).value
                 if own == entry.was:
                     found = with_parameter(found, name, entry.value)

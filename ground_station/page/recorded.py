@@ -6,7 +6,7 @@ from typing import Annotated, Any
 
 import msgspec
 
-from blimp.airframe import Airframe
+from blimp.airframe import from_table
 from blimp.clock import Clock
 from blimp.closing import Closing
 from blimp.errors import LogError
@@ -75,7 +75,7 @@ class RecordedShip(Closing):
     def about(self, vehicle: str) -> dict[str, Any]:  # noqa: ARG002 - there is one
         """Return the ship's shape and limits; nothing if the log has none that can be read."""
         try:
-            airframe = msgspec.convert(self._log.session.airframe, Airframe)
+            airframe = from_table(self._log.session.airframe)
         except msgspec.ValidationError:
             return {}
         return {"airframe": airframe_object(airframe)}

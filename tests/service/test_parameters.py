@@ -37,6 +37,15 @@ def test_a_number_that_was_changed_in_the_airframes_file_since_goes_first(
     assert "limits.speed_mps is 0.6: 0.5 was set when" in found.passed_over[0]
 
 
+def test_a_number_that_this_version_does_not_have_any_more_is_passed_over(
+    kept: ParameterFile,
+) -> None:
+    kept.path.write_text('{"estimator.plumb_gain": {"was": 0.12, "value": 0.1}}')
+    assert kept.onto(TWIN) == (
+        TWIN, ("estimator.plumb_gain has no effect in this version: 0.1",)
+    )  # fmt: skip
+
+
 @pytest.mark.parametrize(
     "text",
     ["{", "[]", '{"limits.speed_mps": 1}', '{"nose.length": {"was": 1, "value": 2}}',

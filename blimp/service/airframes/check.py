@@ -64,7 +64,14 @@ def check_file(name_or_path: str) -> Report:
         airframe = airframes.load(name_or_path)
     except AirframeError as problem:
         return Report(name=name_or_path, errors=(str(problem),))
-    return check(airframe)
+    report = check(airframe)
+    return msgspec.structs.replace(report, warnings=(*report.warnings, *retired(name_or_path)))
+
+
+def retired(name_or_path: str) -> Iterator[str]:
+    """Yield a warning for each key of the file that this version passes over."""
+    for key in airframes.retired(name_or_path):
+        yield f"{key} has no effect in this version: delete its line"
 
 
 def check(airframe: Airframe) -> Report:

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from math import ceil
 
 from blimp.link.paths import CONFIG_PATH
+from blimp.service.airframes.check import retired
 from blimp.service.doctor.computer import Computer, Finding, error, ok, warning
 
 FREE_MB = (100, 500)  # below the first an error, below the second a warning
@@ -23,6 +24,9 @@ def configuration(computer: Computer) -> Iterator[Finding]:
         yield error(computer.config_problem, _cure_of(computer))
     else:
         yield ok(f"{computer.config_path}: airframe {airframe.name}")
+        path = computer.configuration.airframe
+        for text in retired(path):
+            yield warning(text, f"sudo nano {path}")
 
 
 def _cure_of(computer: Computer) -> str:

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from blimp.airframe import Airframe
+from blimp.airframe import from_table
 from blimp.errors import LogError
 from blimp.recording.recording import Entry, Recording, open_recording
 from blimp.recording.tape import Injected
@@ -75,8 +75,8 @@ def _fly(log: Recording, out: Path, *, first: int, last: int, progress: Progress
     """Fly it; return by how many cycles the second flight is ahead of the first."""
     session = log.session
     try:
-        airframe = msgspec.convert(session.airframe, Airframe)
-        plant = None if session.plant is None else msgspec.convert(session.plant, Airframe)
+        airframe = from_table(session.airframe)
+        plant = None if session.plant is None else from_table(session.plant)
     except msgspec.ValidationError as error:
         raise LogError(f"log {log.path}: its airframe: {error}") from error
     assert session.seed is not None

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import msgspec
 
-from blimp.airframe import Airframe, Thruster
+from blimp.airframe import Airframe, Thruster, from_table
 from blimp.distribution import needing
 from blimp.errors import LogError
 from blimp.recording.recording import Recording, open_recording
@@ -158,7 +158,7 @@ def identify(
 
 def _airframe(log: Recording) -> Airframe:
     try:
-        return msgspec.convert(log.session.airframe, Airframe)
+        return from_table(log.session.airframe)
     except msgspec.ValidationError as error:
         raise LogError(f"log {log.path}: its airframe: {error}; give --airframe") from error
 

@@ -3,17 +3,19 @@
 import os
 import shlex
 import sys
+from importlib import resources
 from pathlib import Path
 
 import pytest
 
 from blimp.clock import ManualClock
 from blimp.errors import ConfigError
-from blimp.service.computer.configuration import read_configuration
+from blimp.service.airframes.check import check_file
+from blimp.service.computer.configuration import Configuration, read_configuration
 from blimp.service.doctor import system
 from blimp.service.doctor.computer import Finding, clock_is_synchronised
 from tests.forked import blimp
-from tests.service.doctor.pi import THROTTLED, Pi
+from tests.service.doctor.pi import THROTTLED, Pi, worst
 
 
 @pytest.fixture
@@ -81,6 +83,17 @@ def test_the_configuration_and_the_interpreter(pi: Pi) -> None:
     (finding,) = system.configuration(pi.computer(config_problem="configuration x: bad"))
     assert (finding.state, finding.cure) == ("error", "write one: sudo blimp init")
     assert [f.state for f in system.interpreter(pi.computer())] == ["ok"]
+
+
+def test_a_number_of_the_airframes_file_that_has_no_effect_is_named(pi: Pi) -> None:
+    path = pi.root / "mine.toml"
+    twin = resources.files("blimp.airframes").joinpath("twin.toml").read_text("utf-8")
+    path.write_text(f"{twin}\n[estimator]\nplumb_gain = 0.12\n")
+    configuration = Configuration(airframe=str(path))
+    found = worst(list(system.configuration(pi.computer(configuration=configuration))))
+    assert (found.state, found.cure) == ("warning", f"sudo nano {path}")
+    assert found.found == "estimator.plumb_gain has no effect in this version: delete its line"
+    assert check_file(str(path)).warnings == (found.found,)
 
 
 @pytest.mark.parametrize("text", [None, "config_version = 2\n", "airfame = 'twin'\n", "broken"])
