@@ -265,8 +265,8 @@ def test_a_server_that_stands_still_holds_up_no_loop(own_broker: EmbeddedBroker)
 
         with working(app):
             assert run(main()) == [1, 2, 3]
-    # Of the 1.5 s; the benchmark has the true figure, this machine does other things meanwhile.
-    assert latest_s < 0.5
+    # Held up, a loop would wait for 1.5 s; this machine does other things meanwhile.
+    assert latest_s < 1.0
 
 
 def test_one_record_that_cannot_be_read_is_an_error_and_the_wait_for_others_goes_on(
