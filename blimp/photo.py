@@ -20,8 +20,9 @@ MAX_PREVIEW_BYTES = 100_000
 MAX_ABOUT = 1000  # letters of a ship's and a sender's name, and of a refusal
 JPEG = b"\xff\xd8\xff"  # how each begins
 RECORD, PHOTO, PREVIEW = ".json", ".jpg", ".preview.jpg"
-# The time of the exposure (UTC), and what the command's id hashes to: no id can be a path.
-_NAME = re.compile(r"\d{8}T\d{6}Z-[0-9a-f]{16}")
+# The time of the exposure (UTC) to a millisecond, so that names are in the order of time, and what
+# the command's id hashes to: no id can be a path. An older program's time is to a second.
+_NAME = re.compile(r"\d{8}T\d{6}(?:\d{3})?Z-[0-9a-f]{16}")
 
 Triple = tuple[float, float, float]
 
@@ -77,7 +78,8 @@ class Photo(msgspec.Struct, frozen=True, kw_only=True):
 
 def name_of(id: str, taken_s: float) -> str:
     """Return the name of the files of the photograph that command `id` took."""
-    return time.strftime("%Y%m%dT%H%M%SZ", time.gmtime(taken_s)) + suffix_of(id)
+    milliseconds = int(1000.0 * (taken_s % 1.0))
+    return time.strftime(f"%Y%m%dT%H%M%S{milliseconds:03}Z", time.gmtime(taken_s)) + suffix_of(id)
 
 
 def suffix_of(id: str) -> str:

@@ -497,7 +497,7 @@ def photo_get(
     \b
     Examples:
       ground photo get
-      ground photo get 20270115T080000Z-0123456789abcdef
+      ground photo get 20270115T080000250Z-0123456789abcdef
     """
     from ground_station.photo_command import get
 

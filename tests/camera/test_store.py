@@ -13,7 +13,7 @@ from PIL import Image
 
 from blimp.camera.frame import Frame
 from blimp.camera.photograph import Photographer
-from blimp.camera.store import PhotoStore
+from blimp.camera.store import PhotoStore, record_of
 from blimp.errors import PhotoError
 from blimp.photo import Photo, PhotoRequest
 
@@ -68,7 +68,7 @@ def test_a_photograph_says_when_where_and_how_it_was_taken(
     )
     assert store.photos(10) == [taken]
     assert taken.taken_s == 1_800_000_000.25
-    assert taken.name.startswith("20270115T080000Z-")
+    assert taken.name.startswith("20270115T080000250Z-")
     data = store.read(taken.name, 0, taken.bytes, preview=False)
     with Image.open(io.BytesIO(data)) as image:
         exif = image.getexif()
@@ -85,6 +85,21 @@ def test_a_photograph_says_when_where_and_how_it_was_taken(
     preview = store.read(taken.name, 0, taken.preview_bytes, preview=True)
     with Image.open(io.BytesIO(preview)) as image:
         assert max(image.size) <= 320
+
+
+def test_photographs_of_one_second_are_listed_in_the_order_in_which_they_were_taken(
+    store: PhotoStore,
+) -> None:
+    jpeg = b"\xff\xd8\xff"
+    for number in range(9):
+        taken_s = 1_800_000_000.0 + number / 9
+        photo = record_of(id=f"{number}", taken_s=taken_s, size=(1, 1), jpeg=jpeg, preview=jpeg)
+        store.add(photo, jpeg=jpeg, preview=jpeg)
+    times_s = [one.taken_s for one in store.photos(10)]
+    assert times_s == sorted(times_s, reverse=True)
+    assert len(times_s) == 9
+    middle = store.photos(10)[4]
+    assert [one.taken_s for one in store.photos(10, before=middle.name)] == times_s[5:]
 
 
 def test_a_command_that_comes_again_gets_the_first_photograph(
@@ -106,7 +121,7 @@ def test_no_command_id_is_a_path(photographer: Photographer, store: PhotoStore, 
 
 
 @pytest.mark.parametrize(
-    "name", ["../x", "20270115T080000Z-0123456789abcdef/..", 7, None, "a" * 99]
+    "name", ["../x", "20270115T080000000Z-0123456789abcdef/..", 7, None, "a" * 99]
 )
 def test_no_other_file_is_read(store: PhotoStore, name: object) -> None:
     with pytest.raises(PhotoError, match="is no photograph's name"):

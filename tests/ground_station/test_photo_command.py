@@ -66,7 +66,7 @@ def test_taken_listed_and_fetched(
     assert ground.out.strip() == str(path)
     assert ground("photo", "get") == 0
     assert ground.out == ""
-    status, missing = ground.json("photo", "get", "20270115T080000Z-0123456789abcdef")
+    status, missing = ground.json("photo", "get", "20270115T080000000Z-0123456789abcdef")
     assert status != 0
     assert "ground photo list" in missing["reason"]
     assert ground("photo", "get", "../../etc/passwd") != 0
