@@ -48,7 +48,7 @@ LIMIT = 1.2
 ASKERS = 8  # commands at once: a thousand in two minutes, and a fifth of the link
 LATE_S = 300.0  # for all photographs to arrive after the last kill
 TAKERS = 3
-# A ground that is killed keeps its turn for 10 s, in which nothing travels.
+# A ground that is killed keeps its turn for 3 s on a fast link, in which nothing travels.
 VICTIMS = {"camera": 5, "worker": 5, "broker": 5, "link": 10, "ground": 1}
 AHEAD = 6  # photographs that are taken before their share of the kills
 STUCK_S = 180.0  # a ship that is not killed sends one in three

@@ -19,7 +19,7 @@ import msgspec
 
 from blimp.clock import Clock
 from blimp.closing import Closing
-from blimp.errors import LinkError, PhotoError
+from blimp.errors import LeaseLost, LinkError, PhotoError
 from blimp.files import write_atomically
 from blimp.link.paths import make_own_directory
 from blimp.photo import (
@@ -44,7 +44,12 @@ from blimp.tasks.client import (
 
 PART = ".part"
 LISTED = 4  # records in one answer: 2 kB, on a slow link as long as a piece
-TURN_TTL_S = 10.0  # a ground that was killed keeps others from fetching for so long
+# A ground that was killed keeps others from fetching for as long as its turn lasts. A turn that is
+# too short costs a wait for the next one, where its renewals are late.
+LEAST_TURN_S, MOST_TURN_S = 3.0, 10.0
+# A renewal is due after a third of a turn. TCP sends again after 3, 9, 21 and 45 round trips (RFC
+# 6298, with a variance of half of one), so three losses in a row end none.
+TURN_ROUND_TRIPS = 50
 TURN_WAIT_S = 60.0  # a photograph of 8 MB at 1 Mbit/s
 LEAST_BYTES, MOST_BYTES = 1024, 131_072  # of a piece
 LEAST_WAIT_S = 2.0  # for a piece before it is asked for again; longer, if pieces take longer
@@ -53,6 +58,11 @@ TRIES = 5  # for one piece; then the ship does not answer
 SHARE = 0.2
 LEAST_BUDGET_S = 0.01  # for a piece; on a link that fast nobody notices
 PROBE_EVERY = 8  # pieces; a small one shows how long a round trip takes with nothing before it
+
+
+def turn_s(round_trip_s: float) -> float:
+    """Return how long a turn on such a link lasts unless it is renewed, in seconds."""
+    return min(MOST_TURN_S, max(LEAST_TURN_S, TURN_ROUND_TRIPS * round_trip_s))
 
 
 class Pace:
@@ -226,21 +236,24 @@ class PhotoFetcher(Closing):
     ) -> Path | None:
         """Return the file of a picture, which is here whole then; None if it is no more wanted.
 
-        Of a photograph, its preview is fetched first. At last the ship deletes it.
+        Of a photograph, its preview is fetched first. At last the ship deletes it. A turn that is
+        lost is taken again: another ground may come first.
         """
         from blimp.queue.resources import ResourcePool
 
-        pool = ResourcePool(
-            self._client.server(), photo_turn(self._client.vehicle), TURN_TTL_S, clock=self._clock
-        )
-        pool.add(self._client.vehicle)
-        with pool.lease(self._holder, TURN_WAIT_S) as turn:
-            for is_preview in (True,) if preview else (True, False):
-                path = self.files.path(photo.name, preview=is_preview)
-                if path is None:
+        vehicle = self._client.vehicle
+        pool = ResourcePool(self._client.server(), photo_turn(vehicle), clock=self._clock)
+        asked_s = self._clock.now_s()
+        pool.add(vehicle)
+        pool.ttl_s = turn_s(self._clock.now_s() - asked_s)
+        path = None
+        for is_preview in (True,) if preview else (True, False):
+            path = self.files.path(photo.name, preview=is_preview)
+            while path is None:
+                with contextlib.suppress(LeaseLost), pool.lease(self._holder, TURN_WAIT_S) as turn:
                     path = self._fetched(photo, is_preview, turn.check, on_bytes)
-                if path is None:
-                    return None
+                    if path is None:
+                        return None
         if not preview:
             self.confirm(photo)
         return path

@@ -13,17 +13,18 @@ import pytest
 from blimp.camera.photograph import Photographer
 from blimp.camera.store import PhotoStore
 from blimp.clock import SystemClock
-from blimp.errors import CameraError, LinkError, NotGenuine, PhotoError
+from blimp.errors import CameraError, LeaseLost, LinkError, NotGenuine, PhotoError
 from blimp.link.camera_control import ControlServer
 from blimp.link.mailbox import MailboxClient
 from blimp.photo import Photo, PhotoRequest
 from blimp.queue import TaskApp
 from blimp.queue.redis.client import RedisServer
+from blimp.queue.resources import Grant, ResourcePool
 from blimp.service.parameters import FlownFile
 from blimp.service.photos import ShipPhotos
 from blimp.tasks.app import build_ship_app
-from blimp.tasks.client import VehicleClient, photo_channel
-from ground_station.photos import LEAST_BYTES, Pace, PhotoFetcher, PhotoFiles
+from blimp.tasks.client import VehicleClient, photo_channel, photo_turn
+from ground_station.photos import LEAST_BYTES, Pace, PhotoFetcher, PhotoFiles, turn_s
 from tests.camera.test_store import Drawn
 from tests.queue.conftest import DEADLINE_S, wait_until, working
 from tests.tasks.ship import FlightSide, publish
@@ -237,6 +238,36 @@ def test_what_was_begun_goes_on_also_where_it_was_damaged(
     assert path.read_bytes()[:262_144] == whole
     assert asked[0] > len(begun), "it does not go on where it ended"
     assert asked.count(photo.bytes) == 2, "a damaged beginning is not fetched again"
+
+
+def test_a_turn_is_as_short_as_the_link_allows_and_one_that_is_lost_is_taken_again(
+    ground: VehicleClient,
+    camera: Camera,
+    fetcher: PhotoFetcher,
+    store: PhotoStore,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """What is left of a turn keeps others from fetching where its ground is killed."""
+    ground.send("photo").wait(DEADLINE_S)
+    (photo,) = store.photos(1)
+    pool = ResourcePool(ground.server(), photo_turn("twin"))
+    left_s: list[float] = []
+
+    def held(count: int) -> None:
+        turn = pool.who("twin")
+        assert turn is not None
+        left_s.append(turn.left_s)
+        if len(left_s) == 1:  # no renewal came in time: the card of the broker was slow
+
+            def lost(_: Grant) -> None:
+                monkeypatch.undo()
+                raise LeaseLost("not renewed")
+
+            monkeypatch.setattr(Grant, "check", lost)
+
+    assert fetcher.fetch(photo, on_bytes=held) is not None
+    assert len(left_s) > 1
+    assert max(left_s) <= turn_s(0.0) < turn_s(0.1) < turn_s(0.5) == turn_s(5.0)
 
 
 def test_a_ship_that_sends_something_else_leaves_nothing(
