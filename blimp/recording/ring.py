@@ -50,9 +50,12 @@ class Ring(Closing):
         except OSError as error:
             raise ConfigError(f"ring {path}: {error.strerror}") from error
         identity = _MAGIC + struct.pack("<Q", SIZE) + boot
-        if self._memory[: len(identity)] != identity:
-            self._memory[:_KEPT] = bytes(_KEPT)
-            self._memory[_KEPT : _KEPT + _FRAME.size] = bytes(_FRAME.size)
+        found = self._memory[: len(identity)]
+        if found != identity:
+            # A new file is zero: leave it so, for the other process may be writing to it already.
+            if any(one not in (0, ours) for one, ours in zip(found, identity, strict=True)):
+                self._memory[:_KEPT] = bytes(_KEPT)
+                self._memory[_KEPT : _KEPT + _FRAME.size] = bytes(_FRAME.size)
             self._memory[: len(identity)] = identity
         # Of 8 bytes each, which a processor writes in one step.
         self._words = memoryview(self._memory)[:_KEPT].cast("Q")

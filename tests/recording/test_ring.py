@@ -1,8 +1,10 @@
 """The ring between flight process and recorder: whole, bounded, never waiting, kept over kills."""
 
+import mmap
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -33,6 +35,29 @@ def test_records_come_in_order_and_around_the_end(tmp_path: Path) -> None:
         assert not reader.waits
         assert writer.dropped == 0
     assert (tmp_path / "ring").stat().st_mode & 0o777 == 0o600
+
+
+def test_two_processes_that_begin_at_once_make_one_ring(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The recorder has looked at a new file; before it goes on, the flight process has begun."""
+    flight: list[Ring] = []
+
+    class Slow(mmap.mmap):
+        def __getitem__(self, place: Any) -> Any:
+            seen = super().__getitem__(place)
+            if not flight:
+                monkeypatch.undo()
+                flight.append(Ring(tmp_path / "ring"))
+                assert flight[0].keep(b"session")
+                assert flight[0].write(1, b"first")
+            return seen
+
+    monkeypatch.setattr(mmap, "mmap", Slow)
+    with Ring(tmp_path / "ring") as recorder:
+        assert recorder.kept() == b"session"
+        assert recorder.read() == (1, b"first")
+    flight[0].close()
 
 
 def test_a_full_ring_drops_and_counts_and_goes_on_when_there_is_room(tmp_path: Path) -> None:

@@ -10,6 +10,8 @@ from pathlib import Path
 import pytest
 
 from blimp.link.paths import BROKER_DIR
+from blimp.recording.recording import open_recording
+from blimp.service.computer.configuration import LOG_DIR
 from blimp.service.computer.page_switch import key_path, read_key
 from blimp.service.computer.systemd import (
     BROKER,
@@ -92,6 +94,26 @@ def test_units_start_in_order_reload_stop_and_leave(system: System) -> None:
     assert system.blimp("uninstall-service").startswith("the units are removed; ")
     assert list(UNIT_DIR.glob("blimp*.service")) == [UNIT_DIR / "blimp-world.service"]
     assert system.show(FLIGHT, "ActiveState") == "inactive"
+
+
+@under_systemd
+def test_the_flight_process_waits_for_no_recorder_and_is_recorded_from_its_first_cycle(
+    system: System,
+) -> None:
+    hung = UNIT_DIR / f"{RECORDER}.d" / "hung.conf"
+    command = "ExecStart=\nExecStart=/bin/sleep infinity"
+    write_whole(hung, f"[Service]\n{command}\nTimeoutStartSec=infinity\n")
+    system.install()
+    system.wait_until_active(FLIGHT)
+    hung.unlink()
+    system.systemctl("daemon-reload")
+    system.systemctl("restart", RECORDER)
+    system.wait_until(lambda: list(LOG_DIR.glob("*.mcap")), within_s=60.0)
+    system.systemctl("stop", TARGET)
+    (log,) = LOG_DIR.glob("*.mcap")
+    with open_recording(log) as recording:
+        numbers = [int(one.data["cycle"]) for one in recording.entries({"/snapshot"})]
+    assert numbers[0] == 1
 
 
 @under_systemd
