@@ -104,6 +104,7 @@ def test_what_a_ship_cannot_do_without() -> None:
     assert check(ship("gtmab", "power", "tag", flight_time_s=60.0)).ok
 
 
+@pytest.mark.long
 def test_sticks_fly_a_ship_without_position_or_monitor_until_its_time_is_over(
     bare: Lockstep,
 ) -> None:

@@ -130,7 +130,7 @@ def hovering(ship: Lockstep, *, altitude_m: float = 3.0) -> None:
     ship.step(10.0)
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_a_light_ship_comes_down_under_power_and_does_nothing_else() -> None:
     with Lockstep(LIGHT, seed=4, wind_mps=0.2) as ship:
         hovering(ship)
@@ -211,7 +211,7 @@ def test_a_ship_that_nothing_has_weighed_comes_down_as_if_it_were_light() -> Non
         assert (ship.snapshot().mode, ship.armed) == ("LAND", True)
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_a_heavy_ship_a_ship_on_its_pad_and_a_late_successor_come_back_disarmed() -> None:
     with Lockstep("twin", seed=7) as ship:
         hovering(ship)

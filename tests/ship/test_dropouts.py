@@ -13,7 +13,7 @@ from blimp.types import OutcomeState
     ("airframe", "mode", "kind", "ends_in"),
     [
         ("hobby", "takeoff", "bus_stuck", "LOITER, armed"),
-        ("twin", "loiter", "no_answer", "LOITER, armed"),
+        pytest.param("twin", "loiter", "no_answer", "LOITER, armed", marks=pytest.mark.long),
         ("blimp2b", "hold", "frozen", "HOLD, armed"),
     ],
 )

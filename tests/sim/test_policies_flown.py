@@ -16,7 +16,6 @@ from blimp.ship import Lockstep
 from tests.recording.edits import AT, Edit, no_mail, put, says, several, with_span
 
 Change = Callable[[TrueTrace], TrueTrace]
-QUICK = "a person at the sticks"
 
 
 @pytest.fixture(scope="module")
@@ -121,9 +120,8 @@ def test_a_breach_of_the_truth_is_found(policy: Any, flown: TrueTrace) -> None:
     assert [one.policy.name for one in check(broken, (policy,))] == [policy.name]
 
 
-@pytest.mark.parametrize(
-    "name", [QUICK, *(pytest.param(one, marks=pytest.mark.long) for one in TOURS if one != QUICK)]
-)
+@pytest.mark.long
+@pytest.mark.parametrize("name", TOURS)
 def test_a_tour_keeps_every_policy(name: str) -> None:
     """The mutants of `tests/mutants/policies.toml` each breach one here."""
     assert fly(TOURS[name]).breaches == {}

@@ -45,6 +45,7 @@ def test_a_ship_that_is_wired_as_its_file_says_is_not_accused(name: str, hold: s
         assert (outcome.state, outcome.result["sure"]) == (OutcomeState.DONE, True)
 
 
+@pytest.mark.long
 def test_what_is_wired_otherwise_is_named_with_its_cure() -> None:
     twin, gtmab = airframes.load("twin"), airframes.load("gtmab")
     for name, plant, said in (
