@@ -2,7 +2,7 @@
 
 import pytest
 
-from blimp.control.weight import LET_GO, a_weight
+from blimp.control.weight import LET_GO, a_weight, level_sigma_kg
 
 
 def test_a_weight_says_how_probable_it_is_that_it_lifts() -> None:
@@ -24,3 +24,11 @@ def test_a_ship_is_let_go_only_where_it_is_light_once_in_a_thousand(
 ) -> None:
     assert LET_GO == 1e-3
     assert a_weight(sigmas, sigma_kg=1.0).may_let_go is may
+
+
+def test_level_flight_is_never_surer_than_the_lift_is_level_and_its_thrust_is_known() -> None:
+    """A tenth of a gram heavy, of 300 g: that is not beyond doubt, however strong its thrust."""
+    assert level_sigma_kg(0.0001, displaced_kg=0.3) == pytest.approx(0.0001, rel=0.05)
+    assert not a_weight(0.0001, sigma_kg=level_sigma_kg(0.0001, displaced_kg=0.3)).may_let_go
+    assert level_sigma_kg(0.01, displaced_kg=0.3) == pytest.approx(0.002, rel=0.05)
+    assert a_weight(0.01, sigma_kg=level_sigma_kg(0.01, displaced_kg=0.3)).may_let_go
