@@ -9,8 +9,10 @@ import os
 import random
 import socket
 import struct
+import subprocess
 import threading
 from pathlib import Path
+from typing import Self
 
 from blimp.closing import Closing
 
@@ -25,17 +27,94 @@ _HAS_FLAGS, _SENDS_FLUSH, _SENDS_FUA = 1, 4, 8
 _EINVAL = 22
 
 
+# A write at an offset, a flush, or a line that the computer has said meanwhile.
+Event = tuple[int, bytes] | None | str
+
+
+class Flash(Closing):
+    """What a card holds: the file `image`, and the blocks that a cut may lose. A context manager.
+
+    events: all that is written and flushed is added to it.
+    """
+
+    def __init__(self, image: Path, events: list[Event] | None = None) -> None:
+        self.events = events
+        self.bytes = image.stat().st_size
+        self._image = image
+        self._file = os.open(image, os.O_RDWR | os.O_CLOEXEC)
+        self._unflushed: dict[int, bytearray] = {}
+
+    def copy(self, image: Path) -> Self:
+        """Return another one that holds the same."""
+        copy = ["cp", "--reflink=auto", os.fspath(self._image), os.fspath(image)]
+        subprocess.run(copy, check=True)
+        other = type(self)(image)
+        other._unflushed = {block: bytearray(data) for block, data in self._unflushed.items()}
+        return other
+
+    def cut(self, chance: random.Random) -> tuple[int, int]:
+        """Lose the power: return how many unflushed blocks there were, and how many are lost.
+
+        One cut in four loses all, and one in four none.
+        """
+        share = chance.choice((0.0, 1.0, chance.random(), chance.random()))
+        lost = [block for block in self._unflushed if chance.random() < share]
+        count = len(self._unflushed)
+        for block in lost:
+            del self._unflushed[block]
+        self.flush()
+        return count, len(lost)
+
+    def read(self, offset: int, length: int) -> bytes:
+        data = bytearray(os.pread(self._file, length, offset))
+        for block in range(offset // BLOCK, (offset + length - 1) // BLOCK + 1):
+            kept = self._unflushed.get(block)
+            if kept is not None:
+                first, last = max(offset, block * BLOCK), min(offset + length, (block + 1) * BLOCK)
+                start = block * BLOCK
+                data[first - offset : last - offset] = kept[first - start : last - start]
+        return bytes(data)
+
+    def write(self, offset: int, data: bytes) -> None:
+        if self.events is not None:
+            self.events.append((offset, data))
+        at = 0
+        while at < len(data):
+            block, inside = divmod(offset + at, BLOCK)
+            some = data[at : at + BLOCK - inside]
+            if block not in self._unflushed:
+                self._unflushed[block] = bytearray(
+                    some if len(some) == BLOCK else os.pread(self._file, BLOCK, block * BLOCK)
+                )
+            self._unflushed[block][inside : inside + len(some)] = some
+            at += len(some)
+
+    def flush(self) -> None:
+        if self.events is not None:
+            self.events.append(None)
+        for block, data in self._unflushed.items():
+            os.pwrite(self._file, data, block * BLOCK)
+        self._unflushed.clear()
+
+    def close(self) -> None:
+        if self._file >= 0:
+            self.flush()
+            os.close(self._file)
+            self._file = -1
+
+
 class Card(Closing):
     """Serves `image` at a Unix socket, one computer at a time. A context manager.
 
     https://github.com/NetworkBlockDevice/nbd/blob/master/doc/proto.md, newstyle, simple replies.
+    events: of its `Flash`.
     """
 
-    def __init__(self, image: Path, socket_path: Path) -> None:
+    def __init__(
+        self, image: Path, socket_path: Path, *, events: list[Event] | None = None
+    ) -> None:
         self.socket_path = socket_path
-        self._file = os.open(image, os.O_RDWR | os.O_CLOEXEC)
-        self._bytes = image.stat().st_size
-        self._unflushed: dict[int, bytearray] = {}
+        self._flash = Flash(image, events)
         self._lock = threading.Lock()
         socket_path.unlink(missing_ok=True)
         self._listener = socket.socket(socket.AF_UNIX)
@@ -45,18 +124,9 @@ class Card(Closing):
         self._thread.start()
 
     def cut(self, chance: random.Random) -> tuple[int, int]:
-        """Lose the power: return how many unflushed blocks there were, and how many are lost.
-
-        The computer must be dead by now. One cut in four loses all, and one in four none.
-        """
+        """As `Flash.cut`. The computer must be dead by now."""
         with self._lock:
-            share = chance.choice((0.0, 1.0, chance.random(), chance.random()))
-            lost = [block for block in self._unflushed if chance.random() < share]
-            count = len(self._unflushed)
-            for block in lost:
-                del self._unflushed[block]
-            self._flush()
-        return count, len(lost)
+            return self._flash.cut(chance)
 
     def close(self) -> None:
         if self._listener.fileno() < 0:
@@ -66,8 +136,7 @@ class Card(Closing):
         self.socket_path.unlink(missing_ok=True)
         self._thread.join(10.0)
         with self._lock:
-            self._flush()
-        os.close(self._file)
+            self._flash.close()
 
     # --- the protocol -------------------------------------------------------------------------
 
@@ -97,7 +166,7 @@ class Card(Closing):
 
             if option == _OPTION_GO:
                 flags = _HAS_FLAGS | _SENDS_FLUSH | _SENDS_FUA
-                reply(_INFO, struct.pack(">HQH", 0, self._bytes, flags))
+                reply(_INFO, struct.pack(">HQH", 0, self._flash.bytes, flags))
                 reply(_ACK)
                 return True
             if option == _OPTION_ABORT:
@@ -114,44 +183,17 @@ class Card(Closing):
             with self._lock:
                 if kind == _DISCONNECT:
                     return
-                if offset + length > self._bytes:
+                if offset + length > self._flash.bytes:
                     status = _EINVAL
                 elif kind == _READ:
-                    data = self._read(offset, length)
+                    data = self._flash.read(offset, length)
                 elif kind == _WRITE:
-                    self._write(offset, written)
+                    self._flash.write(offset, written)
                 elif kind != _FLUSH:
                     status = _EINVAL
                 if kind == _FLUSH or flags & _FUA:
-                    self._flush()
+                    self._flash.flush()
             connection.sendall(struct.pack(">IIQ", 0x67446698, status, cookie) + data)
-
-    def _read(self, offset: int, length: int) -> bytes:
-        data = bytearray(os.pread(self._file, length, offset))
-        for block in range(offset // BLOCK, (offset + length - 1) // BLOCK + 1):
-            kept = self._unflushed.get(block)
-            if kept is not None:
-                first, last = max(offset, block * BLOCK), min(offset + length, (block + 1) * BLOCK)
-                start = block * BLOCK
-                data[first - offset : last - offset] = kept[first - start : last - start]
-        return bytes(data)
-
-    def _write(self, offset: int, data: bytes) -> None:
-        at = 0
-        while at < len(data):
-            block, inside = divmod(offset + at, BLOCK)
-            some = data[at : at + BLOCK - inside]
-            if block not in self._unflushed:
-                self._unflushed[block] = bytearray(
-                    some if len(some) == BLOCK else os.pread(self._file, BLOCK, block * BLOCK)
-                )
-            self._unflushed[block][inside : inside + len(some)] = some
-            at += len(some)
-
-    def _flush(self) -> None:
-        for block, data in self._unflushed.items():
-            os.pwrite(self._file, data, block * BLOCK)
-        self._unflushed.clear()
 
 
 def _exactly(connection: socket.socket, count: int) -> bytes:

@@ -17,7 +17,7 @@ from pathlib import Path
 
 from blimp.closing import Closing
 from blimp.processes import _shim
-from tests.box.card import Card
+from tests.box.card import Card, Event
 from tests.box.image import Image
 from tests.repeating import until
 
@@ -38,6 +38,7 @@ class Box(Closing):
         self.disk = directory / "card.raw"
         self.serial = directory / "serial.log"
         self.port = _free_port()
+        self.events: list[Event] | None = None  # of the card, if it is to say them
         self._card: Card | None = None
         self._process: subprocess.Popen[bytes] | None = None
 
@@ -56,7 +57,7 @@ class Box(Closing):
         """
         if shutil.which("qemu-system-x86_64") is None:
             raise RuntimeError("no QEMU here; try: apt-get install qemu-system-x86")
-        self._card = Card(self.disk, self.directory / "card.sock")
+        self._card = Card(self.disk, self.directory / "card.sock", events=self.events)
         self.serial.write_bytes(b"")
         command = [
             "nice", "-n", "10", "qemu-system-x86_64", "-machine", "q35,accel=tcg",

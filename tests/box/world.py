@@ -19,6 +19,7 @@ _BRIDGE = "/usr/local/lib/box-world.py"
 _WORLD_UNIT = f"""[Unit]
 Description=The simulated world, which is outside of this box
 Before=blimp-flight.service
+StartLimitIntervalSec=0
 [Service]
 ExecStart=/usr/bin/python3 {_BRIDGE} /run/blimp/world.sock 10.0.2.2
 Restart=always
