@@ -11,6 +11,17 @@ def well(device: Device) -> bool:
     return device.healthy
 
 
+def polled(device: Device, times: int, *, start_s: float = 0.0, every_s: float = 0.01) -> float:
+    """Poll a device so many times; return the time of the next poll, in seconds."""
+    for step in range(times):
+        device.poll(start_s + every_s * step)
+    return start_s + every_s * times
+
+
+def poll_until(device: Device, end_s: float, start_s: float = 0.0) -> None:
+    polled(device, round((end_s - start_s) * 100) + 1, start_s=start_s)
+
+
 class RegisterChip:
     """256 byte registers that keep what is written; reads and writes increment."""
 

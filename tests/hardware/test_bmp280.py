@@ -7,7 +7,7 @@ import pytest
 
 from blimp.airframe import Device as Row
 from blimp.hardware.bmp280 import Bmp280, Calibration
-from tests.hardware.doubles import Doubles, RegisterChip, well
+from tests.hardware.doubles import Doubles, RegisterChip, poll_until, well
 
 CALIBRATION = struct.pack(
     "<HhhHhhhhhhhh",
@@ -27,11 +27,6 @@ def fitted() -> tuple[Bmp280, RegisterChip, Doubles]:
     buses.bus.chips[0x76] = chip
     row = Row(name="baro", chip="bmp280", bus="i2c-1", address=0x76, rate_hz=25.0)
     return Bmp280(row=row, buses=buses), chip, buses
-
-
-def poll_until(baro: Bmp280, end_s: float, start_s: float = 0.0) -> None:
-    for step in range(round((end_s - start_s) * 100) + 1):
-        baro.poll(start_s + step * 0.01)
 
 
 def test_compensation_gives_the_datasheet_example() -> None:

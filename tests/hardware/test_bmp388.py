@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from blimp.airframe import Device as Row
 from blimp.hardware.bmp388 import Bmp388, Bmp390, Calibration
-from tests.hardware.doubles import Doubles, RegisterChip, well
+from tests.hardware.doubles import Doubles, RegisterChip, poll_until, well
 
 CALIBRATION = bytes.fromhex("236B5849F65CFFCEF42300EA636E79F3F6AA4312C4")
 DATA = bytes.fromhex("979F6D73D885")  # pressure, temperature
@@ -25,11 +25,6 @@ def fitted(kind: type[Bmp388] = Bmp388) -> tuple[Bmp388, RegisterChip, Doubles]:
     buses.bus.chips[0x76] = chip
     row = Row(name="baro", chip="bmp388", bus="i2c-1", address=0x76, rate_hz=25.0)
     return kind(row=row, buses=buses), chip, buses
-
-
-def poll_until(baro: Bmp388, end_s: float, start_s: float = 0.0) -> None:
-    for step in range(round((end_s - start_s) * 100) + 1):
-        baro.poll(start_s + step * 0.01)
 
 
 def test_compensation_gives_the_published_reading() -> None:

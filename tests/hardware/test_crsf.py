@@ -9,7 +9,7 @@ from blimp.airframe import Device as Row
 from blimp.hardware import crsf
 from blimp.hardware.crsf import Crsf
 from blimp.types import Attitude, LoopStatus, Snapshot
-from tests.hardware.doubles import Doubles, Port, well
+from tests.hardware.doubles import Doubles, Port, polled, well
 
 CAPTURED = (
     bytes.fromhex("001816BD089FF4AEF7BDEF7DEFFBADFD452B5A0100000000006C"),
@@ -34,8 +34,7 @@ def fitted() -> tuple[Crsf, Port]:
         rate_hz=100.0,
     )  # fmt: skip
     made = Crsf(row=row, buses=buses)
-    for step in range(3):
-        made.poll(0.01 * step)
+    polled(made, 3)
     poll(made, buses.ports["/dev/ttyAMA3"], 0.03, crsf.frame(0x14, LEFT))
     return made, buses.ports["/dev/ttyAMA3"]
 

@@ -6,7 +6,7 @@ from blimp.airframe import Device as Row
 from blimp.errors import BusError
 from blimp.hardware.device import Sensor, Steps
 from blimp.types import RangeSample
-from tests.hardware.doubles import Doubles, well
+from tests.hardware.doubles import Doubles, polled, well
 
 
 class Scripted(Sensor[RangeSample]):
@@ -46,16 +46,14 @@ class Scripted(Sensor[RangeSample]):
 
 def ready() -> Scripted:
     sensor = Scripted()
-    for step in range(13):
-        sensor.poll(0.01 * step)
+    polled(sensor, 13)
     assert well(sensor)
     return sensor
 
 
 def test_a_wait_in_the_start_up_lets_polls_return_at_once() -> None:
     sensor = Scripted()
-    for step in range(10):
-        sensor.poll(0.01 * step)
+    polled(sensor, 10)
     assert sensor.starts == 1
     assert not well(sensor)
     assert sensor.error == "starting"
@@ -65,8 +63,7 @@ def test_a_wait_in_the_start_up_lets_polls_return_at_once() -> None:
 def test_four_failures_are_borne_the_fifth_is_not() -> None:
     sensor = ready()
     sensor.error_now = BusError("no answer")
-    for step in range(4):
-        sensor.poll(0.2 + 0.01 * step)
+    polled(sensor, 4, start_s=0.2)
     assert well(sensor)
     assert sensor.error == "no answer"
     sensor.poll(0.3)
@@ -84,15 +81,13 @@ def test_a_device_that_says_it_is_lost_is_so_at_once() -> None:
 def test_a_device_that_fails_is_asked_on_and_started_again_only_after_seconds() -> None:
     sensor = ready()
     sensor.error_now = BusError("no answer")
-    for step in range(280):
-        sensor.poll(0.2 + 0.01 * step)
+    polled(sensor, 280, start_s=0.2)
     assert (well(sensor), sensor.starts) == (False, 1)
     sensor.error_now = None
     sensor.poll(3.01)
     assert (well(sensor), sensor.starts) == (True, 1)
     sensor.error_now = BusError("no answer")
-    for step in range(310):
-        sensor.poll(3.02 + 0.01 * step)
+    polled(sensor, 310, start_s=3.02)
     assert sensor.starts == 2
 
 
@@ -108,11 +103,9 @@ def test_a_good_reading_forgets_failures_before_it() -> None:
 def test_silence_beyond_the_limit_starts_it_again() -> None:
     sensor = ready()
     sensor.lives = False
-    for step in range(90):
-        sensor.poll(0.2 + 0.01 * step)
+    polled(sensor, 90, start_s=0.2)
     assert well(sensor)
-    for step in range(20):
-        sensor.poll(1.1 + 0.01 * step)
+    polled(sensor, 20, start_s=1.1)
     assert not well(sensor)
     assert sensor.error == "ranger: silent for 1 s"
     assert sensor.starts == 2
@@ -121,13 +114,11 @@ def test_silence_beyond_the_limit_starts_it_again() -> None:
 def test_a_start_that_fails_is_tried_every_half_second() -> None:
     sensor = Scripted()
     sensor.start_error = "nobody there"
-    for step in range(205):
-        sensor.poll(0.01 * step)
+    polled(sensor, 205)
     assert sensor.starts == 5  # at 0, 0.5, 1, 1.5 and 2 s
     assert sensor.error == "nobody there"
     sensor.start_error = ""
-    for step in range(70):
-        sensor.poll(2.05 + 0.01 * step)
+    polled(sensor, 70, start_s=2.05)
     assert well(sensor)
     assert sensor.error == ""
 
@@ -143,8 +134,7 @@ def test_bytes_no_formula_holds_for_cost_health_not_the_loop() -> None:
 def test_the_last_good_sample_stays_and_ages() -> None:
     sensor = ready()
     sensor.error_now = BusError("no answer")
-    for step in range(6):
-        sensor.poll(0.2 + 0.01 * step)
+    polled(sensor, 6, start_s=0.2)
     status = sensor.status(2.12)
     assert status.value == 1.0
     assert status.age_s is not None

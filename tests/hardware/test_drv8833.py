@@ -7,7 +7,7 @@ import pytest
 from blimp.airframe import Device as Row
 from blimp.errors import HardwareError
 from blimp.hardware.drv8833 import Drv8833
-from tests.hardware.doubles import Doubles, well
+from tests.hardware.doubles import Doubles, polled, well
 from tests.hardware.ships import with_devices
 
 AIN1, AIN2, BIN1, BIN2, NSLEEP = 6, 13, 19, 26, 12
@@ -28,8 +28,7 @@ def fitted(**options: object) -> tuple[Drv8833, Doubles]:
 
 def started() -> tuple[Drv8833, Doubles]:
     motors, buses = fitted()
-    for step in range(3):
-        motors.poll(0.01 * step)
+    polled(motors, 3)
     assert well(motors)
     return motors, buses
 
@@ -131,7 +130,6 @@ def test_a_pin_that_fails_in_flight_restarts_the_device_asleep() -> None:
     motors.poll(0.2)
     assert buses.pins[NSLEEP].level == 0.0
     buses.dead_pins.clear()
-    for step in range(3):
-        motors.poll(1.0 + 0.01 * step)
+    polled(motors, 3, start_s=1.0)
     assert well(motors)
     assert buses.pins[NSLEEP].level == 1.0, "it is still enabled"

@@ -2,7 +2,7 @@ import pytest
 
 from blimp.airframe import Device as Row
 from blimp.hardware.dwm1001 import Dwm1001
-from tests.hardware.doubles import Doubles, Port, well
+from tests.hardware.doubles import Doubles, Port, polled, well
 
 PORT = "/dev/ttyAMA0"
 
@@ -78,8 +78,7 @@ def test_a_line_that_never_changes_is_frozen() -> None:
 
 def test_a_silent_tag_is_asked_to_speak_but_a_speaking_one_never() -> None:
     tag, port, buses = fitted()
-    for step in range(90):
-        tag.poll(0.1 + 0.1 * step)
+    polled(tag, 90, start_s=0.1, every_s=0.1)
     sent = buses.ports[PORT].written
     assert port.written == b"", "it is listened to first"
     assert sent == b"\r\rlep\r"
@@ -87,6 +86,5 @@ def test_a_silent_tag_is_asked_to_speak_but_a_speaking_one_never() -> None:
         buses.ports[PORT].arrive(f"POS,1,2,3.{step},90\r\n".encode())
         tag.poll(9.1 + 0.1 * step)
     assert well(tag)
-    for step in range(30):
-        tag.poll(12.1 + 0.1 * step)
+    polled(tag, 30, start_s=12.1, every_s=0.1)
     assert buses.ports[PORT].written in (sent, b""), "it spoke a moment ago"

@@ -8,7 +8,7 @@ import pytest
 from blimp.airframe import Device as Row
 from blimp.errors import BoardError, HardwareError
 from blimp.hardware.esc import EscOptions, EscPwm
-from tests.hardware.doubles import Doubles, well
+from tests.hardware.doubles import Doubles, polled, well
 from tests.hardware.ships import with_devices
 
 
@@ -31,8 +31,7 @@ def fitted(*, reverse: bool = True, **options: object) -> tuple[EscPwm, Doubles]
 
 def started(*, reverse: bool = True) -> tuple[EscPwm, Doubles]:
     motors, buses = fitted(reverse=reverse)
-    for step in range(120):
-        motors.poll(0.01 * step)
+    polled(motors, 120)
     assert well(motors)
     return motors, buses
 

@@ -8,7 +8,7 @@ from blimp.airframe import Device as Row
 from blimp.hardware.gps import GpsNmea
 from blimp.hardware.nmea import Gga, Rmc, SentenceReader, checksum, parse
 from blimp.types import GpsSample
-from tests.hardware.doubles import Doubles, Port, well
+from tests.hardware.doubles import Doubles, Port, polled, well
 
 GOLDEN = "$GPGGA,123519,4807.038,N,01131.000,E,1,08,0.9,545.4,M,46.9,M,,*47"
 
@@ -264,10 +264,8 @@ def test_no_old_position_after_a_restart() -> None:
     port.arrive(gga("123519") + half)
     gps.poll(0.2)
     port.dead = True
-    for step in range(40):
-        gps.poll(0.21 + 0.01 * step)
-    for step in range(40):
-        gps.poll(0.7 + 0.1 * step)
+    polled(gps, 40, start_s=0.21)
+    polled(gps, 40, start_s=0.7, every_s=0.1)
     assert buses.opened_ports > 1
     buses.ports["/dev/ttyAMA1"].arrive(rest + rmc("123520"))
     gps.poll(4.8)

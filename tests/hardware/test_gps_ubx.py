@@ -11,7 +11,7 @@ from blimp.airframe import Device as Row
 from blimp.errors import BoardError
 from blimp.hardware import ubx
 from blimp.hardware.gps_ubx import GpsUbx, settings
-from tests.hardware.doubles import Doubles, Port, well
+from tests.hardware.doubles import Doubles, Port, polled, well
 
 PVT = (0x01, 0x07)
 PUBLISHED = bytes.fromhex(
@@ -45,8 +45,7 @@ def fitted(baud: int = 9600, **options: object) -> tuple[GpsUbx, Port, Doubles]:
         options=options,
     )  # fmt: skip
     gps = GpsUbx(row=row, buses=buses)
-    for step in range(3):
-        gps.poll(0.1 * step)
+    polled(gps, 3, every_s=0.1)
     return gps, buses.ports["/dev/ttyAMA1"], buses
 
 
@@ -166,8 +165,7 @@ def test_a_time_that_stands_still_is_frozen() -> None:
 
 def test_a_silent_port_is_opened_again_and_asked_again() -> None:
     gps, port, buses = fitted()
-    for step in range(80):
-        gps.poll(0.5 + 0.1 * step)
+    polled(gps, 80, start_s=0.5, every_s=0.1)
     assert not well(gps)
     assert buses.opened_ports > 1
     assert not port.is_open

@@ -2,7 +2,7 @@ import pytest
 
 from blimp.airframe import Device as Row
 from blimp.hardware.hcsr04 import HcSr04
-from tests.hardware.doubles import Doubles, Echo, well
+from tests.hardware.doubles import Doubles, Echo, polled, well
 
 C_MPS = 343.2  # at 20 °C
 
@@ -86,6 +86,5 @@ def test_an_echo_of_an_earlier_trigger_is_dropped() -> None:
 
 def test_triggers_are_never_closer_than_a_cycle() -> None:
     sonar, echo = fitted()
-    for step in range(100):
-        sonar.poll(0.01 * step)
+    polled(sonar, 100)
     assert echo.triggers <= 17

@@ -7,7 +7,7 @@ import pytest
 
 from blimp.airframe import Device as Row
 from blimp.hardware.icm20948 import Icm20948
-from tests.hardware.doubles import Doubles, RegisterChip, well
+from tests.hardware.doubles import Doubles, RegisterChip, polled, well
 
 TEMPERATURE_25C = round(4.0 * 333.87)
 
@@ -62,15 +62,9 @@ def fitted(**options: object) -> tuple[Icm20948, Banks]:
     return Icm20948(row=row, buses=buses), chip
 
 
-def start(imu: Icm20948) -> float:
-    for step in range(30):
-        imu.poll(step * 0.01)
-    return 0.3
-
-
 def test_level_and_at_rest_reads_one_g_up_and_the_field() -> None:
     imu, _ = fitted()
-    start(imu)
+    polled(imu, 30)
     assert well(imu)
     sample = imu.sample
     assert sample is not None
@@ -83,7 +77,7 @@ def test_level_and_at_rest_reads_one_g_up_and_the_field() -> None:
 
 def test_axes_are_turned_into_the_body_frame() -> None:
     imu, chip = fitted(mounting=["y", "x", "-z"], gyro_range_dps=500)
-    now_s = start(imu)
+    now_s = polled(imu, 30)
     chip.put(inertial(100, 200, 16384, 655, 0, -655, TEMPERATURE_25C))
     imu.poll(now_s)
     assert imu.sample is not None
@@ -96,7 +90,7 @@ def test_axes_are_turned_into_the_body_frame() -> None:
 def test_another_magnetometer_costs_the_field_and_no_more() -> None:
     imu, chip = fitted()
     chip.compass = b"\x00\x00"
-    start(imu)
+    polled(imu, 30)
     assert well(imu)
     assert imu.sample is not None
     assert imu.sample.magnetic_body_t is None
@@ -105,7 +99,7 @@ def test_another_magnetometer_costs_the_field_and_no_more() -> None:
 
 def test_a_field_beyond_the_range_is_no_field() -> None:
     imu, chip = fitted()
-    now_s = start(imu)
+    now_s = polled(imu, 30)
     chip.field = magnetic(1, 2, 3, st2=0x08)
     chip.put(inertial(1, 0, 16384, 0, 0, 0, TEMPERATURE_25C))
     imu.poll(now_s)
@@ -116,7 +110,7 @@ def test_a_field_beyond_the_range_is_no_field() -> None:
 
 def test_a_field_stays_until_the_next_half_a_second_at_most() -> None:
     imu, chip = fitted()
-    now_s = start(imu)
+    now_s = polled(imu, 30)
     chip.field = magnetic(9, 9, 9, ready=0)
     for step in range(60):
         chip.put(inertial(step + 1, 0, 16384, 0, 0, 0, TEMPERATURE_25C))

@@ -5,7 +5,7 @@ import pytest
 from blimp.airframe import Device as Row
 from blimp.errors import BoardError
 from blimp.hardware.ina219 import Ina219, calibration_word
-from tests.hardware.doubles import Doubles, WordChip, well
+from tests.hardware.doubles import Doubles, WordChip, polled, well
 
 
 def fitted(**options: object) -> tuple[Ina219, WordChip, Doubles]:
@@ -36,8 +36,7 @@ def test_calibration_outside_the_register_is_refused(shunt: float, lsb: float) -
 
 def test_voltage_and_current_of_the_datasheet() -> None:
     power, chip, _ = fitted()
-    for step in range(3):
-        power.poll(step * 0.1)
+    polled(power, 3, every_s=0.1)
     assert power.sample is not None
     assert power.sample.voltage_v == pytest.approx(11.98, abs=0.005)
     assert power.sample.current_a == pytest.approx(10.0)
@@ -55,8 +54,7 @@ def test_each_reading_needs_a_conversion_of_its_own() -> None:
         return read(register, length)
 
     chip.read = clear  # type: ignore[method-assign]
-    for step in range(40):
-        power.poll(step * 0.1)
+    polled(power, 40, every_s=0.1)
     assert power.sample is not None
     assert power.sample.t_s < 1.0
     assert not well(power)
@@ -90,8 +88,7 @@ def test_a_current_at_the_end_of_its_range_is_unhealthy_and_keeps_the_voltage(
 def test_a_motors_start_beyond_the_range_is_no_fault() -> None:
     power, chip, _ = fitted(shunt_ohm=0.05, current_lsb_a=0.0002)
     chip.words[4] = 3000
-    for step in range(10):
-        power.poll(step * 0.1)
+    polled(power, 10, every_s=0.1)
     chip.words[4] = 32000
     for step in range(10, 18):
         power.poll(step * 0.1)
@@ -101,19 +98,16 @@ def test_a_motors_start_beyond_the_range_is_no_fault() -> None:
 
 def test_no_new_conversion_is_unhealthy() -> None:
     power, chip, _ = fitted()
-    for step in range(3):
-        power.poll(step * 0.1)
+    polled(power, 3, every_s=0.1)
     chip.words[2] &= ~2
-    for step in range(25):
-        power.poll(0.3 + step * 0.1)
+    polled(power, 25, start_s=0.3, every_s=0.1)
     assert not well(power)
     assert "no new conversion" in power.error
 
 
 def test_a_chip_that_was_reset_is_set_up_again() -> None:
     power, chip, _ = fitted()
-    for step in range(3):
-        power.poll(step * 0.1)
+    polled(power, 3, every_s=0.1)
     chip.words.update({0: 0x399F, 4: 0, 5: 0})
     before = power.sample
     power.poll(0.3)

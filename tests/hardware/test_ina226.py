@@ -6,7 +6,7 @@ import pytest
 
 from blimp.airframe import Device as Row
 from blimp.hardware.ina226 import Ina226, Ina260
-from tests.hardware.doubles import Doubles, WordChip, well
+from tests.hardware.doubles import Doubles, WordChip, polled, well
 
 CVRF = 0x0008
 
@@ -37,18 +37,13 @@ def fitted(kind: type[Ina226] = Ina226, **options: Any) -> tuple[Ina226, Monitor
     return kind(row=row, buses=buses), chip
 
 
-def start(power: Ina226) -> None:
-    for step in range(3):
-        power.poll(step * 0.1)
-
-
 @pytest.mark.parametrize(
     ("kind", "config", "amperes"),
     [(Ina226, b"\x44\xdf", 10.0), (Ina260, b"\x64\xdf", 10.0)],  # 8000 × 1.25 mA are 10 A, too
 )
 def test_the_datasheets_example(kind: type[Ina226], config: bytes, amperes: float) -> None:
     power, chip = fitted(kind)
-    start(power)
+    polled(power, 3, every_s=0.1)
     assert well(power)
     assert power.sample is not None
     assert power.sample.voltage_v == pytest.approx(11.98)
@@ -60,7 +55,7 @@ def test_the_datasheets_example(kind: type[Ina226], config: bytes, amperes: floa
 def test_a_current_at_the_end_of_its_register_is_unhealthy(word: int, amperes: str) -> None:
     power, chip = fitted()
     chip.words[1] = word
-    start(power)
+    polled(power, 3, every_s=0.1)
     assert not well(power)
     assert f"current is at {amperes} A" in power.error
     assert power.sample is not None
@@ -74,7 +69,7 @@ def test_a_current_at_the_end_of_its_register_is_unhealthy(word: int, amperes: s
 )
 def test_what_cannot_be_makes_no_sample(register: int, word: int, why: str) -> None:
     power, chip = fitted()
-    start(power)
+    polled(power, 3, every_s=0.1)
     before = power.sample
     chip.words[register] = word
     power.poll(0.3)
@@ -84,9 +79,8 @@ def test_what_cannot_be_makes_no_sample(register: int, word: int, why: str) -> N
 
 def test_no_new_conversion_is_unhealthy() -> None:
     power, chip = fitted()
-    start(power)
+    polled(power, 3, every_s=0.1)
     chip.words[6] = 0
-    for step in range(25):
-        power.poll(0.3 + step * 0.1)
+    polled(power, 25, start_s=0.3, every_s=0.1)
     assert not well(power)
     assert "no new conversion" in power.error

@@ -4,7 +4,7 @@ import pytest
 
 from blimp.airframe import Device as Row
 from blimp.hardware.l293d import L293D
-from tests.hardware.doubles import Doubles, well
+from tests.hardware.doubles import Doubles, polled, well
 from tests.hardware.ships import with_devices
 
 IN1, IN2, IN3, IN4, EN = 6, 13, 19, 26, 12
@@ -21,8 +21,7 @@ def fitted() -> tuple[L293D, Doubles]:
         outputs={"a": "left", "b": "right"},
     )
     motors = L293D(row=row, buses=buses, airframe=with_devices(row))
-    for step in range(3):
-        motors.poll(0.01 * step)
+    polled(motors, 3)
     assert well(motors)
     return motors, buses
 

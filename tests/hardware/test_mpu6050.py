@@ -8,7 +8,7 @@ import pytest
 from blimp.airframe import Device as Row
 from blimp.errors import BoardError
 from blimp.hardware.mpu6050 import Mpu6050
-from tests.hardware.doubles import Doubles, RegisterChip, well
+from tests.hardware.doubles import Doubles, RegisterChip, polled, well
 
 TEMPERATURE_25C = round((25.0 - 36.53) * 340)
 
@@ -28,16 +28,9 @@ def fitted(**options: object) -> tuple[Mpu6050, RegisterChip, Doubles]:
     return Mpu6050(row=row, buses=buses), chip, buses
 
 
-def start(imu: Mpu6050) -> float:
-    """Poll through the start-up; return the time after it."""
-    for step in range(20):
-        imu.poll(step * 0.01)
-    return 0.2
-
-
 def test_level_and_at_rest_reads_one_g_up() -> None:
     imu, _, _ = fitted()
-    start(imu)
+    polled(imu, 20)
     assert imu.sample is not None
     assert imu.sample.accel_body_mps2 == pytest.approx((0.0, 0.0, -9.80665), abs=1e-9)
     assert imu.sample.gyro_body_radps == pytest.approx((0.0, 0.0, 0.0))
@@ -46,7 +39,7 @@ def test_level_and_at_rest_reads_one_g_up() -> None:
 
 def test_bias_and_scale_are_taken_out_in_the_body_frame() -> None:
     imu, _, _ = fitted(accel_bias_mps2=(0.1, -0.2, 0.3), accel_scale=(1.0, 1.1, 0.95))
-    start(imu)
+    polled(imu, 20)
     assert imu.sample is not None
     wanted = (-0.1, 0.2 * 1.1, (-9.80665 - 0.3) * 0.95)
     assert imu.sample.accel_body_mps2 == pytest.approx(wanted, abs=1e-9)
@@ -55,7 +48,7 @@ def test_bias_and_scale_are_taken_out_in_the_body_frame() -> None:
 def test_a_board_that_stands_at_an_angle_is_levelled() -> None:
     """Nose up by 0.1 rad against the ship: level, it feels g along its own tilted axes."""
     imu, chip, _ = fitted(level_rad=(0.0, 0.1), gyro_bias_radps=(math.radians(1.0), 0.0, 0.0))
-    now_s = start(imu)
+    now_s = polled(imu, 20)
     up, ahead = round(16384 * math.cos(0.1)), round(16384 * math.sin(0.1))
     chip.set(0x3B, words(ahead, 0, up, TEMPERATURE_25C, 131 * 3, 0, 0))
     imu.poll(now_s)
@@ -67,7 +60,7 @@ def test_a_board_that_stands_at_an_angle_is_levelled() -> None:
 
 def test_axes_are_turned_into_the_body_frame() -> None:
     imu, chip, _ = fitted()
-    now_s = start(imu)
+    now_s = polled(imu, 20)
     chip.set(0x3B, words(1638, 3277, 16384, TEMPERATURE_25C, 131, 262, 1310))
     imu.poll(now_s)
     assert imu.sample is not None
@@ -79,7 +72,7 @@ def test_axes_are_turned_into_the_body_frame() -> None:
 
 def test_a_mounting_of_its_own() -> None:
     imu, chip, _ = fitted(mounting=["y", "x", "-z"], gyro_range_dps=500)
-    now_s = start(imu)
+    now_s = polled(imu, 20)
     chip.set(0x3B, words(100, 200, 16384, TEMPERATURE_25C, 655, 0, 0))
     imu.poll(now_s)
     assert imu.sample is not None
@@ -118,26 +111,23 @@ def test_wrong_options_are_named(options: dict[str, object], named: str) -> None
 
 def test_the_same_bytes_for_25_reads_is_frozen_and_no_sample() -> None:
     imu, chip, _ = fitted()
-    now_s = start(imu)
+    now_s = polled(imu, 20)
     assert imu.sample is not None
     first = imu.sample
-    for step in range(40):
-        imu.poll(now_s + step * 0.01)
+    polled(imu, 40, start_s=now_s)
     assert imu.sample is first
     assert not well(imu)
     assert "frozen" in imu.error
-    for step in range(60):  # it is started again, and shows the same bytes
-        imu.poll(now_s + 0.4 + step * 0.01)
+    polled(imu, 60, start_s=now_s + 0.4)  # it is started again, and shows the same bytes
     assert not well(imu)
     chip.set(0x3B, words(1, 0, 16384, TEMPERATURE_25C, 0, 0, 0))
-    for step in range(60):
-        imu.poll(now_s + 1.0 + step * 0.01)
+    polled(imu, 60, start_s=now_s + 1.0)
     assert imu.sample is not first
 
 
 def test_a_sleeping_chip_gives_no_sample_and_is_woken() -> None:
     imu, chip, _ = fitted()
-    now_s = start(imu)
+    now_s = polled(imu, 20)
     first = imu.sample
     chip.set(0x3B, bytes(14))
     chip.set(0x6B, b"\x40")
@@ -151,8 +141,7 @@ def test_a_sleeping_chip_gives_no_sample_and_is_woken() -> None:
     assert imu.sample is first
     assert not well(imu)
     assert "asleep" in imu.error
-    for step in range(20):
-        imu.poll(now_s + 0.01 + step * 0.01)
+    polled(imu, 20, start_s=now_s + 0.01)
     assert well(imu)
     assert imu.sample is not first
     assert chip.memory[0x1A] == 0x03
@@ -160,7 +149,7 @@ def test_a_sleeping_chip_gives_no_sample_and_is_woken() -> None:
 
 def test_garbage_is_found_by_its_temperature() -> None:
     imu, chip, _ = fitted()
-    now_s = start(imu)
+    now_s = polled(imu, 20)
     first = imu.sample
     for step, raw in enumerate((30000, -20000, 3000, -6000, 0)):
         chip.set(0x3B, words(1, 2, 3, raw, 5, 6, 7))
@@ -183,7 +172,7 @@ def fitted_as(identity: int, temperature: int, **options: object) -> tuple[Mpu60
 )
 def test_those_with_the_registers_of_the_mpu_6500(identity: int, temperature: int) -> None:
     imu, chip = fitted_as(identity, temperature, filter_hz=94)
-    start(imu)
+    polled(imu, 20)
     assert well(imu)
     assert imu.sample is not None
     assert imu.sample.temperature_c == pytest.approx(25.0, abs=0.01)
@@ -194,7 +183,7 @@ def test_those_with_the_registers_of_the_mpu_6500(identity: int, temperature: in
 def test_one_that_wakes_by_itself_after_a_power_cut_is_set_again() -> None:
     """At ±500 °/s its rates would count twice: an MPU-6500 comes back awake, at ±250 °/s."""
     imu, chip = fitted_as(0x70, 1335, gyro_range_dps=500)
-    now_s = start(imu)
+    now_s = polled(imu, 20)
     chip.set(0x19, bytes(5))
     chip.set(0x6B, b"\x01")
     for step in range(60):
@@ -221,7 +210,7 @@ def test_one_that_wakes_by_itself_after_a_power_cut_is_set_again() -> None:
 def test_the_end_of_its_range_is_no_measurement(axes: tuple[int, ...], named: str) -> None:
     """An axis that is broken so must not be believed; one knock is no loss."""
     imu, chip, _ = fitted()
-    now_s = start(imu)
+    now_s = polled(imu, 20)
     before = imu.sample
     accel, gyro = axes[:3], axes[3:]
     for step in range(4):

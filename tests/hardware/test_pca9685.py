@@ -8,7 +8,7 @@ from blimp.airframe import Airframe, Servo
 from blimp.airframe import Device as Row
 from blimp.errors import BoardError, HardwareError
 from blimp.hardware.pca9685 import Pca9685, prescale
-from tests.hardware.doubles import Doubles, RegisterChip, well
+from tests.hardware.doubles import Doubles, RegisterChip, polled, well
 from tests.hardware.ships import with_devices
 
 OFF = b"\x00\x00\x00\x10"
@@ -44,8 +44,7 @@ def fitted(
 
 
 def start(servos: Pca9685) -> None:
-    for step in range(3):
-        servos.poll(0.01 * step)
+    polled(servos, 3)
     assert well(servos), servos.error
 
 
@@ -160,8 +159,7 @@ def counts(pulse_s: float) -> bytes:
 
 def armed(**options: object) -> tuple[Pca9685, RegisterChip, Doubles]:
     board, chip, buses = fitted(ESCS, {"oe": 4}, esc={"reversible": True, "arm_s": 1.0} | options)
-    for step in range(120):
-        board.poll(0.01 * step)
+    polled(board, 120)
     assert well(board)
     return board, chip, buses
 

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from blimp.airframe import Device as Row
 from blimp.hardware.pmw3901 import Pmw3901
-from tests.hardware.doubles import Doubles, Spi, well
+from tests.hardware.doubles import Doubles, Spi, polled, well
 
 
 def burst(
@@ -79,8 +79,7 @@ def test_a_chip_that_is_gone_is_found_out_though_nothing_acknowledges() -> None:
     flow, chip, now_s = started()
     chip.spi.answer = lambda out, length: b"\xff" * length
     before = flow.sample
-    for step in range(6):
-        flow.poll(now_s + 0.02 * step)
+    polled(flow, 6, start_s=now_s, every_s=0.02)
     assert flow.sample is before
     assert not well(flow)
 

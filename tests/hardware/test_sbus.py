@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from blimp.airframe import Device as Row
 from blimp.hardware.sbus import FrameReader, Sbus
-from tests.hardware.doubles import Doubles, Port, well
+from tests.hardware.doubles import Doubles, Port, polled, well
 
 # Channels of Betaflight's CRSF test, packed alike: 2047, 31, 0, 172, 0, 992, 0, 1811.
 UNPACKING = bytes.fromhex("0F FFFF0000580100F00160E2 0000000000000000000000 00 00")
@@ -20,8 +20,7 @@ def fitted() -> tuple[Sbus, Port]:
         rate_hz=100.0,
     )  # fmt: skip
     made = Sbus(row=row, buses=buses)
-    for step in range(3):
-        made.poll(0.01 * step)
+    polled(made, 3)
     return made, buses.ports["/dev/ttyAMA4"]
 
 

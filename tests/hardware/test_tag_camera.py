@@ -9,7 +9,7 @@ from blimp.airframe import Device as Row
 from blimp.errors import BoardError
 from blimp.hardware.tag_camera import TagCamera
 from blimp.types import CameraPose, SeenSample, Sighting
-from tests.hardware.doubles import Doubles
+from tests.hardware.doubles import Doubles, polled
 
 POSE = CameraPose(
     boot_id="a", sequence=1, exposed_s=9.9, position_ned_m=(1.0, -2.0, -1.5), yaw_rad=0.3,
@@ -102,8 +102,7 @@ def test_what_is_no_pose_is_refused(camera: TagCamera, wire: Wire, data: bytes) 
 
 
 def test_a_process_that_says_nothing_is_missed(camera: TagCamera) -> None:
-    for step in range(20):
-        camera.poll(10.0 + 0.1 * step)
+    polled(camera, 20, start_s=10.0, every_s=0.1)
     assert not camera.healthy
     assert "does `blimp camera` run" in camera.error
 

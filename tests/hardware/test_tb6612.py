@@ -2,7 +2,7 @@
 
 from blimp.airframe import Device as Row
 from blimp.hardware.tb6612 import Tb6612
-from tests.hardware.doubles import Doubles, well
+from tests.hardware.doubles import Doubles, polled, well
 from tests.hardware.ships import with_devices
 
 PWMA, AIN1, AIN2, PWMB, BIN1, BIN2, STBY = 6, 13, 19, 26, 5, 22, 12
@@ -31,8 +31,7 @@ def fitted(**options: object) -> tuple[Tb6612, Doubles]:
 
 def started() -> tuple[Tb6612, Doubles]:
     motors, buses = fitted()
-    for step in range(3):
-        motors.poll(0.01 * step)
+    polled(motors, 3)
     assert well(motors)
     return motors, buses
 
