@@ -1,14 +1,16 @@
-"""A command of this project in a process of its own, without the start of an interpreter."""
+"""Programs in processes of their own; a command of this project without an interpreter's start."""
 
 import os
 import pwd
 import runpy
+import subprocess
 import sys
 import tempfile
 import traceback
 import warnings
-from collections.abc import Mapping
-from typing import NamedTuple
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
 
 
 class Ended(NamedTuple):
@@ -17,6 +19,14 @@ class Ended(NamedTuple):
     returncode: int
     stdout: str
     stderr: str
+
+
+def ran(words: Sequence[str | Path], **options: Any) -> subprocess.CompletedProcess[str]:
+    """Run a program to its end; return its exit status, and as text what it printed.
+
+    options: of `subprocess.run`; with `check` a failure raises.
+    """
+    return subprocess.run(words, **({"check": False} | options), capture_output=True, text=True)
 
 
 def blimp(*words: object, environment: Mapping[str, str] | None = None) -> Ended:

@@ -5,13 +5,13 @@ import os
 import pwd
 import shutil
 import signal
-import subprocess
 from pathlib import Path
 
 import psycopg
 
 from blimp.errors import BlimpError
 from tests.database_server import DatabaseServer
+from tests.forked import ran
 from tests.needs import not_run
 
 HOW = "on Debian: apt-get install postgresql (it need not be running)"
@@ -55,11 +55,7 @@ class Postgres(DatabaseServer):
             user = _nobody()
             os.chown(self._directory, user.pw_uid, user.pw_gid)
         command = "initdb --auth trust --username blimp --encoding UTF8 --locale=C --no-sync -D"
-        made = subprocess.run(
-            self._as_nobody([*command.split(), str(self._directory / "data")]),
-            capture_output=True,
-            text=True,
-        )
+        made = ran(self._as_nobody([*command.split(), str(self._directory / "data")]))
         if made.returncode:
             raise BlimpError(f"initdb: {made.stderr}")
 

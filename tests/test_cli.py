@@ -20,7 +20,7 @@ from blimp import airframe
 from blimp.cli import app as blimp_app
 from ground_station.arguments import pilot_name
 from ground_station.commands import app as ground_app
-from tests.forked import blimp, forked
+from tests.forked import blimp, forked, ran
 
 
 @pytest.mark.parametrize(
@@ -196,5 +196,5 @@ def test_the_tab_key_completes_a_command(typed: str, word: str) -> None:
         "COMP_CWORD": str(len(others)),
     }
     program = str(Path(sys.executable).parent / name)
-    done = subprocess.run([program], capture_output=True, text=True, env=environment, check=True)
+    done = ran([program], env=environment, check=True)
     assert done.stdout.split() == [word]

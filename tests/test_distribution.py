@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from tests import constraints, release
+from tests.forked import ran
 
 ROOT = Path(__file__).parents[1]
 GIT = ["git", "-c", "user.name=A", "-c", "user.email=a@example.org", "-c", "init.defaultBranch=x"]
@@ -21,7 +22,7 @@ without_git = pytest.mark.skipif(shutil.which("git") is None, reason="NOT RUN: n
 
 def git(directory: Path, *words: str) -> str:
     command = [*GIT, "-C", str(directory), *words]
-    return subprocess.run(command, check=True, capture_output=True, text=True).stdout.strip()
+    return ran(command, check=True).stdout.strip()
 
 
 @pytest.fixture
@@ -43,11 +44,13 @@ def checkout(tmp_path: Path) -> Path:
 
 def python(directory: Path, code: str, **environment: str) -> str:
     """Run code in an interpreter that imports `blimp` from `directory`."""
-    return subprocess.run(
+    return ran(
         [sys.executable, "-c", code],
-        cwd="/", env={**os.environ, "PYTHONPATH": str(directory), **environment},
-        check=True, capture_output=True, text=True, timeout=60,
-    ).stdout.strip()  # fmt: skip
+        cwd="/",
+        env={**os.environ, "PYTHONPATH": str(directory), **environment},
+        check=True,
+        timeout=60,
+    ).stdout.strip()
 
 
 def version(directory: Path) -> str:
@@ -58,10 +61,9 @@ def of_scm(directory: Path) -> str:
     """Return what a build here would call itself."""
     code = "import sys, setuptools_scm as s; print(s._get_version(s.Configuration.from_file("
     code += "sys.argv[1] + '/pyproject.toml'), force_write_version_files=False))"
-    return subprocess.run(
-        [sys.executable, "-W", "ignore", "-c", code, str(directory)],
-        check=True, capture_output=True, text=True, timeout=60,
-    ).stdout.strip()  # fmt: skip
+    return ran(
+        [sys.executable, "-W", "ignore", "-c", code, str(directory)], check=True, timeout=60
+    ).stdout.strip()
 
 
 @without_git
@@ -97,10 +99,13 @@ def test_two_builds_of_a_commit_are_equal_byte_for_byte(
         for path in source.rglob("*.py"):
             os.utime(path, (1e9 + umask, 1e9 + umask))
         for what in ("sdist", "wheel"):
-            ended = subprocess.run(
-                [sys.executable, "-W", "ignore", "-c", code, what, out], cwd=source, umask=umask,
-                check=True, capture_output=True, text=True, timeout=60,
-            )  # fmt: skip
+            ended = ran(
+                [sys.executable, "-W", "ignore", "-c", code, what, out],
+                cwd=source,
+                umask=umask,
+                check=True,
+                timeout=60,
+            )
             if what == "sdist" and umask == 0o077:
                 sdist = out / ended.stdout.split()[-1]
                 subprocess.run(["tar", "-xf", sdist, "-C", tmp_path], check=True, umask=umask)
@@ -185,10 +190,7 @@ def test_no_release_with_rows_of_platforms_that_are_of_other_code(checkout: Path
 
 @pytest.mark.parametrize("program", ["blimp", "ground_station", "blimp.queue"])
 def test_every_program_says_version_and_commit(program: str) -> None:
-    ended = subprocess.run(
-        [sys.executable, "-m", program, "--version"],
-        cwd=ROOT, check=False, capture_output=True, text=True, timeout=60,
-    )  # fmt: skip
+    ended = ran([sys.executable, "-m", program, "--version"], cwd=ROOT, timeout=60)
     assert (ended.returncode, ended.stderr) == (0, "")
     pattern = r"\S+ \(commit ([0-9a-f]{12}|unknown)(, with changes)?, in .+\)"
     assert re.fullmatch(pattern, ended.stdout.strip())
@@ -220,10 +222,11 @@ def test_a_users_program_beside_an_editable_install_sees_the_types(tmp_path: Pat
         'async def fly(ship: Ship) -> None:\n    await ship.takeoff("3")\n'
     )
     paths = ("PYTHONPATH", "MYPYPATH")
-    ended = subprocess.run(
+    ended = ran(
         [sys.executable, "-m", "mypy", "--strict", "--cache-dir", tmp_path / "cache", program],
-        cwd=tmp_path, env={name: v for name, v in os.environ.items() if name not in paths},
-        capture_output=True, text=True, timeout=300, check=False,
-    )  # fmt: skip
+        cwd=tmp_path,
+        env={name: v for name, v in os.environ.items() if name not in paths},
+        timeout=300,
+    )
     assert "Found 1 error in 1 file" in ended.stdout, ended
     assert 'to "takeoff" of "Ship" has incompatible type "str"; expected "float"' in ended.stdout

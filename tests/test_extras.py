@@ -1,6 +1,5 @@
 """A command whose extra is missing says how to install it, and ends as for a wrong setting."""
 
-import subprocess
 import sys
 from pathlib import Path
 
@@ -8,6 +7,7 @@ import pytest
 
 from blimp.distribution import needing
 from blimp.errors import ConfigError
+from tests.forked import ran
 
 ROOT = Path(__file__).parents[1]
 RUN = "import sys; sys.modules[sys.argv.pop(1)] = None; from {} import main; sys.exit(main())"
@@ -36,11 +36,12 @@ CASES = [
 def test_a_missing_extra_is_one_line_with_its_cure(
     package: str, extra: str, program: str, status: int, words: tuple[str, ...], tmp_path: Path
 ) -> None:
-    ended = subprocess.run(
+    ended = ran(
         [sys.executable, "-c", RUN.format(program), package, *words],
-        capture_output=True, text=True, timeout=60, cwd=tmp_path, check=False,
+        timeout=60,
+        cwd=tmp_path,
         env={"PYTHONPATH": str(ROOT), "BLIMP_LOG_DIR": str(tmp_path), "BLIMP_LOG_MB": "10"},
-    )  # fmt: skip
+    )
     assert "Traceback" not in ended.stderr, ended.stderr
     assert (ended.returncode, f"[{extra}]" in ended.stderr) == (status, True), ended.stderr
     assert len(ended.stderr.splitlines()) == 1, ended.stderr
@@ -89,10 +90,9 @@ def test_every_help_is_printed_without_any_extra(
         "PIL",
     )
     code = EVERY_HELP.format(absent=absent, program=program, table=table)
-    ended = subprocess.run(
-        [sys.executable, "-c", code], capture_output=True, text=True, timeout=60, cwd=tmp_path,
-        check=False, env={"PYTHONPATH": str(ROOT)},
-    )  # fmt: skip
+    ended = ran(
+        [sys.executable, "-c", code], timeout=60, cwd=tmp_path, env={"PYTHONPATH": str(ROOT)}
+    )
     assert (ended.returncode, ended.stderr) == (0, "")
     *lines, count = ended.stdout.splitlines()
     assert int(count) >= at_least
@@ -120,10 +120,7 @@ def test_a_library_whose_extra_is_missing_is_a_wrong_setting(
         f"try: {code}",
         "except ConfigError as error: print(error)",
     )
-    ended = subprocess.run(
-        [sys.executable, "-c", "\n".join(lines)],
-        capture_output=True, text=True, check=True, timeout=60,
-    )  # fmt: skip
+    ended = ran([sys.executable, "-c", "\n".join(lines)], check=True, timeout=60)
     assert f"[{extra}]" in ended.stdout, ended
 
 

@@ -8,6 +8,7 @@ import pytest
 
 from blimp import ground
 from blimp.errors import ConfigError
+from tests.forked import ran
 
 ROOT = Path(__file__).parents[1]
 RUN = "from blimp.ground import main; main()"
@@ -16,10 +17,7 @@ RUN = "from blimp.ground import main; main()"
 def run_with(first: Path, *words: str) -> "subprocess.CompletedProcess[str]":
     """Run the console script with `first` before all others that Python looks in."""
     code = f"import sys; sys.path[:0] = [{str(first)!r}, {str(ROOT)!r}]; {RUN}"
-    return subprocess.run(
-        [sys.executable, "-P", "-c", code, *words],
-        cwd="/", capture_output=True, text=True, check=False, timeout=60,
-    )  # fmt: skip
+    return ran([sys.executable, "-P", "-c", code, *words], cwd="/", timeout=60)
 
 
 def test_a_package_of_that_name_elsewhere_is_refused_before_it_runs(tmp_path: Path) -> None:

@@ -2,9 +2,10 @@
 
 import ast
 import json
-import subprocess
 import sys
 from pathlib import Path
+
+from tests.forked import ran
 
 ROOT = Path(__file__).parent.parent
 # What several threads of a worker, a client, a page or a relay read.
@@ -78,11 +79,12 @@ READERS = {
 def built_late(readers: dict[str, set[str]], *, before: str = "") -> dict[str, list[str]]:
     """Return the types that each module leaves to be built at their first use, if any."""
     modules = {path.removesuffix(".py").replace("/", "."): readers[path] for path in readers}
-    done = subprocess.run(
+    done = ran(
         [sys.executable, "-c", before + CHECK],
         input=json.dumps([(module, sorted(names)) for module, names in modules.items()]),
-        capture_output=True, text=True, check=True, cwd=ROOT,
-    )  # fmt: skip
+        check=True,
+        cwd=ROOT,
+    )
     found = dict(zip(modules, json.loads(done.stdout), strict=True))
     return {module: late for module, late in found.items() if late}
 

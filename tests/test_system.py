@@ -17,6 +17,7 @@ from typing import Any
 import pytest
 
 from tests.broker import EmbeddedBroker
+from tests.forked import ran
 from tests.sim.running import RunningStack
 from tests.tcp_link import TcpLink
 
@@ -89,9 +90,7 @@ def test_what_a_laptop_runs_is_imported_without_what_windows_lacks() -> None:
 @pytest.mark.process
 @pytest.mark.long
 def test_a_flight_in_lockstep_is_the_same_to_the_bit() -> None:
-    here = subprocess.run(
-        [sys.executable, "-c", FLIGHT], cwd=ROOT, check=True, capture_output=True, text=True
-    )
+    here = ran([sys.executable, "-c", FLIGHT], cwd=ROOT, check=True)
     assert lacking(FLIGHT) == here.stdout != ""
 
 

@@ -8,7 +8,6 @@ import os
 import shutil
 import signal
 import struct
-import subprocess
 import time
 from collections.abc import Iterator
 from typing import Any
@@ -16,6 +15,7 @@ from typing import Any
 from blimp.queue.redis.client import open_redis
 from tests.broker import EmbeddedBroker
 from tests.directory import socket_directory
+from tests.forked import ran
 from tests.needs import not_run
 
 # What the server reads of the wall clock, plus the ns in a file; monotonic clocks stay.
@@ -159,7 +159,7 @@ def stepped_server() -> Iterator[SteppedServer]:
         source.write_text(SHIM)
         step.write_bytes(bytes(8))
         words = [compiler, "-shared", "-fPIC", "-O1", "-o", str(shim), str(source), "-ldl"]
-        subprocess.run(words, check=True, capture_output=True, text=True)
+        ran(words, check=True)
         before = ("env", f"LD_PRELOAD={shim}", f"STEP_FILE={step}")
         with (
             step.open("r+b") as file,

@@ -2,7 +2,6 @@
 
 import json
 import os
-import subprocess
 import sys
 from typing import Any
 
@@ -11,7 +10,7 @@ import pytest
 from blimp.errors import MissionError
 from ground_station import cli
 from ground_station.mission_file import parse_mission
-from tests.forked import Ended, forked
+from tests.forked import Ended, forked, ran
 from tests.ground_station.ship import FlyingShip
 
 REPLY_KEYS = ["id", "task", "state", "result", "reason", "latency_ms"]
@@ -22,9 +21,7 @@ def ground(*words: str, **environment: str) -> tuple[int, dict[str, Any]]:
     environment = os.environ | {"XDG_RUNTIME_DIR": "/nonexistent"} | environment
     if "PYTHONIOENCODING" in environment:  # which an interpreter reads as it starts
         command = [sys.executable, "-m", "ground_station", "--json", *words]
-        done = subprocess.run(
-            command, env=environment, capture_output=True, text=True, timeout=20.0, check=False
-        )
+        done = ran(command, env=environment, timeout=20.0)
         ended = Ended(done.returncode, done.stdout, done.stderr)
     else:
         ended = forked("ground_station", "--json", *words, environment=environment)

@@ -17,6 +17,7 @@ import pytest
 
 from blimp.tasks.client import VehicleClient
 from ground_station import cli
+from tests.forked import ran
 from tests.ground_station.ship import FlyingShip
 from tests.repeating import repeating
 from tests.stopwatch import Stopwatch
@@ -461,7 +462,7 @@ def test_what_is_loaded_for_help_is_light() -> None:
         "heavy = {'rich', 'kombu', 'redis', 'asyncio'} & set(sys.modules);"
         "sys.exit(f'loaded: {heavy}' if heavy else 0)"
     )
-    found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    found = ran([sys.executable, "-c", code])
     assert found.returncode == 0, found.stderr
 
 

@@ -29,6 +29,7 @@ from ground_station.examples import failsafe, follow, log_csv, square, sticks, s
 from ground_station.ship import Ship
 from tests.broker import EmbeddedBroker
 from tests.directory import socket_directory
+from tests.forked import ran
 from tests.ground_station.ship import FlyingShip
 from tests.queue.conftest import working
 
@@ -205,10 +206,7 @@ def test_the_programs_of_the_page(broker: EmbeddedBroker, programs: list[Path]) 
     with Lockstep("twin", seed=1) as simulated:
         twin = FlyingShip(broker=broker, vehicle="twin", ship=simulated)
         with twin.worker(), twin.telling():
-            done = subprocess.run(
-                [sys.executable, str(with_coroutines)],
-                capture_output=True, text=True, env=environment, check=False,
-            )  # fmt: skip
+            done = ran([sys.executable, str(with_coroutines)], env=environment)
             assert (done.returncode, done.stderr) == (0, "")
             assert simulated.truth.on_ground
             assert math.dist(simulated.truth.position_ned_m[:2], (5.0, 0.0)) < 1.0
@@ -225,9 +223,7 @@ def test_the_programs_of_the_page(broker: EmbeddedBroker, programs: list[Path]) 
                     watching.kill()
             assert heights_m == pytest.approx([3.0] * 3, abs=0.4), said
             assert "KeyboardInterrupt" in said
-    done = subprocess.run(
-        [sys.executable, str(in_lockstep)], capture_output=True, text=True, check=False
-    )
+    done = ran([sys.executable, str(in_lockstep)])
     assert (done.returncode, done.stderr) == (0, "")
     north_m, east_m, _ = map(float, re.findall(r"-?[\d.]+(?:e-?\d+)?", done.stdout))
     assert math.dist((north_m, east_m), (0.0, 0.0)) < 1.0

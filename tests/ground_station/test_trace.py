@@ -12,6 +12,7 @@ import pytest
 
 from blimp.queue.watching import TraceSettings, Watching
 from ground_station.cli import run
+from tests.forked import ran
 from tests.ground_station.ship import FlyingShip
 
 GROUND = [sys.executable, "-m", "ground_station"]
@@ -19,12 +20,8 @@ GROUND = [sys.executable, "-m", "ground_station"]
 
 def ground(ship: FlyingShip, *words: str, trace: Path | str) -> subprocess.CompletedProcess[str]:
     where = ["--broker", ship.broker.url, "--vehicle", ship.vehicle]
-    return subprocess.run(
-        [*GROUND, *where, *words],
-        env=os.environ | {"BLIMP_TRACE_FILE": str(trace)},
-        capture_output=True,
-        text=True,
-        timeout=60,
+    return ran(
+        [*GROUND, *where, *words], env=os.environ | {"BLIMP_TRACE_FILE": str(trace)}, timeout=60
     )
 
 

@@ -7,6 +7,7 @@ import threading
 from pathlib import Path
 from typing import Any
 
+from tests.forked import ran
 from tests.needs import not_run
 
 PROJECT = Path(__file__).parents[2]
@@ -82,15 +83,12 @@ class Guest:
 
     def ask(self, *words: object, timeout_s: float = DEADLINE_S) -> str:
         """Run that Python to its end; return what it printed. Fails if it fails."""
-        done = subprocess.run(
+        done = ran(
             [str(PYTHON), *map(str, words)],
             env=self.environment,
             cwd=self._directory,
             stdin=subprocess.DEVNULL,
-            capture_output=True,
-            text=True,
             timeout=timeout_s,
-            check=False,
         )
         assert done.returncode == 0, f"{words}: {done.stdout}\n{done.stderr}"
         return done.stdout

@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 
 from blimp.sim.remote import RemoteWorld
+from tests.forked import ran
 from tests.sim.running import Answer, RunningStack
 
 pytestmark = [pytest.mark.long, pytest.mark.timeout(400)]
@@ -31,7 +32,7 @@ def find_last_release() -> str:
     if shutil.which("git") is None or not (ROOT / ".git").exists():
         pytest.skip("NOT RUN: no git history here: an sdist, or no git")
     tag = [*GIT, "describe", "--tags", "--abbrev=0", "--match", "v[0-9]*", "HEAD~1"]
-    found = subprocess.run(tag, capture_output=True, text=True, check=False)
+    found = ran(tag)
     name = found.stdout.strip() or BEFORE_THE_FIRST_TAG
     there = subprocess.run(
         [*GIT, "cat-file", "-e", f"{name}^{{commit}}"], capture_output=True, check=False
@@ -94,10 +95,11 @@ def test_the_last_releases_ground_flies_this_ship(
     stack: RunningStack, last_release: dict[str, str]
 ) -> None:
     stack.environment |= last_release
-    where = subprocess.run(
+    where = ran(
         [sys.executable, "-c", "import blimp; print(blimp.__file__)"],
-        env={**os.environ, **last_release}, capture_output=True, text=True, check=True,
-    ).stdout  # fmt: skip
+        env={**os.environ, **last_release},
+        check=True,
+    ).stdout
     assert where.startswith(last_release["PYTHONPATH"])
     assert last_release["PYTHONPATH"] not in code_of(stack, "flight")
     fly_and_stop(stack, lambda *words: stack.finish(stack.start_ground("--json", *words)))

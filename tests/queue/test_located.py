@@ -11,6 +11,7 @@ import pytest
 
 from blimp.errors import ConfigError
 from blimp.queue import AsyncResult, GroupResult, TaskApp, chain, chord, group
+from tests.forked import ran
 from tests.queue.conftest import DEADLINE_S
 from tests.queue.depending_app import app as somewhere
 
@@ -66,11 +67,7 @@ def test_a_worker_knows_what_a_script_sends(
         cwd=here, env=environment, stderr=subprocess.DEVNULL,
     )  # fmt: skip
     try:
-        done = subprocess.run(
-            [sys.executable, *words],
-            cwd=here, env=environment, capture_output=True, text=True, timeout=DEADLINE_S,
-            check=False,
-        )  # fmt: skip
+        done = ran([sys.executable, *words], cwd=here, env=environment, timeout=DEADLINE_S)
     finally:
         worker.terminate()
         worker.wait(DEADLINE_S)

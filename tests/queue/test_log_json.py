@@ -14,6 +14,7 @@ import pytest
 from blimp.queue import TaskApp
 from blimp.queue.log import StderrHandler, TaskLogs, to_line
 from blimp.queue.protocol.message import PARENT
+from tests.forked import ran
 from tests.queue.conftest import DEADLINE_S, WorkerProcess
 
 TRACE, SPAN = "4bf92f3577b34da6a3ce929d0e0e4736", "00f067aa0ba902b7"
@@ -138,9 +139,7 @@ with TaskLogs(form="text").installed():
     logging.getLogger("shop.orders").warning("low")
     logging.getLogger("other").info("said")
 """
-    done = subprocess.run(
-        [sys.executable, "-c", program], capture_output=True, text=True, check=True, timeout=30
-    )
+    done = ran([sys.executable, "-c", program], check=True, timeout=30)
     assert shown(done.stderr) == expected
     assert (
         "".join(

@@ -1,13 +1,13 @@
 """The types of tasks, as pyright and a caller see them; `make check` has mypy read the same."""
 
 import json
-import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
 from blimp.queue import AsyncResult, Task, TaskApp, TaskContext
+from tests.forked import ran
 from tests.queue.conftest import DEADLINE_S, working
 from tests.queue.server_view import Look
 
@@ -28,13 +28,7 @@ def test_pyright_reads_the_examples_as_mypy_does(tmp_path: Path) -> None:
     }
     project.write_text(json.dumps(settings))
     checker = [sys.executable, "-m", "basedpyright", "-p", str(project)]
-    checked = subprocess.run(
-        [*checker, "--pythonpath", sys.executable],
-        capture_output=True,
-        text=True,
-        timeout=10 * DEADLINE_S,
-        check=False,
-    )
+    checked = ran([*checker, "--pythonpath", sys.executable], timeout=10 * DEADLINE_S)
     assert checked.returncode == 0, checked.stdout + checked.stderr
     assert "0 errors" in checked.stdout
 

@@ -2,7 +2,6 @@
 
 import json
 import os
-import subprocess
 import sys
 from pathlib import Path
 
@@ -12,6 +11,7 @@ from blimp.config import realtime_from_environment
 from blimp.errors import ConfigError
 from blimp.service.realtime import BusLoad
 from blimp.ship import Lockstep
+from tests.forked import ran
 
 ASK = """
 import json, os, re, resource, sys, threading
@@ -32,9 +32,7 @@ print(json.dumps([refused, int(locked[1]), policies[0]]))
 
 
 def ask(*arguments: str) -> list[object]:
-    ended = subprocess.run(
-        [sys.executable, "-c", ASK, *arguments], capture_output=True, text=True, check=False
-    )
+    ended = ran([sys.executable, "-c", ASK, *arguments])
     assert ended.returncode == 0, ended.stderr
     answer: list[object] = json.loads(ended.stdout)
     return answer

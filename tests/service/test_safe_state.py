@@ -12,15 +12,13 @@ from blimp.link.mailbox import MailboxClient
 from blimp.link.paths import RuntimePaths
 from blimp.sim.remote import RemoteWorld
 from blimp.types import Command
+from tests.forked import ran
 from tests.repeating import until
 from tests.sim.served import served_world
 
 
 def blimp(*words: str) -> "subprocess.CompletedProcess[str]":
-    return subprocess.run(
-        [sys.executable, "-m", "blimp", *words], capture_output=True, text=True, check=False,
-        timeout=30,
-    )  # fmt: skip
+    return ran([sys.executable, "-m", "blimp", *words], timeout=30)
 
 
 def killed_with_a_motor_running(paths: RuntimePaths, world: RemoteWorld) -> None:

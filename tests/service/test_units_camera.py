@@ -3,7 +3,6 @@
 import os
 import re
 import signal
-import subprocess
 from pathlib import Path
 
 import pytest
@@ -11,6 +10,7 @@ import pytest
 from blimp.errors import LinkError
 from blimp.link.camera_control import CameraStatus, camera_status
 from blimp.service.computer.systemd import BROKER, CAMERA, FLIGHT, TARGET, UNIT_DIR, WORKER
+from tests.forked import ran
 from tests.service.under_systemd import INSIDE, RUN, System, under_systemd
 
 pytestmark = [pytest.mark.long, pytest.mark.timeout(400)]
@@ -45,10 +45,7 @@ def test_the_camera_is_started_of_a_ship_that_has_one_and_comes_back(system: Sys
     assert os.getpriority(os.PRIO_PROCESS, system.pid(CAMERA)) == 10
     assert len(os.sched_getaffinity(system.pid(CAMERA))) == 1
     assert os.sched_getscheduler(system.pid(FLIGHT)) == os.SCHED_FIFO
-    said = subprocess.run(
-        ["systemd-analyze", "security", "--no-pager", CAMERA],
-        capture_output=True, text=True, check=True,
-    ).stdout  # fmt: skip
+    said = ran(["systemd-analyze", "security", "--no-pager", CAMERA], check=True).stdout
     found = re.search(r"exposure level for \S+: (\d+\.\d)", said)
     assert found is not None
     assert float(found[1]) <= EXPOSED, said

@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from blimp.service.computer.systemd import FLIGHT, TARGET, UNIT_DIR
+from tests.forked import ran
 from tests.service.under_systemd import INSIDE, ROOT, USER, System, under_systemd
 
 pytestmark = [pytest.mark.long, pytest.mark.timeout(300)]
@@ -27,10 +28,12 @@ def system() -> System | None:
 
 def refused(*, home: Path = COPY) -> str:
     """Return what install-service of a copy of the program says."""
-    ended = subprocess.run(
-        [sys.executable, "-m", "blimp", "install-service"], capture_output=True, text=True,
-        cwd="/", env={**os.environ, "PYTHONPATH": str(home)}, check=False, timeout=120.0,
-    )  # fmt: skip
+    ended = ran(
+        [sys.executable, "-m", "blimp", "install-service"],
+        cwd="/",
+        env={**os.environ, "PYTHONPATH": str(home)},
+        timeout=120.0,
+    )
     return ended.stderr if ended.returncode else ""
 
 

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from blimp.sim.remote import RemoteWorld
+from tests.forked import ran
 from tests.signals import stop_process
 from tests.sim.running import RunningStack
 from tests.stopwatch import Stopwatch
@@ -63,16 +64,13 @@ def test_the_command_line_a_mission_whose_worker_is_killed_and_a_clean_end(
     stack.wait_until(lambda: stack.status()["age_s"] < 1.0, within_s=60.0)
 
     # Two ships of one machine must be distinguished.
-    second = subprocess.run(
-        [*stack.process.args],  # type: ignore[misc]
-        capture_output=True, text=True, env=stack.environment, check=False, timeout=120,
-    )  # fmt: skip
+    same = [*stack.process.args]  # type: ignore[misc]
+    second = ran(same, env=stack.environment, timeout=120)
     assert second.returncode == 1
     assert "another ship runs there" in second.stderr
-    same_name = subprocess.run(
-        [sys.executable, "-m", "blimp", "up", "--sim"],
-        capture_output=True, text=True, env=stack.environment, check=False, timeout=120,
-    )  # fmt: skip
+    same_name = ran(
+        [sys.executable, "-m", "blimp", "up", "--sim"], env=stack.environment, timeout=120
+    )
     assert same_name.returncode == 1
     assert "a ship named 'twin' runs on this machine already" in same_name.stderr
     assert stack.ground("ping").status == 0

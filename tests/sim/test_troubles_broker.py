@@ -26,6 +26,7 @@ from blimp.types import Snapshot
 from tests.broker import EmbeddedBroker
 from tests.directory import socket_directory
 from tests.faults.stepped import SHIM, until_stepped
+from tests.forked import ran
 from tests.needs import no_mount, not_run
 from tests.sim.running import DEADLINE_S, RunningStack
 from tests.stopwatch import Stopwatch
@@ -229,11 +230,10 @@ def step_clocks(directory: Path, *, key: str | None) -> None:
                 clocks.step(whose, seconds)
                 if whose == "broker":
                     until_stepped(server, seconds)
-                ground = subprocess.run(
+                ground = ran(
                     [sys.executable, "-m", "ground_station", "--json", "hold"],
                     env=stack.environment | clocks.environment("ground"),
-                    capture_output=True, text=True, check=False,
-                )  # fmt: skip
+                )
                 assert ground.returncode == 0, ground.stdout + ground.stderr
                 assert snapshots.until("", deaf=False).armed
                 assert client.estop(timeout_s=DEADLINE_S).state == "SUCCESS"
@@ -284,10 +284,7 @@ def test_a_disk_that_becomes_read_only_under_a_ship(directory: Path) -> None:
 
         def is_read_only() -> bool:
             """End the recorder, whose file keeps the disk writable; be quicker than the next."""
-            listed = subprocess.run(
-                ["pgrep", "-P", str(stack.process.pid), "-f", "log record"],
-                capture_output=True, text=True, check=False,
-            )  # fmt: skip
+            listed = ran(["pgrep", "-P", str(stack.process.pid), "-f", "log record"])
             for pid in listed.stdout.split():
                 with contextlib.suppress(ProcessLookupError):
                     os.kill(int(pid), signal.SIGKILL)

@@ -1,18 +1,18 @@
 """Which addresses of this machine are shown to a room."""
 
 import shutil
-import subprocess
 
 import pytest
 
 from blimp.web import listening
 from blimp.web.listening import reachable_addresses, room_words, shown_address
+from tests.forked import ran
 
 
 def test_the_addresses_are_those_of_the_interfaces_that_others_reach() -> None:
     if shutil.which("ip") is None:
         pytest.skip("ip is not here")
-    said = subprocess.run(["ip", "-4", "-o", "addr"], capture_output=True, text=True, check=True)
+    said = ran(["ip", "-4", "-o", "addr"], check=True)
     words = [line.split() for line in said.stdout.splitlines()]
     expected = {row[row.index("inet") + 1].partition("/")[0] for row in words}
     found = reachable_addresses()

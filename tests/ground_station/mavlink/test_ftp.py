@@ -3,7 +3,6 @@
 import json
 import random
 import struct
-import subprocess
 import sys
 import zlib
 from collections.abc import Iterator
@@ -35,6 +34,7 @@ from ground_station.mavlink.ftp import (
     TERMINATE,
     UNKNOWN,
 )
+from tests.forked import ran
 from tests.ground_station.mavlink.test_gateway import Station, gateway, opened
 from tests.ground_station.ship import FlyingShip
 
@@ -209,10 +209,7 @@ def test_files_are_sent_while_the_ship_is_disarmed(files: Files, log: Path) -> N
 def test_mavsdk_lists_and_downloads_a_flight(twin: FlyingShip, log: Path, tmp_path: Path) -> None:
     program = Path(__file__).with_name("download.py")
     with gateway(twin) as port:
-        done = subprocess.run(
-            [sys.executable, str(program), str(port), str(tmp_path)],
-            capture_output=True, text=True, check=False, timeout=120,
-        )  # fmt: skip
+        done = ran([sys.executable, str(program), str(port), str(tmp_path)], timeout=120)
     found = json.loads(done.stderr.splitlines()[-1])
     assert found == {"/": ["logs"], "/logs": [log.name]}
     for burst in (False, True):

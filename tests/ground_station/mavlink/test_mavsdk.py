@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.forked import ran
 from tests.ground_station.mavlink.test_gateway import Station
 from tests.sim.running import RunningStack
 
@@ -39,10 +40,10 @@ def port_of(gateway: "subprocess.Popen[str]") -> int:
 
 
 def test_mavsdk_flies_a_stack(stack: RunningStack, gateway: "subprocess.Popen[str]") -> None:
-    done = subprocess.run(
+    done = ran(
         [sys.executable, str(Path(__file__).with_name("client.py")), str(port_of(gateway))],
-        capture_output=True, text=True, check=False, timeout=320,
-    )  # fmt: skip
+        timeout=320,
+    )
     found = json.loads(done.stderr.splitlines()[-1])
     assert found.get("error", "") == "", found
     assert found["yaw_rate"] == pytest.approx(0.35)

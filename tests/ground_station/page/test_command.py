@@ -4,6 +4,7 @@ import signal
 import subprocess
 import sys
 
+from tests.forked import ran
 from tests.ground_station.page.client import WITHIN_S
 from tests.ground_station.ship import FlyingShip
 from tests.signals import signal_another_thread
@@ -30,8 +31,6 @@ def test_an_address_that_cannot_be_listened_on_is_named(twin: FlyingShip) -> Non
         (["page", "192.0.2.77"], "needs --host"),
         (["page", "--port", "70000"], "65535"),
     ):
-        done = subprocess.run(
-            [*common, *words], capture_output=True, text=True, timeout=WITHIN_S, check=False
-        )
+        done = ran([*common, *words], timeout=WITHIN_S)
         assert done.returncode == 2
         assert reason in done.stderr

@@ -1,7 +1,6 @@
 """What is required of a server's settings before a message is trusted to it."""
 
 import contextlib
-import subprocess
 import sys
 from collections.abc import Iterator
 
@@ -11,6 +10,7 @@ from blimp.errors import ConfigError, LinkError
 from blimp.queue import TaskApp, Worker
 from tests.broker import EmbeddedBroker
 from tests.directory import socket_directory
+from tests.forked import ran
 from tests.queue.conftest import Silence, wait_until, working
 
 SENT = 4000
@@ -79,5 +79,5 @@ def test_an_app_that_asks_no_server_loads_no_client_and_no_event_loop() -> None:
         "TaskApp('tests', broker='redis://h', result_backend='redis://h'); "
         "print(*{'redis', 'asyncio', 'kombu'} & {*sys.modules})"
     )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    done = ran([sys.executable, "-c", code], check=True)
     assert done.stdout.split() == []

@@ -12,6 +12,7 @@ import pytest
 from blimp.clock import SystemClock
 from blimp.queue.extras.sql.database import SqlResults
 from blimp.queue.results.backend import ResultKeywords, result_options
+from tests.forked import ran
 from tests.mariadb import MariaDB
 from tests.postgres import Postgres
 from tests.queue.conftest import DEADLINE_S
@@ -84,12 +85,9 @@ def run_program(
     program: str, database: str, names: dict[str, str]
 ) -> subprocess.CompletedProcess[str]:
     """Run a Python program that is given the database and the names of its tables."""
-    return subprocess.run(
+    return ran(
         [sys.executable, "-c", program, database.removeprefix("db+"), *names.values()],
         stdin=subprocess.DEVNULL,
-        capture_output=True,
-        text=True,
         cwd=PROJECT,
         timeout=DEADLINE_S,
-        check=False,
     )

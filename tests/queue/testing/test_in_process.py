@@ -1,7 +1,6 @@
 """Apps without a server: what is sent, run, retried and followed there is as with a worker."""
 
 import asyncio
-import subprocess
 import sys
 import threading
 import time
@@ -36,6 +35,7 @@ from blimp.queue import (
 from blimp.queue.results.redis_backend import RedisResults
 from blimp.queue.testing import InProcess, in_process
 from tests.broker import EmbeddedBroker
+from tests.forked import ran
 from tests.queue.canvas.sums import CANVASES, Sums
 from tests.queue.conftest import DEADLINE_S, working
 
@@ -450,7 +450,7 @@ def test_pytest_has_the_fixture(tmp_path: Path) -> None:
     known = {one.name for one in entry_points(group="pytest11")}
     plugin = [] if "blimp_queue" in known else ["-p", "blimp.queue.pytest_plugin"]
     words = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", *plugin, "test_it.py"]
-    done = subprocess.run(words, cwd=tmp_path, capture_output=True, text=True, check=False)
+    done = ran(words, cwd=tmp_path)
     assert "2 passed" in done.stdout, done.stdout + done.stderr
 
 

@@ -1,7 +1,6 @@
 """Which interpreter a worker runs on, and who turned its lock on."""
 
 import os
-import subprocess
 import sys
 from types import ModuleType
 
@@ -9,6 +8,7 @@ import pytest
 
 from blimp.queue.worker import interpreter
 from blimp.queue.worker.interpreter import described, extension_names, gil, warn
+from tests.forked import ran
 
 
 class Lines:
@@ -74,5 +74,5 @@ def test_of_what_a_worker_imports_only_hiredis_turns_it_on() -> None:
     )
     environment = {name: value for name, value in os.environ.items() if name != "PYTHON_GIL"}
     command = [sys.executable, "-W", "ignore", "-c", code]
-    said = subprocess.run(command, env=environment, capture_output=True, text=True, check=True)
+    said = ran(command, env=environment, check=True)
     assert {*said.stdout.split()} <= {"hiredis"}

@@ -5,7 +5,6 @@ ever, the next traced call never ends, and no time limit of a test's is heard.
 """
 
 import queue
-import subprocess
 import sys
 import threading
 from collections.abc import Callable
@@ -23,6 +22,7 @@ from blimp.queue.task import Task
 from blimp.queue.worker import pools
 from blimp.queue.worker.job import Job
 from blimp.queue.worker.pools import ThreadCall, ThreadPool
+from tests.forked import ran
 from tests.queue.conftest import DEADLINE_S
 
 PROGRAM = """
@@ -86,9 +86,7 @@ print(*ends)
 
 
 def test_it_strikes_in_its_function_or_nowhere() -> None:
-    done = subprocess.run(
-        [sys.executable, "-c", PROGRAM], capture_output=True, text=True, timeout=20, check=False
-    )
+    done = ran([sys.executable, "-c", PROGRAM], timeout=20)
     assert (done.stdout, done.stderr) == ("SoftTimeLimitExceeded StopIteration\n", "")
 
 

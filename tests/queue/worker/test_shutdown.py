@@ -1,7 +1,6 @@
 """Restarting by exec: same process, same name, nothing lost; and the ways to stop."""
 
 import signal
-import subprocess
 import sys
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
@@ -10,6 +9,7 @@ import pytest
 
 from blimp.queue import AsyncResult, State, TaskApp
 from blimp.queue.worker.shutdown import STOP_SIGNALS, Launch
+from tests.forked import ran
 from tests.queue.conftest import DEADLINE_S, WorkerProcess, wait_until
 from tests.queue.server_view import Look
 from tests.signals import signal_another_thread
@@ -191,5 +191,5 @@ Launch(command=(sys.executable, "-c", {RESTARTED!r}), directory=".").again(unles
 def test_a_stop_that_another_thread_gets_at_the_exec_is_heard_after_it(number: int) -> None:
     """Only the main thread's signals wait; a task's thread must let them through to children."""
     command = [sys.executable, "-c", RESTARTS, str(int(number))]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=DEADLINE_S, check=False)
+    done = ran(command, timeout=DEADLINE_S)
     assert (done.returncode, done.stdout.strip()) == (0, str(int(number))), done.stderr

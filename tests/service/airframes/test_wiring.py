@@ -14,6 +14,7 @@ from blimp import airframe
 from blimp.airframe import Airframe, names
 from blimp.errors import BoardError
 from blimp.service.airframes.wiring import HEADER, POWER, draw
+from tests.forked import ran
 
 PICTURE = Path(__file__).parents[3] / "docs" / "pictures" / "wiring-twin.svg"
 SVG = "{http://www.w3.org/2000/svg}"
@@ -32,12 +33,7 @@ def text(ship: Airframe) -> str:
 
 
 def test_the_picture_in_the_documents_is_what_the_command_draws() -> None:
-    ended = subprocess.run(
-        [sys.executable, "-m", "blimp", "wiring", "twin"],
-        capture_output=True,
-        text=True,
-        check=True,
-    )
+    ended = ran([sys.executable, "-m", "blimp", "wiring", "twin"], check=True)
     assert ended.stdout == PICTURE.read_text("utf-8"), "blimp wiring twin --out docs/pictures/..."
 
 

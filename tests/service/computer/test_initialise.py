@@ -23,6 +23,7 @@ from blimp.service.computer.initialise import (
     take_defaults,
 )
 from blimp.service.files import write_whole
+from tests.forked import ran
 from tests.needs import needs_root
 
 REMOTE = 'redis://me:pa"ss\\@ground.example/0'
@@ -138,9 +139,7 @@ def test_on_a_terminal_it_asks_and_without_one_it_takes_the_defaults(tmp_path: P
     here, there = pty.openpty()
     try:
         os.write(here, b"gtmab\nMy Ship\nred\n\nno\n")
-        asked = subprocess.run(
-            command, stdin=there, capture_output=True, text=True, timeout=60, check=False
-        )
+        asked = ran(command, stdin=there, timeout=60)
     finally:
         os.close(here)
         os.close(there)
@@ -151,10 +150,7 @@ def test_on_a_terminal_it_asks_and_without_one_it_takes_the_defaults(tmp_path: P
     assert read_configuration(path) == Configuration(
         airframe="gtmab", vehicle="red", broker=LOCAL_BROKER
     )
-    again = subprocess.run(
-        [*command, "--force"], stdin=subprocess.DEVNULL, capture_output=True, text=True,
-        timeout=60, check=True,
-    )  # fmt: skip
+    again = ran([*command, "--force"], stdin=subprocess.DEVNULL, timeout=60, check=True)
     assert again.stderr == ""
     assert read_configuration(path).airframe == "twin"
 

@@ -4,7 +4,6 @@ import json
 import os
 import re
 import shutil
-import subprocess
 from pathlib import Path
 
 import msgspec
@@ -31,7 +30,7 @@ from blimp.service.computer.systemd import (
     unit_words,
 )
 from tests.camera.frames import with_camera
-from tests.forked import blimp
+from tests.forked import blimp, ran
 from tests.needs import not_run
 
 CONFIG = Path("/etc/blimp/blimp.toml")
@@ -60,11 +59,10 @@ def unit_dir(tmp_path: Path) -> Path:
 
 
 def test_systemd_has_nothing_to_say_about_the_units(analyze: str, unit_dir: Path) -> None:
-    ended = subprocess.run(
+    ended = ran(
         [analyze, "verify", "--recursive-errors=yes", *map(str, sorted(unit_dir.iterdir()))],
-        capture_output=True, text=True, check=False,
         env={**os.environ, "SYSTEMD_UNIT_PATH": f"{unit_dir}:"},
-    )  # fmt: skip
+    )
     assert (ended.returncode, ended.stdout, ended.stderr) == (0, "", "")
     assert {path.name for path in unit_dir.iterdir()} == set(UNITS)
 
@@ -76,10 +74,9 @@ def test_systemd_has_nothing_to_say_about_the_units(analyze: str, unit_dir: Path
 def test_exposure_as_systemd_counts_it(
     analyze: str, unit_dir: Path, unit: str, limit: float
 ) -> None:
-    ended = subprocess.run(
-        [analyze, "security", "--offline=true", "--no-pager", str(unit_dir / unit)],
-        capture_output=True, text=True, check=True,
-    )  # fmt: skip
+    ended = ran(
+        [analyze, "security", "--offline=true", "--no-pager", str(unit_dir / unit)], check=True
+    )
     found = re.search(rf"exposure level for {unit}: (\d+\.\d)", ended.stdout)
     assert found is not None, ended.stdout
     assert float(found[1]) <= limit
@@ -124,17 +121,13 @@ def test_the_camera_is_a_unit_only_of_a_ship_that_has_one(
     assert wanted <= set(units[CAMERA].splitlines())
     assert not re.search("^CPU(Weight|Quota)", units[CAMERA], re.M), "the flight is SCHED_FIFO"
     (tmp_path / CAMERA).write_text(units[CAMERA])
-    checked = subprocess.run(
-        [analyze, "security", "--offline=true", "--no-pager", str(tmp_path / CAMERA)],
-        capture_output=True, text=True, check=True,
-    )  # fmt: skip
+    checked = ran(
+        [analyze, "security", "--offline=true", "--no-pager", str(tmp_path / CAMERA)], check=True
+    )
     found = re.search(r"exposure level for \S+: (\d+\.\d)", checked.stdout)
     assert found is not None
     assert float(found[1]) <= 3.0
-    verified = subprocess.run(
-        [analyze, "verify", "--recursive-errors=no", str(tmp_path / CAMERA)],
-        capture_output=True, text=True, check=False,
-    )  # fmt: skip
+    verified = ran([analyze, "verify", "--recursive-errors=no", str(tmp_path / CAMERA)])
     assert verified.stderr == ""
 
 

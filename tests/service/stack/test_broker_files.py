@@ -3,7 +3,6 @@
 import os
 import re
 import shutil
-import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -15,6 +14,7 @@ from blimp.service.stack.broker import find_server_binary, socket_path
 from blimp.service.stack.broker_files import DAMAGED, DATA, MANIFEST, BrokerFiles
 from tests.broker import EmbeddedBroker
 from tests.directory import socket_directory
+from tests.forked import ran
 from tests.queue.conftest import wait_until
 
 HALF = 50  # entries in the base file, and as many in what was appended since
@@ -197,10 +197,10 @@ def test_a_file_that_permissions_close_is_put_aside(files: Files) -> None:
     files.appended.chmod(0)
     as_a_user = ["setpriv", "--bounding-set=-dac_override,-dac_read_search"]
     mend = [sys.executable, "-m", "blimp.service.stack.broker_files", "mend"]
-    done = subprocess.run(
+    done = ran(
         [*(as_a_user if os.getuid() == 0 else []), *mend, files.directory, files.binary],
-        capture_output=True, text=True, timeout=60.0, check=False,
-    )  # fmt: skip
+        timeout=60.0,
+    )
     assert (done.returncode, done.stdout) == (0, "")
     assert "cannot be read: what it held is lost" in done.stderr
     assert files.entries() == HALF

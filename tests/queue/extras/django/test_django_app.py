@@ -27,6 +27,7 @@ from blimp.errors import ConfigError, MessageError, TaskFailed
 from blimp.queue.extras.django.django_app import DjangoTask, DjangoTaskApp
 from blimp.queue.testing import InProcess
 from tests.broker import EmbeddedBroker
+from tests.forked import ran
 from tests.postgres import Postgres
 from tests.queue.conftest import DEADLINE_S, WorkerProcess, wait_until
 from tests.queue.extras.django.conftest import APP, WITHOUT_OUTBOX, sent
@@ -99,9 +100,7 @@ def test_the_project_of_the_document_runs(
             file.write(dedent(code).replace("redis://localhost/0", broker_server.url))
     monkeypatch.chdir(tmp_path)
     monkeypatch.delenv("DJANGO_SETTINGS_MODULE", raising=False)
-    ended = subprocess.run(
-        [sys.executable, "web.py"], capture_output=True, text=True, timeout=DEADLINE_S, check=False
-    )
+    ended = ran([sys.executable, "web.py"], timeout=DEADLINE_S)
     assert (ended.stdout, ended.stderr) == ("202\n", "")
     start_worker(broker_server.url, app="shop.queue:app")
     with contextlib.closing(sqlite3.connect("shop.sqlite3")) as database:
@@ -122,10 +121,7 @@ def test_the_queue_knows_no_django_before_its_module_is_asked_for() -> None:
 
 def command(**environment: str) -> subprocess.CompletedProcess[str]:
     words = [sys.executable, "-m", "blimp.queue", "queues", "-A", APP]
-    return subprocess.run(
-        words, capture_output=True, text=True, timeout=DEADLINE_S, check=False,
-        env=os.environ | environment,
-    )  # fmt: skip
+    return ran(words, timeout=DEADLINE_S, env=os.environ | environment)
 
 
 def test_a_project_without_settings_or_without_django_is_one_line() -> None:
@@ -135,10 +131,7 @@ def test_a_project_without_settings_or_without_django_is_one_line() -> None:
     ended = command(DJANGO_SETTINGS_MODULE="no.settings")
     assert (ended.returncode, ended.stderr) == (2, f"error: -A '{APP}': No module named 'no'\n")
     code = "import sys; sys.modules['django'] = None; import blimp.queue.django"
-    without = subprocess.run(
-        [sys.executable, "-c", code], capture_output=True, text=True, timeout=DEADLINE_S,
-        check=False,
-    )  # fmt: skip
+    without = ran([sys.executable, "-c", code], timeout=DEADLINE_S)
     assert "ConfigError: blimp.queue.django needs django: " in without.stderr
     assert "[django]" in without.stderr
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import logging
 import os
-import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -22,6 +21,7 @@ from blimp.errors import LinkError
 from blimp.queue.extras.django import outbox
 from blimp.queue.protocol.unique import HEADER
 from blimp.queue.testing import InProcess
+from tests.forked import ran
 from tests.postgres import Postgres
 from tests.queue.conftest import WorkerProcess
 from tests.queue.extras.django.conftest import APP, sent, unreachable
@@ -114,7 +114,7 @@ def test_a_unique_task_takes_its_claim(
 
 def run(*words: str) -> str:
     program = [sys.executable, "-m", "tests.queue.django_project.killed", *words]
-    ended = subprocess.run(program, capture_output=True, text=True, timeout=3000.0, check=False)
+    ended = ran(program, timeout=3000.0)
     assert ended.returncode == 0, ended.stderr
     return ended.stdout
 

@@ -1,7 +1,6 @@
 """Who may ask and change what, and what is said of a wrong request."""
 
 import signal
-import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -13,6 +12,7 @@ from blimp.queue import TaskApp
 from blimp.queue.extras.page.queue_room import ACTIONS
 from blimp.queue.redis.keys import Keys
 from blimp.web.answers import MAX_BODY_BYTES
+from tests.forked import ran
 from tests.queue.conftest import DEADLINE_S, WorkerProcess, wait_until
 from tests.queue.extras.page.conftest import APP, PageProcess
 
@@ -119,9 +119,8 @@ def test_the_page_ends_in_order_and_names_what_it_cannot_do(
         (("--port", "65536"), "'65536': must be a whole number, 0 to 65,535"),
         (("--host", "nobody.invalid"), "nobody.invalid"),
     ):
-        ended = subprocess.run(
-            [sys.executable, "-m", "blimp.queue", "page", "-A", APP, *words],
-            capture_output=True, text=True, check=False, timeout=DEADLINE_S,
-        )  # fmt: skip
+        ended = ran(
+            [sys.executable, "-m", "blimp.queue", "page", "-A", APP, *words], timeout=DEADLINE_S
+        )
         assert (ended.returncode, reason in ended.stderr) == (2, True), ended.stderr
         assert "Traceback" not in ended.stderr
