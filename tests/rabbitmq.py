@@ -3,7 +3,6 @@
 import json
 import os
 import shutil
-import socket
 import subprocess
 from pathlib import Path
 from typing import Self
@@ -14,6 +13,7 @@ from blimp.errors import BlimpError
 from blimp.processes import Child
 from tests.broker import wait_for_answer
 from tests.needs import not_run
+from tests.redis_server import free_ports
 
 # Debian's command in /usr/sbin changes the user; the one behind it runs as the user who asks.
 DEBIAN = ("/usr/sbin/rabbitmq-server", "/usr/lib/rabbitmq/bin/rabbitmq-server")
@@ -167,12 +167,3 @@ class RabbitMQ:
         except OSError:
             return "it left no log"
         return " / ".join(lines[-5:])
-
-
-def free_ports(count: int) -> list[int]:
-    """Return ports that nobody listens on just now."""
-    listeners = [socket.create_server(("127.0.0.1", 0)) for _ in range(count)]
-    ports = [listener.getsockname()[1] for listener in listeners]
-    for listener in listeners:
-        listener.close()
-    return ports

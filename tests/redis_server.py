@@ -80,10 +80,17 @@ class RedisServer:
         self.kill()
 
 
+def free_ports(count: int) -> list[int]:
+    """Return ports of this machine that nobody listens on just now."""
+    with contextlib.ExitStack() as sockets:
+        opened = [
+            sockets.enter_context(socket.create_server(("127.0.0.1", 0))) for _ in range(count)
+        ]
+        return [int(one.getsockname()[1]) for one in opened]
+
+
 def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
+    return free_ports(1)[0]
 
 
 @contextlib.contextmanager

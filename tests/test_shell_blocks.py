@@ -13,7 +13,6 @@ a line `# not tested: REASON`, a page by `Its commands are not tested: REASON.`
 import os
 import re
 import signal
-import socket
 import subprocess
 import sys
 import tempfile
@@ -27,6 +26,7 @@ import pytest
 
 from blimp.processes import _shim
 from tests.broker import EmbeddedBroker
+from tests.redis_server import free_port
 
 ROOT = Path(__file__).parents[1]
 PAGES = [
@@ -178,9 +178,7 @@ class Session:
             server = stack.enter_context(EmbeddedBroker(directory=self.home / "broker"))
             server.start()
             self._new["redis://localhost:6379/0"] = self._new["redis://localhost/0"] = server.url
-        with socket.socket() as free:
-            free.bind(("127.0.0.1", 0))
-            self._new["--port 6379"] = f"--port {free.getsockname()[1]}"
+        self._new["--port 6379"] = f"--port {free_port()}"
         if "weather:app" in text:  # the app of the queue's page, which the other pages go on with
             text += (ROOT / "docs" / "queue.md").read_text("utf-8")
         for title, program, name in NAMED.findall(text):

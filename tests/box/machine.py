@@ -11,7 +11,6 @@ import random
 import shlex
 import shutil
 import signal
-import socket
 import subprocess
 from pathlib import Path
 
@@ -19,6 +18,7 @@ from blimp.closing import Closing
 from blimp.processes import _shim
 from tests.box.card import Card, Event
 from tests.box.image import Image
+from tests.redis_server import free_port
 from tests.repeating import until
 
 BOOT_S = 1200.0  # outside, on a machine that 20 others use; alone half a minute
@@ -37,7 +37,7 @@ class Box(Closing):
         self.directory = directory
         self.disk = directory / "card.raw"
         self.serial = directory / "serial.log"
-        self.port = _free_port()
+        self.port = free_port()
         self.events: list[Event] | None = None  # of the card, if it is to say them
         self._card: Card | None = None
         self._process: subprocess.Popen[bytes] | None = None
@@ -157,9 +157,3 @@ class Box(Closing):
     def write(self, path: str, text: str) -> None:
         """Write a file as root."""
         self.ssh(f"sudo mkdir -p $(dirname {path}) && sudo tee {shlex.quote(path)}", typed=text)
-
-
-def _free_port() -> int:
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        return int(free.getsockname()[1])

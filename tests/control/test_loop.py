@@ -5,6 +5,14 @@ from blimp.types import ActuatorCommand, Command, Heartbeat, Outcome, OutcomeSta
 from tests.control.parts import Bench
 
 
+def taking_off() -> Bench:
+    ship = Bench()
+    ship.tell("arm")
+    ship.tell("takeoff", altitude_m=3.0)
+    ship.run(0.5)
+    return ship
+
+
 def test_disarmed_the_outputs_are_made_safe_again_and_again() -> None:
     ship = Bench()
     ship.outputs.calls.clear()
@@ -68,10 +76,7 @@ def test_what_a_ship_weighs_is_forgotten_at_an_arm() -> None:
 
 
 def test_an_exception_leaves_the_outputs_safe_and_passes_through() -> None:
-    ship = Bench()
-    ship.tell("arm")
-    ship.tell("takeoff", altitude_m=3.0)
-    ship.run(0.5)
+    ship = taking_off()
     ship.sensors.raises = RuntimeError("a bug")
     with pytest.raises(RuntimeError, match="a bug"):
         ship.run(0.01)
@@ -80,10 +85,7 @@ def test_an_exception_leaves_the_outputs_safe_and_passes_through() -> None:
 
 
 def test_a_dead_output_device_is_reported_and_does_not_end_the_flight() -> None:
-    ship = Bench()
-    ship.tell("arm")
-    ship.tell("takeoff", altitude_m=3.0)
-    ship.run(0.5)
+    ship = taking_off()
     ship.outputs.dead = True
     ship.run(0.5)
     assert "outputs: pca9685 at i2c-1 0x40: no answer" in ship.snapshot().messages
@@ -96,10 +98,7 @@ def test_a_dead_output_device_is_reported_and_does_not_end_the_flight() -> None:
 def test_a_value_that_is_no_number_makes_the_outputs_safe_and_is_said(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    ship = Bench()
-    ship.tell("arm")
-    ship.tell("takeoff", altitude_m=3.0)
-    ship.run(0.5)
+    ship = taking_off()
     broken = ActuatorCommand(motors=(float("nan"), 0.0, 0.0), servos=(0.0, 0.0, 0.0))
     monkeypatch.setattr(ship.loop._actuation._mixer, "allocate", lambda *_, **__: broken)
     ship.run(0.02)
@@ -112,10 +111,7 @@ def test_a_value_that_is_no_number_makes_the_outputs_safe_and_is_said(
 
 def test_after_a_stall_the_drivers_are_woken_again_and_arming_waits() -> None:
     """The watchdog has put them to sleep meanwhile."""
-    ship = Bench()
-    ship.tell("arm")
-    ship.tell("takeoff", altitude_m=3.0)
-    ship.run(0.5)
+    ship = taking_off()
     ship.outputs.calls.clear()
     ship.now_s += 0.6
     ship.run(0.02)
@@ -127,10 +123,7 @@ def test_after_a_stall_the_drivers_are_woken_again_and_arming_waits() -> None:
 
 def test_drivers_put_to_sleep_by_another_thread_are_woken_again() -> None:
     """The watchdog's count and the loop's can differ by a cycle: no stall here, but one there."""
-    ship = Bench()
-    ship.tell("arm")
-    ship.tell("takeoff", altitude_m=3.0)
-    ship.run(0.5)
+    ship = taking_off()
     ship.outputs.safe()
     ship.outputs.calls.clear()
     ship.run(0.02)
@@ -156,10 +149,7 @@ def test_a_clock_that_stands_still_or_jumps_is_survived() -> None:
 @pytest.mark.parametrize("late_s", [1.1, 100.0])
 def test_a_cycle_more_than_a_second_late_is_a_kill_that_needs_an_arm(late_s: float) -> None:
     """Nobody knows what the ship has done meanwhile, and what came then is old."""
-    ship = Bench()
-    ship.tell("arm")
-    ship.tell("takeoff", altitude_m=3.0)
-    ship.run(0.5)
+    ship = taking_off()
     ship.outputs.calls.clear()
     ship.now_s += late_s
     ship.inbox.commands += [  # what queued meanwhile
@@ -232,10 +222,7 @@ def test_an_emergency_stop_passes_the_other_commands_of_its_cycle() -> None:
 
 def test_the_outputs_are_safe_before_a_stop_is_confirmed_and_any_sensor_read() -> None:
     """A bus that hangs must not come between a person and the motors."""
-    ship = Bench()
-    ship.tell("arm")
-    ship.tell("takeoff", altitude_m=3.0)
-    ship.run(0.5)
+    ship = taking_off()
     assert ship.motors_driven()
     ship.inbox.commands.append(Command(id="stop", name="estop"))
     ship.sensors.raises = RuntimeError("no sensor is read any more")

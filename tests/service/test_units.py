@@ -25,8 +25,7 @@ from blimp.service.computer.systemd import (
 )
 from blimp.service.files import write_whole
 from tests.directory import socket_directory
-from tests.rabbitmq import free_ports
-from tests.redis_server import RedisServer
+from tests.redis_server import RedisServer, free_port
 from tests.service.under_systemd import (
     CONFIG,
     INSIDE,
@@ -250,7 +249,7 @@ def test_a_boot_without_the_broker_waits_for_it_and_keeps_its_key(system: System
 
 @under_systemd
 def test_the_page_is_off_until_its_key_is_made_and_a_user_of_its_own(system: System) -> None:
-    port = free_ports(1)[0]
+    port = free_port()
     command = next(line for line in system.unit(PAGE) if line.startswith("ExecStart="))
     write_whole(
         UNIT_DIR / f"{PAGE}.d" / "port.conf",
