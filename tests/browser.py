@@ -3,6 +3,7 @@
 import contextlib
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from playwright.sync_api import Browser, ConsoleMessage, Page, sync_playwright
@@ -86,3 +87,17 @@ def errors_of(page: Page) -> list[str]:
     page.on("console", note)
     page.on("pageerror", lambda error: found.append(str(error)))
     return found
+
+
+@contextlib.contextmanager
+def looking(browser: Browser, **options: Any) -> Iterator[Page]:
+    """Open a page in a context of its own; in the end it must have reported no error.
+
+    options: of the context.
+    """
+    with contextlib.closing(browser.new_context(**options)) as context:
+        context.set_default_timeout(WITHIN_MS)
+        page = context.new_page()
+        wrong = errors_of(page)
+        yield page
+    assert wrong == []

@@ -15,7 +15,7 @@ from websockets.sync.client import ClientConnection
 from blimp.clock import ManualClock
 from blimp.types import Snapshot
 from ground_station.page import joystick
-from tests.browser import WITHIN_MS, errors_of
+from tests.browser import WITHIN_MS, looking
 from tests.ground_station.page.client import WITHIN_S, Served
 from tests.ground_station.page.test_server import open_socket
 from tests.queue.conftest import wait_until
@@ -183,38 +183,33 @@ def test_a_gamepad_and_the_keyboard_fly_the_ship_in_a_browser(
     served: Served, chromium: Browser
 ) -> None:
     fly(served)
-    context = chromium.new_context(viewport={"width": 1280, "height": 720})
-    context.set_default_timeout(WITHIN_MS)
-    page = context.new_page()
-    page.add_init_script(FAKE_PADS)
-    wrong = errors_of(page)
-    page.goto(served.page.url)
-    by = page.get_by_test_id
-    expect(by("joystick-take")).to_be_enabled(timeout=WITHIN_MS)
-    page.evaluate("push([0, 0, 0, -1])")
-    assert snapshot(served).mode == "LOITER"  # a pad moves nothing before it is asked to
+    with looking(chromium, viewport={"width": 1280, "height": 720}) as page:
+        page.add_init_script(FAKE_PADS)
+        page.goto(served.page.url)
+        by = page.get_by_test_id
+        expect(by("joystick-take")).to_be_enabled(timeout=WITHIN_MS)
+        page.evaluate("push([0, 0, 0, -1])")
+        assert snapshot(served).mode == "LOITER"  # a pad moves nothing before it is asked to
 
-    by("joystick-mode").select_option("VELOCITY")
-    by("joystick-take").click()
-    wait_for(served, lambda ship: ship.mode == "VELOCITY", "the pad does not fly it")
-    page.evaluate("push([0.05, 0, 0, 0])")
-    wait_for(served, lambda ship: ship.mode == "LOITER", "let go, it does not stay")
-    page.keyboard.down("ArrowUp")
-    wait_for(served, lambda ship: ship.target_ned_m[2] is not None, "no height")
-    wait_for(served, lambda ship: ship.mode == "VELOCITY", "the keyboard does not fly it")
-    page.evaluate("window.dispatchEvent(new Event('blur'))")
-    expect(by("joystick-words")).to_contain_text("lost the focus", timeout=WITHIN_MS)
-    wait_for(served, lambda ship: ship.mode == "LOITER", "without focus it does not stay")
-    page.keyboard.up("ArrowUp")
+        by("joystick-mode").select_option("VELOCITY")
+        by("joystick-take").click()
+        wait_for(served, lambda ship: ship.mode == "VELOCITY", "the pad does not fly it")
+        page.evaluate("push([0.05, 0, 0, 0])")
+        wait_for(served, lambda ship: ship.mode == "LOITER", "let go, it does not stay")
+        page.keyboard.down("ArrowUp")
+        wait_for(served, lambda ship: ship.target_ned_m[2] is not None, "no height")
+        wait_for(served, lambda ship: ship.mode == "VELOCITY", "the keyboard does not fly it")
+        page.evaluate("window.dispatchEvent(new Event('blur'))")
+        expect(by("joystick-words")).to_contain_text("lost the focus", timeout=WITHIN_MS)
+        wait_for(served, lambda ship: ship.mode == "LOITER", "without focus it does not stay")
+        page.keyboard.up("ArrowUp")
 
-    by("joystick-mode").select_option("STABILIZE")
-    by("joystick-take").click()
-    page.evaluate("push([0, 0, 0, -0.8])")
-    wait_for(served, lambda ship: ship.mode == "STABILIZE", "the pad does not push it")
-    wait_for(served, lambda ship: ship.actuators["left"] > 0.2, "the pad does not push it")
-    page.evaluate("unplug()")
-    expect(by("joystick-words")).to_contain_text("gamepad is gone", timeout=WITHIN_MS)
-    wait_for(served, lambda ship: ship.mode == "HOLD", "without a pad it does not hold")
-    expect(by("joystick-take")).to_have_attribute("aria-pressed", "false")
-    context.close()
-    assert wrong == []
+        by("joystick-mode").select_option("STABILIZE")
+        by("joystick-take").click()
+        page.evaluate("push([0, 0, 0, -0.8])")
+        wait_for(served, lambda ship: ship.mode == "STABILIZE", "the pad does not push it")
+        wait_for(served, lambda ship: ship.actuators["left"] > 0.2, "the pad does not push it")
+        page.evaluate("unplug()")
+        expect(by("joystick-words")).to_contain_text("gamepad is gone", timeout=WITHIN_MS)
+        wait_for(served, lambda ship: ship.mode == "HOLD", "without a pad it does not hold")
+        expect(by("joystick-take")).to_have_attribute("aria-pressed", "false")

@@ -23,7 +23,7 @@ from blimp.recording.log_file import LogFile
 from blimp.recording.recording import open_recording
 from blimp.recording.topics import Message
 from ground_station.page.recorded import RecordedShip
-from tests.browser import WITHIN_MS, errors_of, misfits, serious_findings
+from tests.browser import WITHIN_MS, looking, misfits, serious_findings
 from tests.ground_station.page.client import WITHIN_S
 from tests.recording.conftest import flown
 
@@ -145,42 +145,37 @@ def test_a_browser_plays_a_recording_and_commands_nobody(flown: Path, chromium: 
 
 
 def look_at(url: str, chromium: Browser) -> None:
-    context = chromium.new_context(viewport={"width": 640, "height": 480})
-    context.set_default_timeout(WITHIN_MS)
-    page = context.new_page()
-    wrong = errors_of(page)
-    page.goto(url)
-    by = page.get_by_test_id
-    for badge in ("recording", "simulated"):
-        expect(by(badge)).to_be_visible(timeout=WITHIN_MS)
-    expect(by("estop")).to_be_disabled()
-    expect(by("estop")).to_have_text("No ship to stop")
-    expect(by("command-arm")).to_be_hidden()
-    expect(page.get_by_role("button", name="Fleet")).to_be_hidden()
-    for path in ("api/command/arm", "api/estop"):
-        outcome = page.evaluate(POST, path)
-        assert outcome["state"] == "REFUSED"
-        assert "there is no ship" in outcome["reason"]
-    altitude = by("altitude").locator("output")
-    expect(altitude).to_have_text("0.0", timeout=WITHIN_MS)
+    with looking(chromium, viewport={"width": 640, "height": 480}) as page:
+        page.goto(url)
+        by = page.get_by_test_id
+        for badge in ("recording", "simulated"):
+            expect(by(badge)).to_be_visible(timeout=WITHIN_MS)
+        expect(by("estop")).to_be_disabled()
+        expect(by("estop")).to_have_text("No ship to stop")
+        expect(by("command-arm")).to_be_hidden()
+        expect(page.get_by_role("button", name="Fleet")).to_be_hidden()
+        for path in ("api/command/arm", "api/estop"):
+            outcome = page.evaluate(POST, path)
+            assert outcome["state"] == "REFUSED"
+            assert "there is no ship" in outcome["reason"]
+        altitude = by("altitude").locator("output")
+        expect(altitude).to_have_text("0.0", timeout=WITHIN_MS)
 
-    by("replay-slider").focus()
-    page.keyboard.press("End")
-    expect(altitude).not_to_have_text("0.0", timeout=WITHIN_MS)
-    page.keyboard.press("Home")
-    expect(altitude).to_have_text("0.0", timeout=WITHIN_MS)
-    expect(by("journey")).to_contain_text("No command yet")
-    by("replay-after").focus()
-    page.keyboard.press("Enter")
-    expect(by("replay-mark")).to_contain_text("takeoff", timeout=WITHIN_MS)
-    by("replay-speed").select_option("20")
-    by("replay-play").focus()
-    page.keyboard.press("Enter")
-    expect(by("journey")).to_contain_text("goto", timeout=WITHIN_MS)  # by its end, refused
-    expect(by("replay-play")).to_have_text("Play", timeout=WITHIN_MS)
-    expect(altitude).not_to_have_text("0.0")
-    expect(page.locator("#lost")).to_be_hidden()
-    assert serious_findings(page) == []
-    assert misfits(page) == []
-    context.close()
-    assert wrong == []
+        by("replay-slider").focus()
+        page.keyboard.press("End")
+        expect(altitude).not_to_have_text("0.0", timeout=WITHIN_MS)
+        page.keyboard.press("Home")
+        expect(altitude).to_have_text("0.0", timeout=WITHIN_MS)
+        expect(by("journey")).to_contain_text("No command yet")
+        by("replay-after").focus()
+        page.keyboard.press("Enter")
+        expect(by("replay-mark")).to_contain_text("takeoff", timeout=WITHIN_MS)
+        by("replay-speed").select_option("20")
+        by("replay-play").focus()
+        page.keyboard.press("Enter")
+        expect(by("journey")).to_contain_text("goto", timeout=WITHIN_MS)  # by its end, refused
+        expect(by("replay-play")).to_have_text("Play", timeout=WITHIN_MS)
+        expect(altitude).not_to_have_text("0.0")
+        expect(page.locator("#lost")).to_be_hidden()
+        assert serious_findings(page) == []
+        assert misfits(page) == []

@@ -3,7 +3,7 @@
 import pytest
 from playwright.sync_api import Browser, Error, Page, ViewportSize, expect
 
-from tests.browser import WITHIN_MS, errors_of, misfits, serious_findings, too_wide_px
+from tests.browser import WITHIN_MS, looking, misfits, serious_findings, too_wide_px
 from tests.ground_station.page.client import Served
 from tests.ground_station.page.test_browser import CARD
 
@@ -73,127 +73,105 @@ def fits(page: Page, view: str) -> None:
 def test_every_view_is_one_screen_in_both_themes(
     served: Served, chromium: Browser, theme: str
 ) -> None:
-    context = chromium.new_context(viewport=LAPTOP, color_scheme=theme)  # type: ignore[arg-type]
-    context.set_default_timeout(WITHIN_MS)
-    page = context.new_page()
-    wrong = errors_of(page)
-    began_s = served.ship.publish().t_s
-    for view in VIEWS:
-        opened(page, served, view)
-        if view == "engineer":  # which begins with what was before
-            page.wait_for_function("t_s => page.samples.rows[0]?.t_s <= t_s", arg=began_s)
-        assert page.evaluate("() => document.documentElement.dataset.theme") == theme
-        fits(page, view)
-        for name in ("estop", "caption"):
-            expect(page.get_by_test_id(name)).to_be_in_viewport(ratio=1)
-        assert serious_findings(page) == [], view
-    other = {"dark": "light", "light": "dark"}[theme]
-    page.get_by_test_id("theme").click()
-    opened(page, served, "pilot")  # the choice outlives a reload
-    assert page.evaluate("() => document.documentElement.dataset.theme") == other
-    context.close()
-    assert wrong == []
+    with looking(chromium, viewport=LAPTOP, color_scheme=theme) as page:
+        began_s = served.ship.publish().t_s
+        for view in VIEWS:
+            opened(page, served, view)
+            if view == "engineer":  # which begins with what was before
+                page.wait_for_function("t_s => page.samples.rows[0]?.t_s <= t_s", arg=began_s)
+            assert page.evaluate("() => document.documentElement.dataset.theme") == theme
+            fits(page, view)
+            for name in ("estop", "caption"):
+                expect(page.get_by_test_id(name)).to_be_in_viewport(ratio=1)
+            assert serious_findings(page) == [], view
+        other = {"dark": "light", "light": "dark"}[theme]
+        page.get_by_test_id("theme").click()
+        opened(page, served, "pilot")  # the choice outlives a reload
+        assert page.evaluate("() => document.documentElement.dataset.theme") == other
 
 
 def test_a_stage_has_no_text_below_a_45th_of_its_height(served: Served, chromium: Browser) -> None:
     for size in (LAPTOP, BIG):
-        context = chromium.new_context(viewport=size)
-        context.set_default_timeout(WITHIN_MS)
-        page = context.new_page()
-        for view in VIEWS:
-            opened(page, served, view, "&stage=1")
-            assert page.evaluate(SMALL, size["height"] / 45) == [], view
-            fits(page, view)
-            if view == "engineer":
-                page.wait_for_function(f"() => {PLOTS_BELOW_PX} <= 0")
-        opened(page, served, "pilot", "&stage=1")
-        served.silence.set()  # a lost link needs a sentence more, and ages beside its numbers
-        page.wait_for_function("() => page.isLost && page.ageS > 5")
-        fits(page, "pilot, link lost")
-        served.silence.clear()
-        context.close()
+        with looking(chromium, viewport=size) as page:
+            for view in VIEWS:
+                opened(page, served, view, "&stage=1")
+                assert page.evaluate(SMALL, size["height"] / 45) == [], view
+                fits(page, view)
+                if view == "engineer":
+                    page.wait_for_function(f"() => {PLOTS_BELOW_PX} <= 0")
+            opened(page, served, "pilot", "&stage=1")
+            served.silence.set()  # a lost link needs a sentence more, and ages beside its numbers
+            page.wait_for_function("() => page.isLost && page.ageS > 5")
+            fits(page, "pilot, link lost")
+            served.silence.clear()
 
 
 def test_the_present_view_shows_the_rooms_address_as_a_large_code_while_it_is_switched_on(
     served: Served, chromium: Browser
 ) -> None:
-    context = chromium.new_context(viewport=LAPTOP)
-    context.set_default_timeout(WITHIN_MS)
-    page = context.new_page()
-    wrong = errors_of(page)
-    opened(page, served, "present")
-    switch, room = page.get_by_test_id("room-switch"), page.get_by_test_id("room")
-    expect(room).to_be_hidden()
-    switch.click()
-    code = room.get_by_role("img").first
-    expect(code).to_be_in_viewport(ratio=1)
-    assert code.evaluate("(one) => one.naturalWidth") > 0, "the browser draws no code"
-    assert code.evaluate("(one) => one.clientHeight") > LAPTOP["height"] / 2
-    for name in ("estop", "caption"):
-        expect(page.get_by_test_id(name)).to_be_in_viewport(ratio=1)
-    assert serious_findings(page) == []
-    page.get_by_role("button", name="Pilot").click()
-    expect(room).to_be_hidden()
-    expect(switch).to_be_hidden()
-    page.get_by_role("button", name="Present").click()
-    switch.click()
-    expect(room).to_be_hidden()
-    context.close()
-    context = chromium.new_context(viewport=LAPTOP)  # who only looks has the address already
-    page = context.new_page()
-    page.goto(f"{served.page.view_url}#present")
-    expect(page.get_by_test_id("simulated")).to_be_visible(timeout=WITHIN_MS)
-    expect(page.get_by_test_id("room-switch")).to_be_hidden()
-    context.close()
-    assert wrong == []
+    with looking(chromium, viewport=LAPTOP) as page:
+        opened(page, served, "present")
+        switch, room = page.get_by_test_id("room-switch"), page.get_by_test_id("room")
+        expect(room).to_be_hidden()
+        switch.click()
+        code = room.get_by_role("img").first
+        expect(code).to_be_in_viewport(ratio=1)
+        assert code.evaluate("(one) => one.naturalWidth") > 0, "the browser draws no code"
+        assert code.evaluate("(one) => one.clientHeight") > LAPTOP["height"] / 2
+        for name in ("estop", "caption"):
+            expect(page.get_by_test_id(name)).to_be_in_viewport(ratio=1)
+        assert serious_findings(page) == []
+        page.get_by_role("button", name="Pilot").click()
+        expect(room).to_be_hidden()
+        expect(switch).to_be_hidden()
+        page.get_by_role("button", name="Present").click()
+        switch.click()
+        expect(room).to_be_hidden()
+    with looking(chromium, viewport=LAPTOP) as page:  # who only looks has the address already
+        page.goto(f"{served.page.view_url}#present")
+        expect(page.get_by_test_id("simulated")).to_be_visible(timeout=WITHIN_MS)
+        expect(page.get_by_test_id("room-switch")).to_be_hidden()
 
 
 def test_a_camera_has_the_ship_in_its_picture_from_the_first_one(
     served: Served, chromium: Browser
 ) -> None:
-    context = chromium.new_context(viewport=LAPTOP)
-    context.set_default_timeout(WITHIN_MS)
-    page = context.new_page()
-    opened(page, served, "present")
-    page.wait_for_function(f"() => {SCENE}?.at")
-    assert page.evaluate(HIGH_SHIP) < 1.0, "the top of the hull is above the picture"
-    context.close()
+    with looking(chromium, viewport=LAPTOP) as page:
+        opened(page, served, "present")
+        page.wait_for_function(f"() => {SCENE}?.at")
+        assert page.evaluate(HIGH_SHIP) < 1.0, "the top of the hull is above the picture"
 
 
 def test_a_phone_has_what_a_pilot_needs_and_no_more(served: Served, chromium: Browser) -> None:
-    context = chromium.new_context(viewport=PHONE, has_touch=True)
-    context.set_default_timeout(WITHIN_MS)
-    page = context.new_page()
-    page.goto(served.page.url)  # which opens the pilot's view
-    for name in ("estop", "mode", "caption", "map", "command-arm", "command-goto"):
-        expect(page.get_by_test_id(name)).to_be_in_viewport(ratio=1, timeout=WITHIN_MS)
-    for name in ("scene", "journey", "joystick-take"):
-        expect(page.get_by_test_id(name)).to_be_hidden()
-    for view in VIEWS:
-        opened(page, served, view)
-        fits(page, view)
-        assert too_wide_px(page) <= 0, view
-        for button in page.locator("#views button").all():
-            expect(button).to_be_in_viewport(ratio=1)
-        assert serious_findings(page) == [], view
-    context.close()
+    with looking(chromium, viewport=PHONE, has_touch=True) as page:
+        page.goto(served.page.url)  # which opens the pilot's view
+        for name in ("estop", "mode", "caption", "map", "command-arm", "command-goto"):
+            expect(page.get_by_test_id(name)).to_be_in_viewport(ratio=1, timeout=WITHIN_MS)
+        for name in ("scene", "journey", "joystick-take"):
+            expect(page.get_by_test_id(name)).to_be_hidden()
+        for view in VIEWS:
+            opened(page, served, view)
+            fits(page, view)
+            assert too_wide_px(page) <= 0, view
+            for button in page.locator("#views button").all():
+                expect(button).to_be_in_viewport(ratio=1)
+            assert serious_findings(page) == [], view
 
 
 @pytest.mark.parametrize("state", ["flying", "lost", "read-only", "end"])
 def test_every_view_bends_to_every_size(served: Served, chromium: Browser, state: str) -> None:
     url = served.page.url if state != "read-only" else str(served.page.view_url)
-    context = chromium.new_context()
-    context.set_default_timeout(WITHIN_MS)
-    page = context.new_page()
-    page.goto(url)
-    expect(page.get_by_test_id("simulated")).to_be_visible(timeout=WITHIN_MS)
-    if state == "lost":
-        served.silence.set()
-        expect(page.locator("body.lost #lost")).to_be_visible(timeout=WITHIN_MS)
-    elif state == "end":
-        served.page.tell("end", CARD)
-        expect(page.get_by_test_id("end-card")).to_be_visible(timeout=WITHIN_MS)
-    for view in VIEWS if state == "flying" else ("pilot", "engineer"):
-        page.evaluate("name => document.querySelector(`#views [data-view=${name}]`).click()", view)
-        assert misfits(page) == [], view
-    context.close()
+    with looking(chromium) as page:
+        page.goto(url)
+        expect(page.get_by_test_id("simulated")).to_be_visible(timeout=WITHIN_MS)
+        if state == "lost":
+            served.silence.set()
+            expect(page.locator("body.lost #lost")).to_be_visible(timeout=WITHIN_MS)
+        elif state == "end":
+            served.page.tell("end", CARD)
+            expect(page.get_by_test_id("end-card")).to_be_visible(timeout=WITHIN_MS)
+        for view in VIEWS if state == "flying" else ("pilot", "engineer"):
+            page.evaluate(
+                "name => document.querySelector(`#views [data-view=${name}]`).click()", view
+            )
+            assert misfits(page) == [], view
