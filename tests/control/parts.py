@@ -179,6 +179,8 @@ class RecordingOutputs:
 
 
 class ListInbox:
+    """Commands from a list, outcomes and snapshots in others, a link that can be cut."""
+
     def __init__(self) -> None:
         self.commands: list[Command] = []
         self.beats: list[Heartbeat] = []

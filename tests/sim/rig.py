@@ -16,7 +16,6 @@ from blimp.types import (
     BaroSample,
     Command,
     GpsSample,
-    Heartbeat,
     ImuSample,
     Outcome,
     OutcomeState,
@@ -25,9 +24,9 @@ from blimp.types import (
     RangeSample,
     SensorReadings,
     SensorStatus,
-    Snapshot,
     Vec3,
 )
+from tests.control.parts import ListInbox
 
 
 class SyntheticSensors:
@@ -169,41 +168,6 @@ class DirectOutputs:
         self.safe()
 
 
-class ListInbox:
-    """Commands from a list, outcomes in a dictionary, a link that can be cut."""
-
-    def __init__(self) -> None:
-        self.commands: list[Command] = []
-        self.outcomes: dict[str, Outcome] = {}
-        self.why_deaf = ""
-        self.link_age = 0.0
-        self.snapshots: list[Snapshot] = []
-
-    def emergencies(self) -> list[Command]:
-        stops = [command for command in self.commands if command.name == "estop"]
-        self.commands = [command for command in self.commands if command.name != "estop"]
-        return stops
-
-    def receive(self) -> list[Command]:
-        commands, self.commands = self.commands, []
-        return commands
-
-    def heartbeats(self) -> list[Heartbeat]:
-        return []
-
-    def post(self, outcome: Outcome) -> None:
-        self.outcomes[outcome.id] = outcome
-
-    def publish(self, snapshot: Snapshot) -> None:
-        self.snapshots = [snapshot]
-
-    def link_age_s(self, now_s: float) -> float:
-        return self.link_age
-
-    def deaf(self, now_s: float) -> str:
-        return self.why_deaf
-
-
 class Rig:
     """A ship on its pad, switched on, past its arming checks."""
 
@@ -262,12 +226,12 @@ class Rig:
         id = f"{name}-{self._sent}"
         self.inbox.commands.append(Command(id=id, name=name, arguments=arguments))
         self.step(0.01)
-        return self.inbox.outcomes[id]
+        return self.inbox.of(id)[-1]
 
     def complete(self, name: str, /, *, within_s: float, **arguments: Any) -> Outcome:
         outcome = self.command(name, **arguments)
         until_s = self.now_s + within_s
         while outcome.state is OutcomeState.IN_PROGRESS and self.now_s < until_s:
             self.step(0.1)
-            outcome = self.inbox.outcomes[outcome.id]
+            outcome = self.inbox.of(outcome.id)[-1]
         return outcome

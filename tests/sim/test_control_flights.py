@@ -69,7 +69,7 @@ def test_a_velocity_is_flown_and_ends_in_a_loiter() -> None:
     rig.step(12.0)
     assert rig.physics.state.velocity_ned_mps[0] == pytest.approx(0.4, abs=0.07)
     rig.step(10.0)
-    assert rig.inbox.outcomes[outcome.id].state is OutcomeState.DONE
+    assert rig.inbox.of(outcome.id)[-1].state is OutcomeState.DONE
     assert hypot(*rig.physics.state.velocity_ned_mps) < 0.15
     assert rig.loop.snapshot(rig.now_s).mode == "LOITER"
 
@@ -101,7 +101,7 @@ def test_a_lost_tag_is_taken_over_by_gps_in_mid_leg(rig: Rig) -> None:
     rig.step(8.0)
     rig.sensors.cut = {"tag"}
     rig.step(50.0)
-    assert rig.inbox.outcomes[leg.id].state is OutcomeState.DONE
+    assert rig.inbox.of(leg.id)[-1].state is OutcomeState.DONE
     assert track.worst_m <= 1.5
 
 
