@@ -144,6 +144,8 @@ box: $(VENV)/dev.installed ## as root: a Debian 12 with its own kernel for QEMU,
 box-test: box ## as root: install in it by docs/pi.md as printed, then cut its power CUTS (20) times
 	$(BIN)/pytest -q tests/box/whole_box.py
 	[ -e build/box/bookworm/installed.raw ] || $(BIN)/python -m tests.box.page
+	$(BIN)/python -m tests.box.power_cuts --record
+	$(BIN)/python -m tests.box.power_cuts --states 60
 	$(BIN)/python -m tests.box.power_cuts --cuts $(CUTS)
 
 release: $(VENV)/release.installed ## build sdist and wheel of HEAD in dist/, compare them with git, and try both: 3 minutes

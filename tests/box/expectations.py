@@ -5,6 +5,7 @@ no computer has. An activity says `begin NAME STEP TIME` and `done NAME STEP TIM
 that did the step has said it; the time is the ship's own.
 """
 
+import datetime
 import json
 import re
 import shlex
@@ -66,11 +67,10 @@ _STOP = "sudo systemctl stop blimp.target;"  # there is no systemd in a chroot
 _VENV = "sudo rm -rf .venv && sudo python3 -m venv --system-site-packages .venv"
 _PIP = "sudo .venv/bin/pip install -q -c constraints.txt"
 # As docs/upgrade.md and docs/pi.md have it. The same version is installed again, so by force.
+_EXTRAS = "'.[demo,bench,page]' && sudo blimp install-service"
 INSTALLS = {
-    "upgrade": f"cd /opt/blimp && {_STOP} {_PIP} --force-reinstall --no-deps '.[demo,bench]' && "
-    "sudo blimp install-service",
-    "install": f"cd /opt/blimp && {_STOP} {_VENV} && {_PIP} '.[demo,bench]' && "
-    "sudo blimp install-service",
+    "upgrade": f"cd /opt/blimp && {_STOP} {_PIP} --force-reinstall --no-deps {_EXTRAS}",
+    "install": f"cd /opt/blimp && {_STOP} {_VENV} && {_PIP} {_EXTRAS}",
 }
 
 
@@ -237,7 +237,9 @@ class Look:
             except ValueError:
                 self.found.notes[f"nothing in {log}"] = text.strip()[-300:]
                 continue
-            until_s = max(until_s, _epoch_s(about["started"]) + about["duration_s"])
+            began_s = datetime.datetime.fromisoformat(about["started"]).timestamp()
+            if began_s < self._last_s:  # else of the boot after the cut
+                until_s = max(until_s, began_s + about["duration_s"])
         if done := self._done("flight"):
             short_s = round(done[-1].at_s - until_s, 2)
             self.found.notes["log_misses_s"] = short_s
@@ -261,9 +263,3 @@ class Look:
             self.found.notes["queue_misses_s"] = age_s = round(self._last_s - lost[0].at_s, 2)
             if age_s > QUEUE_S:
                 self.found.faults.append(f"a message accepted {age_s} s before the cut is lost")
-
-
-def _epoch_s(iso: str) -> float:
-    import datetime
-
-    return datetime.datetime.fromisoformat(iso).timestamp()

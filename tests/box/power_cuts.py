@@ -98,8 +98,9 @@ def cut_once(box: Box, world: OutsideWorld, name: str, chance: random.Random) ->
     look.files()
     look.queue()
     row = {
-        "activity": name, "said": said[-1:], "unflushed_blocks": unflushed, "lost_blocks": lost,
-        "boot_outside_s": boot_s, **look.found.notes, "faults": look.found.faults,
+        "activity": name, "steps": sum(line.startswith("done") for line in said),
+        "unflushed_blocks": unflushed, "lost_blocks": lost, "boot_outside_s": boot_s,
+        **look.found.notes, "faults": look.found.faults,
     }  # fmt: skip
     if name == "flight":
         row["altitude_m"] = round(altitude_m, 2)

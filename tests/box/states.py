@@ -41,7 +41,7 @@ class Recording(msgspec.Struct):
     events: list[Event]
 
     def moments(self, names: list[str], count: int, seed: int) -> list[tuple[int, str]]:
-        """Return random places in it, in order, as many of each activity."""
+        """Return different random places in it, in order, as many of each activity."""
         begins = {
             event.removeprefix("activity "): number
             for number, event in enumerate(self.events)
@@ -49,10 +49,12 @@ class Recording(msgspec.Struct):
         }
         ends = dict(zip(begins, [*list(begins.values())[1:], len(self.events)], strict=True))
         chance, chosen = random.Random(seed), [name for name in names if name in begins]
-        return sorted(
-            (chance.randrange(begins[name], ends[name]) + 1, name)
-            for name in (chosen * count)[:count]
-        )
+        moments = list[tuple[int, str]]()
+        for number, name in enumerate(chosen):
+            places = range(begins[name] + 1, ends[name] + 1)
+            share = min(len(places), len(range(number, count, len(chosen))))
+            moments += [(place, name) for place in chance.sample(places, share)]
+        return sorted(moments)
 
     def cuts(
         self, base: Path, directory: Path, moments: list[tuple[int, str]], seed: int

@@ -1,5 +1,6 @@
 """States of a card that are made of a recording, and what is looked for in them."""
 
+import json
 import random
 from pathlib import Path
 
@@ -33,11 +34,13 @@ def test_a_cut_copy_holds_what_was_flushed_and_a_part_of_the_rest(tmp_path: Path
 
 
 def test_moments_lie_in_the_activity_whose_name_they_have() -> None:
-    recording = Recording(["activity boot", None, None, "activity queue", (0, b"x"), None])
-    moments = recording.moments(["boot", "queue"], 20, 1)
-    assert moments == sorted(moments)
-    assert {at for at, name in moments if name == "boot"} == {1, 2, 3}
-    assert {at for at, name in moments if name == "queue"} == {4, 5, 6}
+    recording = Recording(["activity init", None, None, "activity queue", (0, b"x"), None])
+    assert recording.moments(["boot", "init", "queue"], 20, 1) == [
+        *((place, "init") for place in (1, 2, 3)), *((place, "queue") for place in (4, 5, 6)),
+    ]  # fmt: skip
+    assert [name for _, name in recording.moments(["init", "queue"], 3, 1)] == [
+        "init", "init", "queue",
+    ]  # fmt: skip
 
 
 @pytest.mark.parametrize(("there", "good"), [(20, True), (13, True), (12, False)])
@@ -58,3 +61,20 @@ def test_a_program_is_whole_once_its_installation_was_said_to_be_done(
     look = Look(lambda _: next(answers), [said])
     look.program()
     assert (not look.found.faults) == good
+
+
+@pytest.mark.parametrize(("duration_s", "good"), [(8.5, True), (7.5, False)])
+def test_the_log_of_a_flight_reaches_to_its_end(duration_s: float, good: bool) -> None:
+    """A log that begins after the cut is another one."""
+    logs = {"flown": (0, duration_s), "after": (20, 9.0)}
+
+    def ask(command: str) -> str:
+        for name, (began, lasts_s) in logs.items():
+            if name in command:
+                started = f"1970-01-01T00:00:{began:02}+00:00"
+                return json.dumps({"started": started, "duration_s": lasts_s})
+        return "\n".join(logs) if ".mcap" in command else ""
+
+    look = Look(ask, ["done flight 1 5.0", "done flight 2 10.0"])
+    look.files()
+    assert (not any("the log ends" in fault for fault in look.found.faults)) == good
