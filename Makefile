@@ -141,9 +141,9 @@ platforms: $(VENV)/bin/python ## as root: both commands and the wheel on Debian 
 box: $(VENV)/dev.installed ## as root: a Debian 12 with its own kernel for QEMU, in build/box: BOX="--suite trixie"
 	$(BIN)/python -m tests.box.image $(BOX)
 
-box-test: box ## as root: install in it by docs/pi.md as printed, then cut its power CUTS (20) times
-	$(BIN)/pytest -q tests/box/whole_box.py
+box-test: box ## as root: install in it by docs/pi.md as printed, try it, then cut its power CUTS (20) times
 	[ -e build/box/bookworm/installed.raw ] || $(BIN)/python -m tests.box.page
+	$(BIN)/pytest -q -rP tests/box/whole_box.py tests/box/whole_trials.py
 	$(BIN)/python -m tests.box.power_cuts --record
 	$(BIN)/python -m tests.box.power_cuts --states 60
 	$(BIN)/python -m tests.box.power_cuts --cuts $(CUTS)

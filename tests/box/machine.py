@@ -12,6 +12,8 @@ import shlex
 import shutil
 import signal
 import subprocess
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 from blimp.closing import Closing
@@ -41,6 +43,7 @@ class Box(Closing):
         self.events: list[Event] | None = None  # of the card, if it is to say them
         self._card: Card | None = None
         self._process: subprocess.Popen[bytes] | None = None
+        self._login: Path | None = None
 
     # --- power ---------------------------------------------------------------------------------
 
@@ -143,13 +146,31 @@ class Box(Closing):
         self, command: str, *, typed: str = "", check: bool = True, timeout_s: float = COMMAND_S
     ) -> subprocess.CompletedProcess[str]:
         """Type a line at the shell of `pilot`, and what it then asks for."""
+        kept = [] if self._login is None else ["-S", str(self._login)]
         ended = subprocess.run(
-            ["ssh", *self.options, "pilot@ship.local", command],
+            ["ssh", *self.options, *kept, "pilot@ship.local", command],
             input=typed, capture_output=True, text=True, timeout=timeout_s, check=False,
         )  # fmt: skip
         if check and ended.returncode != 0:
             raise AssertionError(f"{command}\n{ended.stdout[-3000:]}{ended.stderr[-3000:]}")
         return ended
+
+    @contextmanager
+    def login(self, *, forward: str) -> Iterator[None]:
+        """Keep a login open, which `ssh` then uses: a new one takes half a second of the box.
+
+        forward: what `ssh -L` opens meanwhile.
+        """
+        control = self.directory / "login"
+        words = ["-M", "-S", str(control), "-N", "-o", "StreamLocalBindUnlink=yes", "-L", forward]
+        with subprocess.Popen(["ssh", *self.options, *words, "pilot@ship.local"]) as process:
+            try:
+                until(control.exists, "no login", within_s=BOOT_S)
+                self._login = control
+                yield
+            finally:
+                self._login = None
+                process.terminate()
 
     def says(self, command: str) -> str:
         return self.ssh(command).stdout.strip()
