@@ -143,7 +143,7 @@ box: $(VENV)/dev.installed ## as root: a Debian 12 with its own kernel for QEMU,
 
 box-test: box ## as root: install in it by docs/pi.md as printed, try it, then cut its power CUTS (20) times
 	[ -e build/box/bookworm/installed.raw ] || $(BIN)/python -m tests.box.page
-	$(BIN)/pytest -q -rP tests/box/whole_box.py tests/box/whole_trials.py
+	$(BIN)/pytest -q -rP tests/box/whole_*.py
 	$(BIN)/python -m tests.box.power_cuts --record
 	$(BIN)/python -m tests.box.power_cuts --states 60
 	$(BIN)/python -m tests.box.power_cuts --cuts $(CUTS)

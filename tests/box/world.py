@@ -15,6 +15,8 @@ from blimp.sim.world import World
 from tests.box.bridge import HEAD
 from tests.box.machine import Box
 
+UNIT = "/etc/systemd/system/box-world.service"
+DROP_IN = "/etc/systemd/system/blimp-flight.service.d"
 _BRIDGE = "/usr/local/lib/box-world.py"
 _WORLD_UNIT = f"""[Unit]
 Description=The simulated world, which is outside of this box
@@ -164,6 +166,12 @@ def wire(box: Box) -> None:
     of the world outside, reached by the seam below the drivers."""
     bridge = resources.files("tests.box").joinpath("bridge.py").read_text("utf-8")
     box.write(_BRIDGE, bridge)
-    box.write("/etc/systemd/system/box-world.service", _WORLD_UNIT)
-    box.write("/etc/systemd/system/blimp-flight.service.d/box.conf", _FLIGHT_DROP_IN)
+    box.write(UNIT, _WORLD_UNIT)
+    box.write(f"{DROP_IN}/box.conf", _FLIGHT_DROP_IN)
     box.ssh("sudo systemctl daemon-reload")
+
+
+def unwire(box: Box) -> None:
+    """Take out what `wire` put in, which runs as the ship's user."""
+    box.ssh("sudo systemctl stop box-world")
+    box.ssh(f"sudo rm -r {_BRIDGE} {UNIT} {DROP_IN} && sudo systemctl daemon-reload")
