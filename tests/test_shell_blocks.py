@@ -46,7 +46,7 @@ PAGE_MARK = re.compile(r"^Its commands are not tested: (.*)\.$", re.MULTILINE)
 # What this machine lacks, or a test must not take.
 REASONS = ("needs ", "takes half a minute", "takes minutes", "the port is taken", "they need a Pi")
 # How many blocks are marked, so that a new one is a decision.
-MARKED_BLOCKS, MARKED_PAGES = 29, 1
+MARKED_BLOCKS, MARKED_PAGES = 30, 1
 WITHIN_S = 120.0
 READY = re.compile(r"ready|is there|http://|Press Ctrl", re.IGNORECASE)
 # What the next command replaces, and how much of it is done once the ship has begun.
