@@ -47,7 +47,7 @@ class Ship(NamedTuple):
     def at_rest(self) -> bool:
         return not any(self.world.world.outputs[name] for name in ("left", "right", "tail"))
 
-    def until(self, ask: Callable[[], bool], what: str, *, within_s: float) -> float:
+    def until(self, ask: Callable[[], bool], what: str, *, within_s: float = 60.0) -> float:
         """Ask until it is so; return how long that took, of the box's clock."""
         began_s = self.now_s
         until(lambda: ask() or self.now_s > began_s + within_s, what, within_s=OUTSIDE_S)
@@ -68,11 +68,9 @@ class Ship(NamedTuple):
         assert ended.stdout, ended.stderr
         return dict(json.loads(ended.stdout))
 
-    def until_done(self, *words: str, within_s: float = 60.0) -> float:
+    def until_done(self, *words: str) -> float:
         """Type a command on the host until it is done; return how long that took."""
-        return self.until(
-            lambda: self.ground(*words)["state"] == "SUCCESS", f"{words}: not", within_s=within_s
-        )
+        return self.until(lambda: self.ground(*words)["state"] == "SUCCESS", f"{words}: not")
 
     def fly(self) -> None:
         """Have the ship hover at 1 m, unless it does."""
@@ -84,7 +82,7 @@ class Ship(NamedTuple):
     def land(self) -> None:
         """By a stop: the quick way to a ship that is disarmed on the ground."""
         self.ground("estop")
-        self.until(lambda: self.altitude_m < 0.1, "it does not come down", within_s=60.0)
+        self.until(lambda: self.altitude_m < 0.1, "it does not come down")
         self.until_done("arm")
         self.until_done("disarm")
 
@@ -99,11 +97,11 @@ class Ship(NamedTuple):
         states = self.units().values()
         return all(one.endswith(" active") and one not in others for one in states)
 
-    def kill(self, name: str, *, within_s: float = 20.0) -> float:
+    def kill(self, name: str) -> float:
         """Kill a unit's process; return how long it took until all units run again."""
         before = self.units()[f"blimp-{name}"]
         self.box.ssh(f"sudo systemctl kill -s KILL blimp-{name}")
-        return self.until(lambda: self.active(before), f"no {name}", within_s=within_s)
+        return self.until(lambda: self.active(before), f"no {name}", within_s=20.0)
 
 
 @contextmanager
@@ -193,6 +191,27 @@ def test_a_full_disk_in_flight(ship: Ship) -> None:
     ship.box.ssh("sudo rm /full1 /full2 /full3")
     print(f"a command is done {ship.until_done('arm'):.1f} s after there is room")
     assert ship.units() == before
+    ship.land()
+
+
+def test_each_process_dies_in_flight_and_is_back(ship: Ship) -> None:
+    ship.fly()
+    for name in ("worker", "relay", "recorder", "broker"):
+        before = ship.units()
+        back_s = ship.kill(name)
+        print(f"{name}: back after {back_s:.1f} s, a command {ship.until_done('hold'):.1f} s later")
+        after = ship.units()
+        assert {unit for unit in UNITS if before[unit] != after[unit]} == {f"blimp-{name}"}
+        assert ship.altitude_m > 0.7
+    # A worker that a person has stopped is not started again; stops pass by the relay.
+    ship.box.ssh("sudo systemctl stop blimp-worker && sleep 10")
+    assert ship.altitude_m > 0.7
+    stop_by_the_broker(ship)
+    ship.box.ssh("sudo systemctl start blimp-worker")
+    ship.land()
+    ship.fly()
+    print(f"flight: back after {ship.kill('flight'):.1f} s")
+    assert ship.at_rest()
     ship.land()
 
 
