@@ -7,6 +7,7 @@ See `blimp/distribution.py`, which reads it.
 import gzip
 import os
 import re
+import shutil
 import sys
 import tarfile
 from datetime import datetime
@@ -38,6 +39,9 @@ def stamp(directory: str | Path, version: str) -> None:
 
 class BuildPackages(build_py):
     def run(self) -> None:
+        if not self.editable_mode:  # pip leaves it in a checkout: with files of an earlier version
+            for package in self.distribution.packages or ():
+                shutil.rmtree(Path(self.build_lib, package.partition(".")[0]), ignore_errors=True)
         super().run()
         if not self.editable_mode:  # an editable install is a checkout: it would be out of date
             stamp(self.build_lib, self.distribution.get_version())

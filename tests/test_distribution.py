@@ -119,6 +119,19 @@ def test_two_builds_of_a_commit_are_equal_byte_for_byte(
 
 
 @without_git
+def test_a_build_in_a_checkout_has_no_file_of_an_earlier_version(checkout: Path) -> None:
+    """As pip leaves it there: found in a box, where a removed package hid a module."""
+    old = checkout / "build" / "lib" / "blimp" / "errors"
+    old.mkdir(parents=True)
+    (old / "__init__.py").touch()
+    code = "from setuptools import build_meta as b; b.build_wheel('out')"
+    ran([sys.executable, "-W", "ignore", "-c", code], cwd=checkout, check=True, timeout=60)
+    with zipfile.ZipFile(next((checkout / "out").glob("*.whl"))) as wheel:
+        names = [one for one in wheel.namelist() if one.startswith("blimp/errors")]
+    assert names == ["blimp/errors.py"]
+
+
+@without_git
 def test_changes_that_are_not_committed_are_said(checkout: Path) -> None:
     git(checkout, "tag", "v0.9.0")
     (checkout / "README.md").write_text("other\n")
