@@ -110,7 +110,7 @@ def ship() -> Iterator[Ship]:
 def install(ship: Ship, commit: str, *, instead_of: str, extras: str) -> None:
     """Put `commit` in place of what is installed in /opt/blimp, and start its units."""
     ship.box.ssh("sudo systemctl stop blimp.target")
-    ship.box.ssh(f"cd /opt/blimp && sudo git reset -q --hard {commit}")
+    ship.box.ssh(f"cd /opt/blimp && sudo git reset -q --hard {commit} && sudo rm -r build")
     if instead_of:  # of another name
         ship.box.ssh(f"sudo /opt/blimp/.venv/bin/pip uninstall -q -y {instead_of}")
     ship.box.ssh(f"cd /opt/blimp && sudo .venv/bin/pip install -q {extras}")
