@@ -21,6 +21,7 @@ from setuptools.command.sdist import sdist
 
 ROOT = Path(__file__).resolve().parent
 sys.path.insert(0, str(ROOT))
+sys.dont_write_bytecode = True  # the sdist of an archive would have it
 
 from blimp import distribution  # noqa: E402
 
@@ -97,6 +98,9 @@ if not (ROOT / ".git").exists():
     # An archive, its sdist, a copy without history: setuptools-scm calls each without a tag 0.0.
     name = f"SETUPTOOLS_SCM_PRETEND_VERSION_FOR_{distribution.NAME.replace('-', '_').upper()}"
     os.environ.setdefault(name, distribution.build().version)
+    # It packs each file there is, also the bytecode of an archive that was used.
+    for bytecode in list(ROOT.glob("[!.]*/**/__pycache__")):
+        shutil.rmtree(bytecode)
 
 
 def shown_on_an_index() -> str:

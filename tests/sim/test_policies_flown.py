@@ -128,6 +128,7 @@ def test_a_tour_keeps_every_policy(name: str) -> None:
 
 
 @pytest.mark.long
+@pytest.mark.timeout(900)  # it computes for 70 s, beside others
 def test_a_search_is_the_same_for_the_same_seed() -> None:
     """Its second generation is chosen by what the first one was near to."""
     ships = ("no ship has tours here", "gtmab")[1:]
