@@ -92,6 +92,14 @@ def fetcher(ground: VehicleClient, files: PhotoFiles) -> Iterator[PhotoFetcher]:
         yield fetcher
 
 
+@pytest.fixture
+def photo(ground: VehicleClient, camera: Camera, store: PhotoStore) -> Photo:
+    """One that was taken."""
+    ground.send("photo").wait(DEADLINE_S)
+    (taken,) = store.photos(1)
+    return taken
+
+
 def test_it_is_taken_once_with_where_the_ship_was(
     ship: FlightSide,
     mailbox: MailboxClient,
@@ -215,10 +223,8 @@ def test_the_ground_fetches_it_whole_and_the_ship_deletes_it(
 
 
 def test_what_was_begun_goes_on_also_where_it_was_damaged(
-    ground: VehicleClient, camera: Camera, files: PhotoFiles, store: PhotoStore
+    ground: VehicleClient, photo: Photo, files: PhotoFiles, store: PhotoStore
 ) -> None:
-    ground.send("photo").wait(DEADLINE_S)
-    (photo,) = store.photos(1)
     whole = store.read(photo.name, 0, 262_144, preview=False)
     came = [0]
     with PhotoFetcher(
@@ -242,14 +248,11 @@ def test_what_was_begun_goes_on_also_where_it_was_damaged(
 
 def test_a_turn_is_as_short_as_the_link_allows_and_one_that_is_lost_is_taken_again(
     ground: VehicleClient,
-    camera: Camera,
+    photo: Photo,
     fetcher: PhotoFetcher,
-    store: PhotoStore,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """What is left of a turn keeps others from fetching where its ground is killed."""
-    ground.send("photo").wait(DEADLINE_S)
-    (photo,) = store.photos(1)
     pool = ResourcePool(ground.server(), photo_turn("twin"))
     left_s: list[float] = []
 
@@ -271,10 +274,8 @@ def test_a_turn_is_as_short_as_the_link_allows_and_one_that_is_lost_is_taken_aga
 
 
 def test_a_ship_that_sends_something_else_leaves_nothing(
-    ground: VehicleClient, camera: Camera, fetcher: PhotoFetcher, store: PhotoStore
+    photo: Photo, fetcher: PhotoFetcher, store: PhotoStore
 ) -> None:
-    ground.send("photo").wait(DEADLINE_S)
-    (photo,) = store.photos(1)
     forged = msgspec.structs.replace(photo, sha256="0" * 64)
     with pytest.raises(PhotoError, match="is not what its record says"):
         fetcher.fetch(forged)
@@ -299,16 +300,12 @@ def test_a_ship_that_sends_something_else_leaves_nothing(
     ],
 )
 def test_a_record_that_is_none_is_refused(
-    ground: VehicleClient,
-    camera: Camera,
+    photo: Photo,
     fetcher: PhotoFetcher,
-    store: PhotoStore,
     monkeypatch: pytest.MonkeyPatch,
     field: str,
     value: object,
 ) -> None:
-    ground.send("photo").wait(DEADLINE_S)
-    (photo,) = store.photos(1)
     forged = msgspec.structs.replace(photo, **{field: value})
     monkeypatch.setattr(ShipPhotos, "photos", lambda *_, **__: [forged])
     with pytest.raises(PhotoError, match=r"cannot be read|no photograph's name"):
@@ -316,14 +313,11 @@ def test_a_record_that_is_none_is_refused(
 
 
 def test_a_full_disk_on_the_ground_keeps_it_on_the_ship(
-    ground: VehicleClient,
-    camera: Camera,
+    photo: Photo,
     fetcher: PhotoFetcher,
     store: PhotoStore,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    ground.send("photo").wait(DEADLINE_S)
-    (photo,) = store.photos(1)
 
     def full(*_: object) -> int:
         raise OSError(28, "No space left on device")
@@ -338,13 +332,10 @@ def test_a_full_disk_on_the_ground_keeps_it_on_the_ship(
 
 def test_a_piece_that_is_lost_is_asked_for_again(
     ground: VehicleClient,
-    camera: Camera,
+    photo: Photo,
     fetcher: PhotoFetcher,
-    store: PhotoStore,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    ground.send("photo").wait(DEADLINE_S)
-    (photo,) = store.photos(1)
     asked: list[str] = []
     really = ground.ask
 
@@ -362,10 +353,8 @@ def test_a_piece_that_is_lost_is_asked_for_again(
 
 
 def test_what_is_no_address_gets_nothing(
-    ground: VehicleClient, camera: Camera, app: TaskApp, link: RedisServer, store: PhotoStore
+    ground: VehicleClient, photo: Photo, app: TaskApp, link: RedisServer, store: PhotoStore
 ) -> None:
-    ground.send("photo").wait(DEADLINE_S)
-    (photo,) = store.photos(1)
     heard: Any = link.client.pubsub()
     heard.psubscribe(photo_channel("twin", "*"))
     heard.get_message(timeout=1.0)
