@@ -21,7 +21,6 @@ from setuptools.command.sdist import sdist
 
 ROOT = Path(__file__).resolve().parent
 sys.path.insert(0, str(ROOT))
-sys.dont_write_bytecode = True  # the sdist of an archive would have it
 
 from blimp import distribution  # noqa: E402
 
