@@ -7,15 +7,9 @@ from pathlib import Path
 from typing import Self
 
 from blimp.errors import BlimpError
+from blimp.link.paths import socket_path, socket_url
 from blimp.processes import Child
-from blimp.service.stack.broker import (
-    LOG_NAME,
-    answers,
-    find_server_binary,
-    server_arguments,
-    socket_path,
-    socket_url,
-)
+from blimp.service.stack.broker import LOG_NAME, answers, find_server_binary, server_arguments
 
 
 def wait_for_answer(server: Child, *, answers: Callable[[], bool], within_s: float) -> str:

@@ -12,9 +12,21 @@ from blimp.system import HAS_OWNERS
 ON_BOARD_DIR = Path("/run/blimp")  # systemd's RuntimeDirectory
 CONFIG_PATH = Path("/etc/blimp/blimp.toml")  # of the ship that this machine is
 BROKER_DIR = Path("/var/lib/blimp/broker")  # of blimp-broker.service, if the ship has one
-LOCAL_BROKER = f"redis+socket://{BROKER_DIR}/broker.sock?virtual_host=0"
 MAX_SOCKET_PATH_BYTES = 107  # sun_path of Linux is 108 with its closing NUL
 _LONGEST_NAME = "broker/broker.sock"
+
+
+def socket_path(directory: Path) -> Path:
+    """Return where the broker that has its files in `directory` listens."""
+    return directory / "broker.sock"
+
+
+def socket_url(directory: Path) -> str:
+    """Return its kombu URL."""
+    return f"redis+socket://{socket_path(directory)}?virtual_host=0"
+
+
+LOCAL_BROKER = socket_url(BROKER_DIR)
 
 
 class RuntimePaths(msgspec.Struct, frozen=True):

@@ -14,10 +14,11 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple
 
+from blimp.link.paths import LOCAL_BROKER
+
 Ask = Callable[[str], str]  # a line at the shell, and what it prints
 
-BROKER = "redis+socket:///var/lib/blimp/broker/broker.sock?virtual_host=0"
-GROUND = f"ground --broker '{BROKER}'"
+GROUND = f"ground --broker '{LOCAL_BROKER}'"
 SET = f"{GROUND} param limits.speed_mps"
 # Documented windows: docs/resources.md and docs/faults.md ("about the last second"; Redis itself
 # waits two for an fsync before it blocks), docs/log.md ("at most the last second"), each with a
@@ -28,7 +29,7 @@ _PYTHON = "/opt/blimp/.venv/bin/python"
 _QUEUE = f"""
 import sys, time
 from blimp.queue import TaskApp
-app = TaskApp("cuts", broker={BROKER!r})
+app = TaskApp("cuts", broker={LOCAL_BROKER!r})
 @app.task(name="cuts.wait", idempotent=True)
 def wait(number: int) -> None: ...
 def main() -> None:

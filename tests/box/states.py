@@ -16,6 +16,7 @@ from pathlib import Path
 
 import msgspec
 
+from blimp.link.paths import BROKER_DIR, socket_path
 from blimp.service.stack.broker import answers
 from tests.box.card import Card, Event, Flash
 from tests.box.expectations import ACTIVITIES, GROUND, INSTALLS, Look
@@ -203,6 +204,6 @@ def _beside(root: Path, name: str, script: str = _UNIT) -> Iterator[Path]:
 @contextmanager
 def _broker(root: Path) -> Iterator[Path]:
     with _beside(root, "blimp-broker.service") as log:
-        socket = root / "var/lib/blimp/broker/broker.sock"
+        socket = root / socket_path(BROKER_DIR).relative_to("/")
         until(lambda: answers(socket), "no broker", within_s=120.0)
         yield log

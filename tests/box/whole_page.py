@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 
 import pytest
 
+from blimp.link.paths import LOCAL_BROKER
 from tests.box.image import Image
 from tests.box.machine import Box
 from tests.box.page import PAGE, Laptop, blocks, type_on_the_box
@@ -23,8 +24,7 @@ from tests.test_shell_blocks import typed
 
 pytestmark = pytest.mark.timeout(10_800)
 
-BROKER = "redis+socket:///var/lib/blimp/broker/broker.sock?virtual_host=0"
-GROUND = f"ground --broker '{BROKER}' --vehicle twin --yes --json"
+GROUND = f"ground --broker '{LOCAL_BROKER}' --vehicle twin --yes --json"
 SPEED = f"{GROUND} param limits.speed_mps"
 UNITS = "blimp-{broker,flight,worker,relay,recorder}"
 # What is named so, or belongs to the ship's user, on the card and below /run.
@@ -38,7 +38,7 @@ NOBODYS = "sudo find / /run -xdev \\( -nouser -o -nogroup \\) -print 2>/dev/null
 # motor, which is too old after `ttl_s`. Runs in either version.
 _SEND = f"""
 from blimp.tasks.client import VehicleClient
-with VehicleClient({BROKER!r}, "twin") as client:
+with VehicleClient({LOCAL_BROKER!r}, "twin") as client:
     for name, arguments, ttl_s in (("sensor", {{"name": "power"}}, 36000.0),
                                    ("motor", {{"name": "left", "percent": 20.0}}, 5.0)):
         with client.send(name, arguments, ttl_s=ttl_s) as pending:

@@ -17,6 +17,7 @@ from typing import Any, NamedTuple
 
 import pytest
 
+from blimp.link.paths import BROKER_DIR, socket_path, socket_url
 from tests.box.image import Image
 from tests.box.machine import Box
 from tests.box.world import OutsideWorld, twin
@@ -25,7 +26,7 @@ from tests.repeating import until
 
 pytestmark = pytest.mark.timeout(7200)
 
-SOCKET = "/var/lib/blimp/broker/broker.sock"
+SOCKET = socket_path(BROKER_DIR)
 UNITS = tuple(f"blimp-{name}" for name in ("broker", "flight", "worker", "relay", "recorder"))
 OUTSIDE_S = 3000.0  # for what must happen, however busy this machine is
 
@@ -58,7 +59,7 @@ class Ship(NamedTuple):
     def words(self) -> list[str]:
         """Of a `ground` here, whose broker is behind ssh, as on the page."""
         # What the box calls a second is many here.
-        broker = f"redis+socket://{self.box.directory}/broker.sock?virtual_host=0"
+        broker = socket_url(self.box.directory)
         options = ["--broker", broker, "--vehicle", "twin", "--timeout", "3000", "--json"]
         return [sys.executable, "-m", "ground_station", *options]
 

@@ -19,8 +19,8 @@ import redis
 
 from blimp.clock import SystemClock
 from blimp.link.mailbox import MailboxClient
+from blimp.link.paths import socket_path
 from blimp.link.stop_socket import StopSocket
-from blimp.service.stack.broker import socket_path
 from blimp.tasks.client import VehicleClient
 from blimp.types import Snapshot
 from tests.broker import EmbeddedBroker

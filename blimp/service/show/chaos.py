@@ -21,7 +21,7 @@ from blimp.airframe import Airframe, load
 from blimp.clock import Clock, SystemClock
 from blimp.config import registry_dir, signing_keys_from_environment
 from blimp.errors import BlimpError, ConfigError
-from blimp.link.paths import RuntimePaths
+from blimp.link.paths import RuntimePaths, socket_url
 from blimp.link.telemetry import TelemetryReader, signer_of
 from blimp.queue.log import printable
 from blimp.queue.redis.client import open_redis
@@ -29,7 +29,6 @@ from blimp.queue.redis.urls import link_errors
 from blimp.rotation import yaw_of
 from blimp.service.show.chaos_offers import HELIUM_LIFT_KG_M3, LIES, Offer, failures, offers
 from blimp.service.show.reaction import BACK_WITHIN_S, Reaction, Seen, off_m, sentence
-from blimp.service.stack.broker import socket_url
 from blimp.service.truth import only_stack
 from blimp.sim.remote import RemoteWorld
 from blimp.sim.wire import Truth

@@ -27,7 +27,7 @@ from blimp.config import (
     signing_keys_from_environment,
 )
 from blimp.errors import BlimpError, Refused
-from blimp.link.paths import RuntimePaths
+from blimp.link.paths import RuntimePaths, socket_url
 from blimp.link.telemetry import TelemetryReader
 from blimp.recording.directory import newest_log
 from blimp.service.show.chaos import Chaos, ChaosReport
@@ -44,7 +44,6 @@ from blimp.service.show.story import (
     chosen,
 )
 from blimp.service.show.story import MISSION as SHOW
-from blimp.service.stack.broker import socket_url
 from blimp.service.stack.stack_process import StackProcess, scratch_directory
 from blimp.service.stack.up import demand_wind
 from blimp.tasks.client import VehicleClient

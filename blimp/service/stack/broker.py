@@ -14,6 +14,7 @@ from pathlib import Path
 
 from blimp.distribution import install_hint
 from blimp.errors import BlimpError
+from blimp.link.paths import socket_path
 
 MINIMUM_SERVER_MAJOR = 7
 MIB = 2**20
@@ -27,7 +28,6 @@ MAX_ANSWER_MIB = 160
 # Of all clients together: the longest answer, and all others. The largest goes first.
 MAX_CLIENTS_MIB = MAX_ANSWER_MIB + 2 * MAX_QUERY_MIB
 MAX_SOCKET_PATH_BYTES = 100
-SOCKET_NAME = "broker.sock"
 LOG_NAME = "broker.log"
 
 
@@ -101,15 +101,6 @@ def client_limits(name: str = "", major: int | None = None) -> dict[str, str]:
         # It does not count what it refers to instead of copying: 288 MB passed a limit of 32.
         limits["min-string-size-avoid-copy-reply"] = "0"
     return limits
-
-
-def socket_path(directory: Path) -> Path:
-    return directory / SOCKET_NAME
-
-
-def socket_url(directory: Path) -> str:
-    """Return the kombu URL of the server in `directory`."""
-    return f"redis+socket://{socket_path(directory)}?virtual_host=0"
 
 
 def answers(path: Path, *, timeout_s: float = 0.5) -> bool:

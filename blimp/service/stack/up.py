@@ -21,17 +21,11 @@ from blimp.config import (
     vehicle_name,
 )
 from blimp.errors import ConfigError
-from blimp.link.paths import RuntimePaths
+from blimp.link.paths import RuntimePaths, socket_path, socket_url
 from blimp.queue.redis.urls import check_url
 from blimp.recording.directory import check_bound
 from blimp.service.compose import make_safe
-from blimp.service.stack.broker import (
-    answers,
-    find_server_binary,
-    server_arguments,
-    socket_path,
-    socket_url,
-)
+from blimp.service.stack.broker import answers, find_server_binary, server_arguments
 from blimp.service.stack.supervisor import Event, Role, Stack, StackShip
 
 FLIGHT_WATCHDOG_S = 0.6  # silence after which it is killed: the outputs are safe within 1 s

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from blimp.errors import ConfigError
-from blimp.link.paths import BROKER_DIR, LOCAL_BROKER
+from blimp.link.paths import BROKER_DIR, LOCAL_BROKER, socket_url
 from blimp.service.commands.terminal import WRONG_CONFIGURATION
 from blimp.service.computer import systemd
 from blimp.service.computer.configuration import (
@@ -14,7 +14,6 @@ from blimp.service.computer.configuration import (
     parse_configuration,
     read_configuration,
 )
-from blimp.service.stack.broker import socket_url
 from tests.forked import blimp
 
 

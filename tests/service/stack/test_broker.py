@@ -11,12 +11,8 @@ import pytest
 
 from blimp.distribution import install_hint
 from blimp.errors import BlimpError
-from blimp.service.stack.broker import (
-    answers,
-    find_server_binary,
-    server_arguments,
-    socket_path,
-)
+from blimp.link.paths import socket_path
+from blimp.service.stack.broker import answers, find_server_binary, server_arguments
 from tests.broker import EmbeddedBroker
 
 PARENT = """

@@ -10,7 +10,8 @@ from pathlib import Path
 import pytest
 import redis
 
-from blimp.service.stack.broker import find_server_binary, socket_path
+from blimp.link.paths import socket_path
+from blimp.service.stack.broker import find_server_binary
 from blimp.service.stack.broker_files import DAMAGED, DATA, MANIFEST, BrokerFiles
 from tests.broker import EmbeddedBroker
 from tests.directory import socket_directory

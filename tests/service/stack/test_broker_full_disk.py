@@ -7,7 +7,8 @@ from typing import Any
 import pytest
 import redis
 
-from blimp.service.stack.broker import answers, find_server_binary, socket_path
+from blimp.link.paths import socket_path
+from blimp.service.stack.broker import answers, find_server_binary
 from blimp.service.stack.broker_files import BrokerFiles
 from tests.broker import EmbeddedBroker
 from tests.disk import Disk, small_disk
