@@ -1,4 +1,4 @@
-"""What the kernel says of processes now. One that has ended has no children and no words."""
+"""What the kernel says of processes now: of one that has ended, no children and an empty line."""
 
 import contextlib
 from pathlib import Path
