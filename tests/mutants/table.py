@@ -42,11 +42,11 @@ class Mutant(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
         return tuple(str(one.relative_to(PROJECT)) for one in mirrors) or (str(room),)
 
 
-class Table(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    mutant: tuple[Mutant, ...]
-
-
 def rows() -> dict[str, tuple[Mutant, ...]]:
-    """Return the mutants of each part, by the name of its file."""
-    files = sorted(Path(__file__).parent.glob("*.toml"))
-    return {one.stem: msgspec.toml.decode(one.read_text(), type=Table).mutant for one in files}
+    """Return the mutants of each part, by the name of its file: each stands below its `file`."""
+    found = {}
+    for table in sorted(Path(__file__).parent.glob("*.toml")):
+        files = msgspec.toml.decode(table.read_text(), type=dict[str, list[dict[str, object]]])
+        mutants = [{"file": file} | row for file, below in files.items() for row in below]
+        found[table.stem] = msgspec.convert(mutants, tuple[Mutant, ...])
+    return found
