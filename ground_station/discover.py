@@ -5,6 +5,7 @@ Every stack that runs registers itself: `<registry>/<vehicle>.json` holds `vehic
 this user's runs, the machine may be a ship itself: then it has a configuration.
 """
 
+import os
 from contextlib import suppress
 from math import inf
 from pathlib import Path
@@ -12,11 +13,16 @@ from typing import Annotated
 
 import msgspec
 
-from blimp.config import VEHICLE_PATTERN, GroundConfig, vehicle_name
+from blimp.config import (
+    VEHICLE_PATTERN,
+    GroundConfig,
+    broker_is_of_this_machine,
+    vehicle_name,
+)
 from blimp.errors import BlimpError, ConfigError, LinkError, NotAuthorised
 from blimp.link.paths import CONFIG_PATH, LOCAL_BROKER, ON_BOARD_DIR, RuntimePaths, distrust
 from blimp.link.registry import Registration, read
-from blimp.queue.redis.urls import address_of, hide_password
+from blimp.queue.redis.urls import hide_password
 from blimp.reading import ready
 
 HEARD_LATELY_S = 30.0
@@ -56,12 +62,12 @@ def flight_socket(ship: ShipAddress, *, registry: Path) -> Path | None:
         for stack in running_stacks(registry):
             if (stack.vehicle, stack.broker) == (ship.vehicle, ship.broker):
                 return RuntimePaths(Path(stack.runtime_dir)).flight
-    # A ship of the same name on another machine's broker is another ship.
+    # A ship of the same name on another machine's broker is another ship, unless it is this one's.
     on_board = RuntimePaths(ON_BOARD_DIR)
     try:
-        is_here = address_of(ship.broker).is_of_this_machine
+        is_here = broker_is_of_this_machine(ship.broker) or ship in _ship_on_board()
         is_it = is_here and on_board.vehicle.read_text() == ship.vehicle
-    except (OSError, ValueError, ConfigError):
+    except (OSError, ValueError, BlimpError):
         return None
     return on_board.flight if is_it else None
 
@@ -128,21 +134,43 @@ class _OnBoard(msgspec.Struct, frozen=True):
     airframe: str = "twin"
     vehicle: Annotated[str, msgspec.Meta(pattern=VEHICLE_PATTERN)] | None = None
     broker: str = LOCAL_BROKER
+    signing_key_file: str | None = None
+
+
+def key_on_board(registry: Path) -> Path | None:
+    """Return the key file of the ship that this machine is, if no stack of this user goes before.
+
+    Raises as `_on_board`, and NotAuthorised if this user may not read the file.
+    """
+    found = None if running_stacks(registry) else _on_board()
+    file = found and found.signing_key_file
+    if file and os.access(file, os.F_OK) and not os.access(file, os.R_OK):
+        raise NotAuthorised(
+            f"this ship signs its messages, and only root may read its key {file}: use sudo"
+        )
+    return Path(file) if file else None
 
 
 def _ship_on_board() -> list[ShipAddress]:
-    """Return the ship that this machine is; none without a configuration.
+    from blimp import airframe as airframes
+
+    if (found := _on_board()) is None:
+        return []
+    vehicle = found.vehicle or airframes.load(found.airframe).name
+    return [ShipAddress(vehicle=vehicle, broker=found.broker)]
+
+
+def _on_board() -> _OnBoard | None:
+    """Return the configuration of the ship that this machine is; None without one.
 
     Raises NotAuthorised if this user may not read it, ConfigError if it is wrong.
     """
     import tomllib
 
-    from blimp import airframe as airframes
-
     try:
-        found = msgspec.convert(tomllib.loads(CONFIG_PATH.read_text("utf-8")), _OnBoard)
+        return msgspec.convert(tomllib.loads(CONFIG_PATH.read_text("utf-8")), _OnBoard)
     except FileNotFoundError:
-        return []
+        return None
     except PermissionError:
         raise NotAuthorised(
             f"this machine is a ship, whose broker {CONFIG_PATH} names, and only root and the "
@@ -150,8 +178,6 @@ def _ship_on_board() -> list[ShipAddress]:
         ) from None
     except (OSError, ValueError, msgspec.ValidationError) as error:
         raise ConfigError(f"configuration {CONFIG_PATH}: {error}") from error
-    vehicle = found.vehicle or airframes.load(found.airframe).name
-    return [ShipAddress(vehicle=vehicle, broker=found.broker)]
 
 
 def ships_heard(broker: str, *, within_s: float = inf) -> list[ShipAddress]:

@@ -25,14 +25,15 @@ def estop(session: Session) -> int:
         except BlimpError as error:  # it may be there and send no telemetry: the stop goes on
             say(f"ground: {error}")
 
-    broker = session.ship.broker if session.names_a_ship else session.configured_broker
+    ship = session.ship_to_stop if session.names_a_ship else None
+    broker = ship.broker if ship else session.configured_broker
     with EveryShip(session, broker=broker, on_silence=say_why, hear_all_s=ALL_ROADS_S) as ships:
         if session.options.dry_run:
             return _say_whom(session, ships)
         said = _Said(session.report)
-        if session.names_a_ship:
-            outcome = ships.stop(session.ship.vehicle)
-            said(session.ship.vehicle, outcome)
+        if ship is not None:
+            outcome = ships.stop(ship.vehicle)
+            said(ship.vehicle, outcome)
             return session.report.outcome(outcome)
         with Stops(ships) as stops:
             return _ended(session, stops.press_all(on_end=said).result())

@@ -90,12 +90,11 @@ class EveryShip(Closing):
         return found or ShipAddress(vehicle=vehicle, broker=self._broker or "")
 
     def _client(self, ship: ShipAddress) -> VehicleClient:
-        self._session.check(ship.broker)
         with self._lock:
             if ship not in self._clients:
                 if len(self._clients) >= MAX_SHIPS:
                     raise ConfigError(f"{ship.vehicle}: {MAX_SHIPS} ships are known already")
-                self._clients[ship] = self._session.client(ship)
+                self._clients[ship] = self._session.client(ship, to_stop=True)
             return self._clients[ship]
 
     def close(self) -> None:

@@ -33,6 +33,7 @@ from ground_station.discover import (
     find_broker,
     find_ship,
     flight_socket,
+    key_on_board,
     ships_heard,
     ships_here,
 )
@@ -110,10 +111,16 @@ class Session:
         """The ship that the user means. Raises LinkError or ConfigError, see `find_ship`."""
         if self._ship is None:
             self.check(self.configured_broker)
+        self.check(self.ship_to_stop.broker)
+        return self.ship_to_stop
+
+    @property
+    def ship_to_stop(self) -> ShipAddress:
+        """The same for a user who names it: a stop may have a road past a broker to refuse."""
+        if self._ship is None:
             self._ship = find_ship(
                 config=self._config, broker=self.options.broker, vehicle=self.options.vehicle
             )
-            self.check(self._ship.broker)
         return self._ship
 
     @property
@@ -173,25 +180,43 @@ class Session:
 
     @cached_property
     def signing_keys(self) -> tuple[str, ...] | None:
-        """The keys that sign this user's commands. Raises ConfigError."""
+        """The keys that sign this user's commands. Raises ConfigError or NotAuthorised."""
         file = self.options.signing_key_file
-        return signing_keys_from_environment() if file is None else read_signing_keys(file)
+        keys = signing_keys_from_environment() if file is None else None
+        if file is None and keys is None and self.configured_broker is None:
+            file = key_on_board(self.registry)
+        return keys if file is None else read_signing_keys(file)
 
     def check(self, broker: str | None) -> None:
         """Raise ConfigError for a broker that strangers can reach, before anything is sent."""
         if broker:
             check_broker_is_closed(broker, self.signing_keys)
 
-    def client(self, ship: ShipAddress, *, tracer: "Tracer | None" = None) -> "VehicleClient":
-        """Return a connection to a ship: for `ground_station.ship_on_broker`, and for stops."""
+    def client(
+        self, ship: ShipAddress, *, tracer: "Tracer | None" = None, to_stop: bool = False
+    ) -> "VehicleClient":
+        """Return a connection to a ship: for `ground_station.ship_on_broker`, and for stops.
+
+        to_stop: if the broker is refused, past it, to a ship that is this machine.
+        """
         from blimp.link.stop_socket import StopSocket
         from blimp.tasks.client import VehicleClient
 
         flight = flight_socket(ship, registry=self.registry)  # None on another machine
+        broker: str | tuple[()] = ship.broker
+        keys = None
+        try:
+            self.check(ship.broker)
+            keys = self.signing_keys
+        except (ConfigError, NotAuthorised) as error:
+            if flight is None or not to_stop:
+                raise
+            self.report.say(f"ground: {ship.vehicle}: by its own socket alone: {error}")
+            broker = ()
         return VehicleClient(
-            broker=ship.broker,
+            broker=broker,
             vehicle=ship.vehicle,
-            signing_key=self.signing_keys,
+            signing_key=keys,
             tracer=tracer,
             stop_road=None if flight is None else StopSocket(flight, clock=self.clock),
         )

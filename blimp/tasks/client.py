@@ -58,7 +58,8 @@ _UNKNOWN = (
 class VehicleClient(Closing):
     """Commands one vehicle. Thread-safe; a context manager; connects on first use.
 
-    broker: a URL, or several as TaskApp takes them. signing_key: commands are signed with it.
+    broker: a URL, or several as TaskApp takes them; () if it only stops, by `stop_road` alone.
+    signing_key: commands are signed with it.
     authority: the token of the pilot's grant, see `blimp.tasks.authority`.
     tracer: makes a span of each command that is sent.
     stop_road: the way to a flight process on this machine, for emergency stops.
@@ -285,7 +286,7 @@ class VehicleClient(Closing):
             if self._stopper is None:
                 key = self._signing_key
                 self._stopper = StopSender(
-                    brokers=Brokers(self.broker, schemes=SCHEMES),
+                    brokers=Brokers(self.broker, schemes=SCHEMES) if self.broker != () else None,
                     vehicle=self.vehicle,
                     queue=vehicle_queue(self.vehicle),
                     source=self._source,

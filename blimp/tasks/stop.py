@@ -57,13 +57,13 @@ class LocalRoad(Protocol):
 class StopSender(Closing):
     """Sends emergency stops to one ship, by all brokers at once. Thread-safe.
 
-    local: the road to a flight process on this machine.
+    brokers: None for no other road than `local`, that to a flight process on this machine.
     """
 
     def __init__(
         self,
         *,
-        brokers: Brokers,
+        brokers: Brokers | None,
         vehicle: str,
         queue: str,
         source: str,
@@ -101,7 +101,7 @@ class StopSender(Closing):
 
     @property
     def road_count(self) -> int:
-        return 2 + (self._local is not None)
+        return 2 * (self._brokers is not None) + (self._local is not None)
 
     def patience_s(self) -> float:
         """Return for how long after the press a stop may still be on its way."""
@@ -109,7 +109,8 @@ class StopSender(Closing):
 
     def is_refused(self) -> bool:
         """Return whether no broker lets this user in: to wait cannot help."""
-        return all(isinstance(road.trouble, NotAuthorised) for road in self._roads)
+        refused = [isinstance(road.trouble, NotAuthorised) for road in self._roads]
+        return bool(refused) and all(refused)
 
     def trouble(self, *, is_over: bool = False) -> Exception | None:
         """Return why no broker is there; None if one is, or if one may still answer.
@@ -124,9 +125,8 @@ class StopSender(Closing):
             if self.closed:
                 raise LinkError("the connections for emergency stops are closed")
             if not self._roads:
-                self._roads = [
-                    BrokerRoad(url, writer=self, clock=self._clock) for url in self._brokers.urls
-                ]
+                urls = () if self._brokers is None else self._brokers.urls
+                self._roads = [BrokerRoad(url, writer=self, clock=self._clock) for url in urls]
             return self._roads
 
     @property

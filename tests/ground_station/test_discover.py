@@ -195,12 +195,13 @@ def test_environment(tmp_path: Path) -> None:
     assert vehicle_name("ship-1", where="x") == "ship-1"
 
 
-def test_a_ship_on_board_is_reached_by_its_socket_only_through_a_broker_of_this_machine(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+def test_a_ship_on_board_is_reached_by_its_socket_through_its_own_broker_or_one_of_this_machine(
+    tmp_path: Path, on_board: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """One of the same name on another machine's broker is another ship."""
     monkeypatch.setattr("ground_station.discover.ON_BOARD_DIR", tmp_path)
     (tmp_path / "vehicle").write_text("twin")
+    on_board.write_text('vehicle = "twin"\nbroker = "rediss://near.example/0"\n')
 
     def found(vehicle: str, broker: str) -> Path | None:
         return flight_socket(
@@ -209,6 +210,11 @@ def test_a_ship_on_board_is_reached_by_its_socket_only_through_a_broker_of_this_
 
     assert found("twin", "redis://localhost/0") == tmp_path / "flight.sock"
     assert found("twin", "unix:///run/broker.sock") == tmp_path / "flight.sock"
+    assert found("twin", "rediss://near.example/0") == tmp_path / "flight.sock"
     assert found("twin", "rediss://far.example/0") is None
     assert found("twin", "nonsense") is None
     assert found("other", "redis://localhost/0") is None
+    assert found("other", "rediss://near.example/0") is None
+    on_board.write_text("broker = 1")
+    assert found("twin", "redis://localhost/0") == tmp_path / "flight.sock"
+    assert found("twin", "rediss://near.example/0") is None

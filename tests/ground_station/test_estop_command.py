@@ -2,6 +2,7 @@
 
 import json
 import os
+import tempfile
 from collections.abc import Iterator
 from contextlib import ExitStack
 from pathlib import Path
@@ -17,9 +18,11 @@ from blimp.queue.redis.urls import redis_url
 from ground_station import cli
 from ground_station.plain import Ship
 from tests.broker import EmbeddedBroker
+from tests.forked import Ended, forked
 from tests.ground_station.ship import FlyingShip
 from tests.sim.running import RunningStack
 from tests.stopwatch import Stopwatch
+from tests.tasks.ship import FlightSide
 
 NAMES = ("twin-1", "twin-2", "twin-3")
 
@@ -113,6 +116,47 @@ def test_a_dry_run_names_every_ship_and_stops_none(
     snapshot = twin.mailbox.snapshot()
     assert snapshot is not None
     assert not snapshot.killed
+
+
+@pytest.mark.parametrize("user", [None, "nobody"])
+@pytest.mark.parametrize("words", [("estop",), ("--vehicle", "twin", "estop")])
+def test_on_board_a_stop_needs_neither_the_broker_nor_the_key(
+    words: tuple[str, ...], user: str | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The broker is another machine's and gone, and only root may read the key that it needs."""
+    with ExitStack() as own:
+        path = Path(own.enter_context(tempfile.TemporaryDirectory(prefix="blimp-test-")))
+        configuration, key = path / "blimp.toml", path / "signing.key"
+        configuration.write_text(
+            f'vehicle = "twin"\nbroker = "rediss://none.invalid/0"\nsigning_key_file = "{key}"\n'
+        )
+        key.write_text("0" * 43)
+        key.chmod(0o600)
+        (path / "vehicle").write_text("twin")
+        flight = FlightSide(path / "flight.sock")
+        own.callback(flight.close)
+        for entry, mode in ((path, 0o755), (configuration, 0o644), (path / "vehicle", 0o644)):
+            entry.chmod(mode)
+        (path / "estop.sock").chmod(0o666)  # as for a member of the ship's group
+        monkeypatch.setattr("ground_station.discover.CONFIG_PATH", configuration)
+        monkeypatch.setattr("ground_station.discover.ON_BOARD_DIR", path)
+        home = {"XDG_RUNTIME_DIR": "/nonexistent", "XDG_STATE_HOME": "/nonexistent"}
+
+        def ground(*words: str) -> Ended:
+            return forked("ground_station", "--json", *words, environment=home, user=user)
+
+        ended = ground(*words)
+        found = json.loads(ended.stdout)
+        one = found if "--vehicle" in words else found["ships"]["twin"]
+        assert (one["state"], set(one["result"]["roads_ms"])) == ("SUCCESS", {"socket"}), ended
+        # Nobody knows which other ships the broker has.
+        assert ended.returncode == (0 if "--vehicle" in words else 4)
+        assert flight.named("estop")
+
+        ended = ground("arm")
+        secret = f"this ship signs its messages, and only root may read its key {key}: use sudo"
+        assert (ended.returncode, secret in ended.stderr) == ((7, True) if user else (3, False))
+        assert not flight.named("arm")
 
 
 @pytest.fixture
