@@ -36,6 +36,7 @@ HAS_OWNERS = hasattr(os, "getuid")  # else files belong to nobody, and `st_mode`
 _OF_UNIX = {"fcntl", "grp", "os", "pwd", "resource", "select", "signal", "socket", "termios", "tty"}
 # Beside what a file is opened for: no link is followed, no child inherits it, bytes are bytes.
 OPEN_FLAGS = getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_BINARY", 0)
+sync_data = getattr(os, "fdatasync", os.fsync)  # macOS lacks it, too
 
 
 def user_id() -> int:
@@ -44,9 +45,9 @@ def user_id() -> int:
 
 
 def unix_only(error: ImportError | AttributeError) -> str:
-    """Return what to say of an error by what Windows lacks; "" for a defect of ours."""
+    """Return what to say of an error by what other systems lack; "" for a defect of ours."""
     of = error.name if isinstance(error, ImportError) else getattr(error.obj, "__name__", "")
-    if hasattr(os, "fork") or of not in _OF_UNIX:
+    if hasattr(os, "pidfd_open") or of not in _OF_UNIX:  # Linux has it, and nothing else
         return ""
     return (
         f"this needs Linux (on Windows, WSL is one): {error}; "
@@ -68,6 +69,22 @@ def readable(descriptors: "tuple[int, ...]", timeout_s: float) -> list[int]:
     for number in descriptors:
         poll.register(number, select.POLLIN)
     return [number for number, _ in poll.poll(timeout_s * 1000.0)]
+
+
+def read_at(file: int, size: int, at: int) -> bytes:
+    """Read as os.pread, which Windows lacks: there no other thread may use the file meanwhile."""
+    if hasattr(os, "pread"):
+        return os.pread(file, size, at)
+    os.lseek(file, at, os.SEEK_SET)
+    return os.read(file, size)
+
+
+def write_at(file: int, data: bytes, at: int) -> int:
+    """Write as os.pwrite, see `read_at`."""
+    if hasattr(os, "pwrite"):
+        return os.pwrite(file, data, at)
+    os.lseek(file, at, os.SEEK_SET)
+    return os.write(file, data)
 
 
 def sync_directory(path: Path) -> None:

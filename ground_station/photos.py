@@ -33,7 +33,7 @@ from blimp.photo import (
     read_photo,
     read_photos,
 )
-from blimp.system import OPEN_FLAGS, fcntl, sync_directory
+from blimp.system import OPEN_FLAGS, fcntl, read_at, sync_directory, write_at
 from blimp.tasks.client import (
     VehicleClient,
     photo_channel,
@@ -161,14 +161,14 @@ class PartialFile:
         self._file, self._path, self._photo, self._digest = file, path, photo, digest
         self._hash = hashlib.sha256()
         self.size = 0
-        while block := os.pread(file, MOST_BYTES, self.size):
+        while block := read_at(file, MOST_BYTES, self.size):
             self._hash.update(block)
             self.size += len(block)
 
     def add(self, data: bytes) -> None:
         at = self.size
         while at < self.size + len(data):
-            at += os.pwrite(self._file, data[at - self.size :], at)
+            at += write_at(self._file, data[at - self.size :], at)
         self._hash.update(data)
         self.size = at
 
@@ -178,7 +178,7 @@ class PartialFile:
 
     def finish(self) -> bool:
         """Give the picture its name, if it is what the record says; else begin again."""
-        if self._hash.hexdigest() != self._digest or os.pread(self._file, 3, 0) != JPEG:
+        if self._hash.hexdigest() != self._digest or read_at(self._file, 3, 0) != JPEG:
             self.clear()
             return False
         os.fsync(self._file)

@@ -21,7 +21,7 @@ from blimp.link.paths import is_of_group
 from blimp.recording.container import CompressionType, Writer
 from blimp.recording.tape import Session
 from blimp.recording.topics import NS, Message, Translator, schemas
-from blimp.system import HAS_OWNERS, OPEN_FLAGS, fcntl
+from blimp.system import HAS_OWNERS, OPEN_FLAGS, fcntl, sync_data
 
 FORMAT = "1"
 LIBRARY = METADATA = "blimp"
@@ -184,7 +184,7 @@ class _Output:
 
     def sync(self) -> None:
         try:
-            os.fdatasync(self._descriptor)
+            sync_data(self._descriptor)
         except OSError as error:
             raise LogError(f"log {self._path}: {error.strerror}") from error
         self._whole = self._position

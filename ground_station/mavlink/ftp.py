@@ -21,7 +21,7 @@ from typing import Any
 import msgspec
 
 from blimp.recording.directory import logs_of
-from blimp.system import OPEN_FLAGS
+from blimp.system import OPEN_FLAGS, read_at
 from ground_station.mavlink.logs import LOOK_S
 from ground_station.mavlink.peer import Peer
 from ground_station.mavlink.stations import Station
@@ -306,7 +306,7 @@ _FROM_ZERO = 2**32 - 1  # zlib inverts before and after
 def _piece(file: int, session: Session, offset: int, size: int) -> bytes:
     """Return what is there of a file, at least a byte. Raises FtpError."""
     try:
-        piece = os.pread(file, max(0, min(size, session.size - offset)), offset)
+        piece = read_at(file, max(0, min(size, session.size - offset)), offset)
     except OSError as error:
         raise FtpError(FAIL) from error
     if not piece:
@@ -315,7 +315,7 @@ def _piece(file: int, session: Session, offset: int, size: int) -> bytes:
 
 
 def _crc_of(file: int, offset: int, size: int, total: int) -> int:
-    return zlib.crc32(os.pread(file, size, offset), total)
+    return zlib.crc32(read_at(file, size, offset), total)
 
 
 @contextlib.contextmanager

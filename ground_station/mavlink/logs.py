@@ -13,7 +13,7 @@ from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 
 from blimp.recording.directory import logs_of
-from blimp.system import OPEN_FLAGS
+from blimp.system import OPEN_FLAGS, read_at
 from ground_station.mavlink.peer import Peer
 from ground_station.mavlink.stations import Station
 from ground_station.mavlink.system import System
@@ -147,6 +147,6 @@ def _entry(number: int, count: int, *, time_utc: int, size: int) -> Message:
 def _read(path: Path, offset: int, size: int) -> bytes:
     file = os.open(path, os.O_RDONLY | OPEN_FLAGS)
     try:
-        return os.pread(file, size, offset)
+        return read_at(file, size, offset)
     finally:
         os.close(file)
