@@ -20,11 +20,13 @@ from ground_station.plain import Ship
 from tests.broker import EmbeddedBroker
 from tests.forked import Ended, forked
 from tests.ground_station.ship import FlyingShip
+from tests.needs import needs_root
 from tests.sim.running import RunningStack
 from tests.stopwatch import Stopwatch
 from tests.tasks.ship import FlightSide
 
 NAMES = ("twin-1", "twin-2", "twin-3")
+OTHER_USER = needs_root("becomes another user")
 
 
 @pytest.fixture
@@ -118,17 +120,26 @@ def test_a_dry_run_names_every_ship_and_stops_none(
     assert not snapshot.killed
 
 
-@pytest.mark.parametrize("user", [None, "nobody"])
-@pytest.mark.parametrize("words", [("estop",), ("--vehicle", "twin", "estop")])
+@pytest.mark.parametrize(
+    ("broker", "words", "user"),
+    [
+        ("rediss://none.invalid/0", ("estop",), None),
+        pytest.param("rediss://none.invalid/0", ("estop",), "nobody", marks=OTHER_USER),
+        pytest.param(
+            "rediss://none.invalid/0", ("--vehicle", "twin", "estop"), "nobody", marks=OTHER_USER
+        ),
+        pytest.param("redis://127.0.0.1:1/0", ("estop",), "nobody", marks=OTHER_USER),
+    ],
+)
 def test_on_board_a_stop_needs_neither_the_broker_nor_the_key(
-    words: tuple[str, ...], user: str | None, monkeypatch: pytest.MonkeyPatch
+    broker: str, words: tuple[str, ...], user: str | None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The broker is another machine's and gone, and only root may read the key that it needs."""
+    """The broker is gone, another machine's or this one's, and only root may read the key."""
     with ExitStack() as own:
         path = Path(own.enter_context(tempfile.TemporaryDirectory(prefix="blimp-test-")))
         configuration, key = path / "blimp.toml", path / "signing.key"
         configuration.write_text(
-            f'vehicle = "twin"\nbroker = "rediss://none.invalid/0"\nsigning_key_file = "{key}"\n'
+            f'vehicle = "twin"\nbroker = "{broker}"\nsigning_key_file = "{key}"\n'
         )
         key.write_text("0" * 43)
         key.chmod(0o600)

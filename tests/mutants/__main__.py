@@ -116,6 +116,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if not chosen:
         parser.error(f"no row has {given.only!r}")
     with tempfile.TemporaryDirectory(prefix="mutants-") as directory:
+        Path(directory).chmod(0o755)  # a test imports as another user
         first = Path(directory) / "0"
         copy_to(first)
         targets = sorted({target for mutant in chosen for target in mutant.targets()})

@@ -243,6 +243,8 @@ def test_a_boot_without_the_broker_waits_for_it_and_keeps_its_key(system: System
             system.wait_until_active(WORKER, RELAY)
             assert (system.pid(WORKER), system.pid(RELAY)) == (worker, relay)
             assert system.ground("--timeout", "2", "ping")["state"] != "SUCCESS"  # not signed
+            # Without --broker the configuration names broker and key.
+            assert system.ran("ping", user="root", program="ground_station")[0] == 0
             os.environ["BLIMP_SIGNING_KEY_FILE"] = str(key)  # of this test's own process
             assert system.answers()
 

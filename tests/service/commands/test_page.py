@@ -1,6 +1,9 @@
 """`blimp page`: from the address in the QR code to a hover, with a phone and no terminal."""
 
 import http.client
+import io
+import os
+import pty
 import signal
 import socket
 import stat
@@ -8,14 +11,16 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
-from contextlib import ExitStack
+from contextlib import ExitStack, redirect_stdout
 from pathlib import Path
 
 import pytest
+import segno
 from playwright.sync_api import Browser, Page, ViewportSize, expect
 
 from blimp.clock import ManualClock
 from blimp.errors import ConfigError
+from blimp.service.commands.page import on
 from blimp.service.computer import page_switch
 from blimp.service.computer.page_switch import key_path, read_key, switch_off, switch_on
 from blimp.service.computer.systemd import PAGE
@@ -24,6 +29,7 @@ from ground_station.page.pilots import SILENT_S, Pilots
 from tests.browser import WITHIN_MS, chromium, errors_of, serious_findings, too_wide_px
 from tests.forked import forked
 from tests.ground_station.page.pictures import save
+from tests.needs import needs_root
 from tests.sim.running import RunningStack
 
 __all__ = ["chromium"]
@@ -104,6 +110,23 @@ def test_the_key_is_made_once_kept_changed_on_demand_and_gone_when_it_is_off(
     switch_off(installed)
     assert not path.exists()
     switch_off(installed)
+
+
+@needs_root("blimp page on")
+def test_what_switches_it_on_draws_the_code_of_an_address_with_the_key(
+    installed: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("blimp.web.listening.reachable_addresses", lambda: ["192.0.2.7"])
+    person, terminal = pty.openpty()
+    with os.fdopen(terminal, "w") as typed, redirect_stdout(typed):
+        on(config=installed)
+    printed = os.read(person, 65_536).decode()
+    os.close(person)
+    url = f"http://192.0.2.7:8421/?token={read_key(key_path(installed))}"
+    assert url in printed.splitlines()
+    code = io.StringIO()
+    segno.make(url, error="l").terminal(out=code, compact=True)
+    assert [line for line in code.getvalue().splitlines() if line not in printed] == []
 
 
 def test_without_the_unit_no_key_is_made_and_the_cure_is_named(installed: Path) -> None:
