@@ -156,13 +156,15 @@ class Box(Closing):
         return ended
 
     @contextmanager
-    def login(self, *, forward: str) -> Iterator[None]:
+    def login(self, *, forward: str | None = None) -> Iterator[None]:
         """Keep a login open, which `ssh` then uses: a new one takes half a second of the box.
 
         forward: what `ssh -L` opens meanwhile.
         """
         control = self.directory / "login"
-        words = ["-M", "-S", str(control), "-N", "-o", "StreamLocalBindUnlink=yes", "-L", forward]
+        words = ["-M", "-S", str(control), "-N", "-o", "StreamLocalBindUnlink=yes"]
+        if forward is not None:
+            words += ["-L", forward]
         with subprocess.Popen(["ssh", *self.options, *words, "pilot@ship.local"]) as process:
             try:
                 until(control.exists, "no login", within_s=BOOT_S)

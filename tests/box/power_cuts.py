@@ -1,6 +1,6 @@
 """Cuts the power of an installed ship at random moments, and looks at what is left.
 
-    python -m tests.box.power_cuts --cuts 30 --seed 1 [--only flight] [--out FILE]
+    python -m tests.box.power_cuts --cuts 30 --seed 1 [--only flight] [--out FILE] [--film FILE]
     python -m tests.box.power_cuts --record           # one run of all activities, kept
     python -m tests.box.power_cuts --states 200 --seed 1
 
@@ -21,6 +21,7 @@ import tempfile
 import threading
 import time
 from collections.abc import Iterator
+from contextlib import ExitStack
 from pathlib import Path
 
 import msgspec
@@ -71,6 +72,57 @@ class Shell(Closing):
         self._thread.join()
 
 
+class Film(Closing):
+    """Writes the box's console, and how the ship flies meanwhile, to `path`; a context manager.
+
+    As an asciicast: https://docs.asciinema.org/manual/asciicast/v2/. Its time is the time outside.
+    """
+
+    def __init__(self, path: Path, box: Box, world: OutsideWorld) -> None:
+        self._box, self._world = box, world
+        box.serial.touch()
+        self._began_s = time.monotonic()
+        self._ended = threading.Event()
+        self._file = path.open("w")
+        head = {"version": 2, "width": 110, "height": 32, "idle_time_limit": 2.0}
+        self._file.write(json.dumps(head) + "\n")
+        self._thread = threading.Thread(target=self._watch, daemon=True)
+        self._thread.start()
+
+    def _watch(self) -> None:
+        shown, before = 0, ""
+        while not self._ended.wait(0.1):
+            console = self._box.serial.read_bytes()
+            if len(console) < shown:
+                shown = 0
+                self._say("the power is cut, and comes again")
+            self._show(console[shown:].decode(errors="replace"))
+            shown = len(console)
+            if (state := self._state()) != before:
+                self._say(state)
+            before = state
+
+    def _state(self) -> str:
+        if self._world.clock.now_s() == 0.0:
+            return "the ship's computer has asked no chip yet"
+        world = self._world.world
+        motors = "turn" if any(world.electronics.throttles()) else "at rest"
+        return f"seen from outside: {abs(world.truth.altitude_m):.1f} m, motors {motors}"
+
+    def _say(self, text: str) -> None:
+        self._show(f"\r\n\x1b[7m {text} \x1b[0m\r\n")
+
+    def _show(self, text: str) -> None:
+        if text:
+            at_s = round(time.monotonic() - self._began_s, 2)
+            self._file.write(json.dumps([at_s, "o", text]) + "\n")
+
+    def close(self) -> None:
+        self._ended.set()
+        self._thread.join()
+        self._file.close()
+
+
 def cut_once(box: Box, world: OutsideWorld, name: str, chance: random.Random) -> dict[str, object]:
     """Do something, cut the power in it, boot, and look. The box is on before and after."""
     activity = ACTIVITIES[name]
@@ -93,10 +145,11 @@ def cut_once(box: Box, world: OutsideWorld, name: str, chance: random.Random) ->
     box.boot(world_port=world.port)
     boot_s = round(time.monotonic() - began_s)
     look = Look(lambda command: _ask(box, command), said)
-    look.program()
-    look.running()
-    look.files()
-    look.queue()
+    with box.login():
+        look.program()
+        look.running()
+        look.files()
+        look.queue()
     row = {
         "activity": name, "steps": sum(line.startswith("done") for line in said),
         "unflushed_blocks": unflushed, "lost_blocks": lost, "boot_outside_s": boot_s,
@@ -134,6 +187,7 @@ def main() -> int:
     parser.add_argument("--only", action="append", choices=ACTIVITIES, help="repeatable")
     parser.add_argument("--suite", choices=SUITES, default=SUITES[0])
     parser.add_argument("--memory", type=Path, default=Path("/dev/shm"), help="default /dev/shm")
+    parser.add_argument("--film", type=Path, metavar="FILE", help="an asciicast of the cuts")
     parser.add_argument("--out", type=Path, metavar="FILE", help="rows of JSON are added to it")
     options = parser.parse_args()
     image = Image(options.suite)
@@ -159,7 +213,11 @@ def main() -> int:
             recording = record(box.disk, directory, [name for name in names if name != "boot"])
             events.write_bytes(msgspec.msgpack.encode(recording))
             return 0
-        with OutsideWorld(twin(), directory=directory) as world, box:
+        with ExitStack() as power:
+            world = power.enter_context(OutsideWorld(twin(), directory=directory))
+            power.enter_context(box)
+            if options.film is not None:
+                power.enter_context(Film(options.film, box, world))
             chance = random.Random(options.seed)
             return report(cut_again_and_again(box, world, names, options.cuts, chance), options.out)
 
