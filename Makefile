@@ -138,7 +138,7 @@ servers: $(VENV)/dev.installed ## test queue and ship on each server that is pro
 platforms: $(VENV)/bin/python ## as root: both commands and the wheel on Debian 12, 13 and sid: PLATFORMS="--quick"
 	$(BIN)/python -m tests.platforms $(PLATFORMS)
 
-box: $(VENV)/dev.installed ## as root: a Debian 12 with its own kernel for QEMU, in build/box: BOX="--suite trixie"
+box: $(VENV)/dev.installed ## as root: a Debian 12 with its own kernel for QEMU, in build/box: BOX="--suite trixie --arch arm64"
 	$(BIN)/python -m tests.box.image $(BOX)
 
 box-test: box ## as root: install in it by docs/pi.md as printed, try it, then cut its power CUTS (20) times

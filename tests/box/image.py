@@ -2,6 +2,7 @@
 
     make box                                # Debian 12; debootstrap, and a minute or two more
     make box BOX="--suite trixie --fresh"
+    make box BOX="--arch arm64"             # as a Pi's, in build/box/bookworm-arm64
 
 It is `build/box/SUITE`: the disk, Debian's own kernel and initrd beside it, so that no boot
 loader is needed, and the key of ssh. What Raspberry Pi's archive has and Debian 12 has not,
@@ -15,21 +16,46 @@ import subprocess
 import sys
 import tempfile
 import time
+from dataclasses import dataclass
 from pathlib import Path
 
-from tests.platforms import MIRROR, CannotRun, check_possible, pip_options
+from tests.platforms import MIRROR, CannotRun, check_possible, emulate, pip_options
 
 BUILD = Path(__file__).resolve().parents[2] / "build" / "box"
 SUITES = ("bookworm", "trixie")
 DISK_BYTES = 4 << 30  # a card of 8 GB has more; sparse
 # What a Raspberry Pi OS Lite has, as far as this project's pages take it for granted.
 PACKAGES = (
-    "ca-certificates", "dbus", "initramfs-tools", "iproute2", "kmod", "linux-image-amd64", "nano",
-    "openssh-server", "procps", "python3", "sudo", "systemd", "systemd-sysv", "systemd-timesyncd",
-    "udev", "util-linux-extra",
+    "ca-certificates", "dbus", "initramfs-tools", "iproute2", "kmod", "nano", "openssh-server",
+    "procps", "python3", "sudo", "systemd", "systemd-sysv", "systemd-timesyncd", "udev",
+    "util-linux-extra",
 )  # fmt: skip
 # rpi-lgpio's wheel is for every machine; lgpio's is machine code.
 ARCHIVED = ("rpi-lgpio==0.6", "lgpio==0.2.2.0")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Arch:
+    """What differs between boxes of two architectures."""
+
+    name: str  # Debian's
+    machine: str  # the kernel's name, pip's and QEMU's
+    qemu_package: str
+    board: str
+    cpu: str
+    console: str
+
+
+ARCHS = {
+    "amd64": Arch(
+        name="amd64", machine="x86_64", qemu_package="qemu-system-x86",
+        board="q35", cpu="Nehalem", console="ttyS0",
+    ),
+    "arm64": Arch(  # a Zero 2 W has four Cortex-A53
+        name="arm64", machine="aarch64", qemu_package="qemu-system-arm",
+        board="virt", cpu="cortex-a53", console="ttyAMA0",
+    ),
+}  # fmt: skip
 
 _SETUP = r"""
 set -e
@@ -44,8 +70,6 @@ echo '/dev/vda / ext4 defaults,noatime 0 1' > /etc/fstab
 printf '[Match]\nName=en*\n[Network]\nDHCP=yes\n' > /etc/systemd/network/20-wired.network
 systemctl --quiet enable systemd-networkd ssh
 printf 'virtio_blk\nvirtio_pci\next4\n' >> /etc/initramfs-tools/modules
-sed -i 's/^MODULES=.*/MODULES=list/; s/^COMPRESS=.*/COMPRESS=gzip/' \
-  /etc/initramfs-tools/initramfs.conf
 update-initramfs -u
 if [ -d /srv/archive ]; then
   dpkg-deb --build /srv/archive/package /srv/archive/python3-rpi-lgpio.deb
@@ -59,7 +83,7 @@ apt-get clean
 """
 _CONTROL = """Package: python3-rpi-lgpio
 Version: 0.6+box
-Architecture: amd64
+Architecture: {arch}
 Depends: python3
 Maintainer: the box
 Description: rpi-lgpio and lgpio of the Python Package Index, for the box
@@ -69,9 +93,10 @@ Description: rpi-lgpio and lgpio of the Python Package Index, for the box
 class Image:
     """The files of a suite's system."""
 
-    def __init__(self, suite: str, directory: Path = BUILD) -> None:
+    def __init__(self, suite: str, arch: str = "amd64", directory: Path = BUILD) -> None:
         self.suite = suite
-        self.directory = directory / suite
+        self.arch = ARCHS[arch]
+        self.directory = directory / (suite if arch == "amd64" else f"{suite}-{arch}")
         self.disk = self.directory / "disk.raw"
         self.kernel = self.directory / "vmlinuz"
         self.initrd = self.directory / "initrd"
@@ -84,16 +109,22 @@ class Image:
     def build(self, *, mirror: str = MIRROR) -> None:
         """Make it. Raises CannotRun naming what is missing, or the log of what failed."""
         check_possible()
+        if self.arch.machine != os.uname().machine:
+            emulate(self.arch.name)
         self.directory.mkdir(parents=True, exist_ok=True)
         for old in self.directory.iterdir():
             old.unlink()
         log = self.directory / "build.log"
         with tempfile.TemporaryDirectory(dir=self.directory.parent) as name, log.open("wb") as out:
             root = Path(name, "root")
+            settings = root / "etc/initramfs-tools/conf.d"
+            settings.mkdir(parents=True)  # before the kernel's package makes its first initrd
+            (settings / "box").write_text("MODULES=list\nCOMPRESS=gzip\n")
             try:
                 self._run(out, "unshare", "--mount", "debootstrap", "--variant=minbase",
-                          f"--include={','.join(PACKAGES)}", self.suite, str(root),
-                          mirror)  # fmt: skip
+                          f"--arch={self.arch.name}",
+                          f"--include=linux-image-{self.arch.name},{','.join(PACKAGES)}",
+                          self.suite, str(root), mirror)  # fmt: skip
                 self._fill(root, out)
                 new = self.directory / "new.raw"
                 self._run(out, "mke2fs", "-q", "-t", "ext4", "-L", "ship", "-d", str(root),
@@ -128,9 +159,10 @@ class Image:
         target = package / "usr/lib/python3/dist-packages"
         self._run(out, sys.executable, "-m", "pip", "install", "--quiet", "--no-deps", "--target",
                   str(target), "--only-binary=:all:", "--python-version", "3.11",
+                  "--platform", f"manylinux_2_34_{self.arch.machine}",
                   "--implementation", "cp", *ARCHIVED)  # fmt: skip
         (package / "DEBIAN").mkdir()
-        (package / "DEBIAN/control").write_text(_CONTROL)
+        (package / "DEBIAN/control").write_text(_CONTROL.format(arch=self.arch.name))
 
     @staticmethod
     def _run(out: object, *command: str) -> None:
@@ -140,10 +172,11 @@ class Image:
 def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.box.image", description=__doc__)
     parser.add_argument("--suite", choices=SUITES, default=SUITES[0])
+    parser.add_argument("--arch", choices=ARCHS, default="amd64", help="default amd64")
     parser.add_argument("--fresh", action="store_true", help="make it again")
     parser.add_argument("--mirror", default=MIRROR, help=f"default {MIRROR}")
     options = parser.parse_args()
-    image = Image(options.suite)
+    image = Image(options.suite, options.arch)
     if not image.is_there or options.fresh:
         began_s = time.monotonic()
         try:
@@ -151,7 +184,8 @@ def main() -> int:
         except CannotRun as error:
             print(f"box: NOT RUN: {error}", file=sys.stderr)
             return 1
-        print(f"box: {options.suite} built in {time.monotonic() - began_s:.0f} s", file=sys.stderr)
+        took_s = time.monotonic() - began_s
+        print(f"box: {image.directory.name} built in {took_s:.0f} s", file=sys.stderr)
     print(image.directory)
     return 0
 

@@ -58,19 +58,20 @@ class Box(Closing):
 
         epoch: what the clock chip says, `now` or ISO 8601 in UTC. world_port: where the world is.
         """
-        if shutil.which("qemu-system-x86_64") is None:
-            raise RuntimeError("no QEMU here; try: apt-get install qemu-system-x86")
+        arch = self.image.arch
+        qemu = f"qemu-system-{arch.machine}"
+        if shutil.which(qemu) is None:
+            raise RuntimeError(f"no {qemu} here; try: apt-get install {arch.qemu_package}")
         self._card = Card(self.disk, self.directory / "card.sock", events=self.events)
         self.serial.write_bytes(b"")
         command = [
-            "nice", "-n", "10", "qemu-system-x86_64", "-machine", "q35,accel=tcg",
-            "-cpu", "Nehalem", "-icount", "shift=0,sleep=on", "-m", str(self.memory_mb),
-            "-nodefaults", "-nographic",
+            "nice", "-n", "10", qemu, "-machine", f"{arch.board},accel=tcg", "-cpu", arch.cpu,
+            "-icount", "shift=0,sleep=on", "-m", str(self.memory_mb), "-nodefaults", "-nographic",
             "-no-reboot", "-rtc", f"base={'utc' if epoch == 'now' else epoch},clock=vm",
             "-serial", f"file:{self.serial}",
             "-kernel", str(self.image.kernel), "-initrd", str(self.image.initrd),
-            "-append", "root=/dev/vda rw console=ttyS0 mitigations=off nokaslr "
-            f"blimp.world={world_port}",
+            "-append", "root=/dev/vda rw mitigations=off nokaslr "
+            f"console={arch.console} blimp.world={world_port}",
             "-drive", f"file=nbd+unix:///?socket={self._card.socket_path},format=raw,if=virtio",
             "-netdev", f"user,id=net,hostfwd=tcp:127.0.0.1:{self.port}-:22",
             "-device", "virtio-net-pci,netdev=net,romfile=", "-device", "virtio-rng-pci",

@@ -21,7 +21,7 @@ from pathlib import Path
 
 from blimp.closing import Closing
 from ground_station.report import NO_LINK
-from tests.box.image import SUITES, Image
+from tests.box.image import ARCHS, SUITES, Image
 from tests.box.machine import Box
 from tests.box.world import OutsideWorld, twin, unwire, wire
 from tests.repeating import until
@@ -187,10 +187,11 @@ def follow(box: Box, laptop: Laptop, *, part: str = "") -> Iterator[tuple[str, f
 def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.box.page", description=__doc__)
     parser.add_argument("--suite", choices=SUITES, default=SUITES[0])
+    parser.add_argument("--arch", choices=ARCHS, default="amd64", help="default amd64")
     parser.add_argument("--part", default="", metavar="WORDS", help="begin with this block")
     parser.add_argument("--memory", type=Path, default=Path("/dev/shm"), help="default /dev/shm")
     options = parser.parse_args()
-    image = Image(options.suite)
+    image = Image(options.suite, options.arch)
     installed = image.directory / "installed.raw"
     log = image.directory / "page.json"
     rows = []
