@@ -1,9 +1,16 @@
 """Byte-level doubles of the bus protocols: register arrays and pins, no chip behaviour."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, TypeVar
 
+from blimp.airframe import Device as Row
 from blimp.errors import BusError
-from blimp.hardware.device import Device
+from blimp.hardware.device import Device, Output
+from tests.hardware.ships import with_devices
+
+D = TypeVar("D", bound=Device)
+A = TypeVar("A", bound=Output)
+C = TypeVar("C", bound="RegisterChip")
 
 
 def well(device: Device) -> bool:
@@ -317,3 +324,33 @@ class Doubles:
 
     def close(self) -> None:
         pass
+
+
+def on_i2c(kind: type[D], registers: C, /, **row: Any) -> tuple[D, C, Doubles]:
+    """Return a driver that was not polled yet, its chip at the row's address, and the buses."""
+    buses, fitted = Doubles(), Row(bus="i2c-1", **row)
+    assert fitted.address is not None
+    buses.bus.chips[fitted.address] = registers
+    return kind(row=fitted, buses=buses), registers, buses
+
+
+def on_port(
+    kind: type[D], /, *, port: str, polls: int = 2, every_s: float = 0.0, **row: Any
+) -> tuple[D, Port, Doubles]:
+    """Return a driver after so many polls, by which its serial port is open, and the buses."""
+    buses = Doubles()
+    device = kind(row=Row(bus="serial", port=port, **row), buses=buses)
+    polled(device, polls, every_s=every_s)
+    return device, buses.ports[port], buses
+
+
+def on_pins(
+    kind: type[A], outputs: Mapping[str, str], pins: Mapping[str, int], /, *, chip: str, polls: int
+) -> tuple[A, Doubles]:
+    """Return the twin's motors on these pins after so many polls, and the buses."""
+    row = Row(name="motors", chip=chip, bus="gpio", pins=dict(pins), outputs=dict(outputs))
+    buses = Doubles()
+    motors = kind(row=row, buses=buses, airframe=with_devices(row))
+    polled(motors, polls)
+    assert well(motors) is (polls > 0)
+    return motors, buses

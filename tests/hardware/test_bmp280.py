@@ -5,9 +5,8 @@ import struct
 import msgspec
 import pytest
 
-from blimp.airframe import Device as Row
 from blimp.hardware.bmp280 import Bmp280, Calibration
-from tests.hardware.doubles import Doubles, RegisterChip, poll_until, well
+from tests.hardware.doubles import Doubles, RegisterChip, on_i2c, poll_until, well
 
 CALIBRATION = struct.pack(
     "<HhhHhhhhhhhh",
@@ -22,11 +21,8 @@ def data(adc_p: int, adc_t: int) -> bytes:
 
 
 def fitted() -> tuple[Bmp280, RegisterChip, Doubles]:
-    buses = Doubles()
     chip = RegisterChip({0xD0: b"\x58", 0x88: CALIBRATION, 0xF7: data(ADC_P, ADC_T)})
-    buses.bus.chips[0x76] = chip
-    row = Row(name="baro", chip="bmp280", bus="i2c-1", address=0x76, rate_hz=25.0)
-    return Bmp280(row=row, buses=buses), chip, buses
+    return on_i2c(Bmp280, chip, name="baro", chip="bmp280", address=0x76, rate_hz=25.0)
 
 
 def test_compensation_gives_the_datasheet_example() -> None:

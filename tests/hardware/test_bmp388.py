@@ -10,9 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from blimp.airframe import Device as Row
 from blimp.hardware.bmp388 import Bmp388, Bmp390, Calibration
-from tests.hardware.doubles import Doubles, RegisterChip, poll_until, well
+from tests.hardware.doubles import Doubles, RegisterChip, on_i2c, poll_until, well
 
 CALIBRATION = bytes.fromhex("236B5849F65CFFCEF42300EA636E79F3F6AA4312C4")
 DATA = bytes.fromhex("979F6D73D885")  # pressure, temperature
@@ -20,11 +19,8 @@ NEWS = b"\x00\x70"  # no error; command, pressure and temperature ready
 
 
 def fitted(kind: type[Bmp388] = Bmp388) -> tuple[Bmp388, RegisterChip, Doubles]:
-    buses = Doubles()
     chip = RegisterChip({0x00: b"\x50", 0x02: NEWS, 0x04: DATA, 0x31: CALIBRATION})
-    buses.bus.chips[0x76] = chip
-    row = Row(name="baro", chip="bmp388", bus="i2c-1", address=0x76, rate_hz=25.0)
-    return kind(row=row, buses=buses), chip, buses
+    return on_i2c(kind, chip, name="baro", chip="bmp388", address=0x76, rate_hz=25.0)
 
 
 def test_compensation_gives_the_published_reading() -> None:

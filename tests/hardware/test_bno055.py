@@ -6,10 +6,9 @@ from typing import Any
 
 import pytest
 
-from blimp.airframe import Device as Row
 from blimp.errors import DeviceError
 from blimp.hardware.bno055 import Bno055, read_order, reply, write_order
-from tests.hardware.doubles import Doubles, Port, well
+from tests.hardware.doubles import Doubles, Port, on_port, well
 
 
 def block(
@@ -51,14 +50,9 @@ class Chip:
 
 
 def fitted(**options: Any) -> tuple[Bno055, Chip, Doubles]:
-    buses = Doubles()
-    row = Row(
-        name="imu", chip="bno055", bus="serial", port="/dev/ttyAMA2", baud=115200, rate_hz=100.0,
-        options=options,
-    )  # fmt: skip
-    imu = Bno055(row=row, buses=buses)
-    imu.poll(0.0)
-    return imu, Chip(buses.ports["/dev/ttyAMA2"]), buses
+    row: dict[str, Any] = {"name": "imu", "chip": "bno055", "baud": 115200, "rate_hz": 100.0}
+    imu, port, buses = on_port(Bno055, port="/dev/ttyAMA2", polls=1, **row, options=options)
+    return imu, Chip(port), buses
 
 
 def poll(imu: Bno055, chip: Chip, start_s: float, end_s: float) -> float:

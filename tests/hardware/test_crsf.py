@@ -5,11 +5,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from blimp.airframe import Device as Row
 from blimp.hardware import crsf
 from blimp.hardware.crsf import Crsf
-from blimp.types import Attitude, LoopStatus, Snapshot
-from tests.hardware.doubles import Doubles, Port, polled, well
+from blimp.types import Attitude
+from tests.hardware.doubles import Port, on_port, well
+from tests.snapshot import SNAPSHOT
 
 CAPTURED = (
     bytes.fromhex("001816BD089FF4AEF7BDEF7DEFFBADFD452B5A0100000000006C"),
@@ -28,15 +28,10 @@ def channels_frame(*values: int) -> bytes:
 
 
 def fitted() -> tuple[Crsf, Port]:
-    buses = Doubles()
-    row = Row(
-        name="transmitter", chip="crsf", bus="serial", port="/dev/ttyAMA3", baud=420000,
-        rate_hz=100.0,
-    )  # fmt: skip
-    made = Crsf(row=row, buses=buses)
-    polled(made, 3)
-    poll(made, buses.ports["/dev/ttyAMA3"], 0.03, crsf.frame(0x14, LEFT))
-    return made, buses.ports["/dev/ttyAMA3"]
+    row = {"name": "transmitter", "chip": "crsf", "baud": 420000, "rate_hz": 100.0}
+    made, port, _ = on_port(Crsf, port="/dev/ttyAMA3", polls=3, every_s=0.01, **row)
+    poll(made, port, 0.03, crsf.frame(0x14, LEFT))
+    return made, port
 
 
 def poll(made: Crsf, port: Port, now_s: float, *frames: bytes) -> None:
@@ -178,11 +173,9 @@ def test_silence_and_garbage_make_it_unhealthy_with_the_reason() -> None:
     assert made.sample.t_s == 0.1
 
 
-SNAPSHOT = Snapshot(
-    t_s=1.0, boot_id="b", vehicle="v", mode="ALTHOLD", armed=True, killed=False, failsafe="",
-    position_ned_m=(0.0, 0.0, 0.0), velocity_ned_mps=(0.0, 0.0, 0.0), altitude_m=0.0,
-    attitude_rad=Attitude(roll=2.6092, pitch=1.1833, yaw=-3.1398), battery_v=3.3, actuators={},
-    sensors={}, loop=LoopStatus(rate_hz=100.0), simulated=True,
+TOLD = msgspec.structs.replace(
+    SNAPSHOT, mode="ALTHOLD", battery_v=3.3,
+    attitude_rad=Attitude(roll=2.6092, pitch=1.1833, yaw=-3.1398),
 )  # fmt: skip
 
 
@@ -190,7 +183,7 @@ def test_telemetry_goes_back_in_turn() -> None:
     """The fields are those of Betaflight's telemetry test: 3.3 V; 11833, 26092, -31398."""
     made, port = fitted()
     for _ in range(3):
-        made.tell(SNAPSHOT)
+        made.tell(TOLD)
     battery, attitude, mode = crsf.FrameReader().feed(port.written)
     assert battery == (0x08, bytes.fromhex("0021 0000 000000 00"))
     assert attitude == (0x1E, bytes.fromhex("2E39 65EC 855A"))
@@ -208,5 +201,5 @@ def test_telemetry_goes_back_in_turn() -> None:
 def test_the_mode_says_disarmed_failsafe_and_killed(
     changes: dict[str, object], text: bytes
 ) -> None:
-    changed = msgspec.structs.replace(SNAPSHOT, **changes)
+    changed = msgspec.structs.replace(TOLD, **changes)
     assert crsf.FrameReader().feed(crsf.flight_mode(changed)) == [(0x21, text)]

@@ -4,33 +4,16 @@ import math
 
 import pytest
 
-from blimp.airframe import Device as Row
 from blimp.errors import HardwareError
 from blimp.hardware.drv8833 import Drv8833
-from tests.hardware.doubles import Doubles, polled, well
-from tests.hardware.ships import with_devices
+from tests.hardware.doubles import Doubles, on_pins, polled, well
 
 AIN1, AIN2, BIN1, BIN2, NSLEEP = 6, 13, 19, 26, 12
 
 
-def fitted(**options: object) -> tuple[Drv8833, Doubles]:
-    buses = Doubles()
-    row = Row(
-        name="motors",
-        chip="drv8833",
-        bus="gpio",
-        pins={"ain1": AIN1, "ain2": AIN2, "bin1": BIN1, "bin2": BIN2, "nsleep": NSLEEP},
-        outputs={"b": "right", "a": "left"},
-        options=options,
-    )
-    return Drv8833(row=row, buses=buses, airframe=with_devices(row)), buses
-
-
-def started() -> tuple[Drv8833, Doubles]:
-    motors, buses = fitted()
-    polled(motors, 3)
-    assert well(motors)
-    return motors, buses
+def started(polls: int = 3) -> tuple[Drv8833, Doubles]:
+    pins = {"ain1": AIN1, "ain2": AIN2, "bin1": BIN1, "bin2": BIN2, "nsleep": NSLEEP}
+    return on_pins(Drv8833, {"b": "right", "a": "left"}, pins, chip="drv8833", polls=polls)
 
 
 def levels(buses: Doubles) -> dict[int, float]:
@@ -115,7 +98,7 @@ def test_safe_goes_on_when_a_pin_fails() -> None:
 
 
 def test_safe_before_it_was_started() -> None:
-    motors, buses = fitted()
+    motors, buses = started(polls=0)
     motors.safe()
     assert levels(buses) == {AIN1: 0.0, AIN2: 0.0, BIN1: 0.0, BIN2: 0.0, NSLEEP: 0.0}
 

@@ -1,19 +1,13 @@
 import pytest
 
-from blimp.airframe import Device as Row
 from blimp.hardware.dwm1001 import Dwm1001
-from tests.hardware.doubles import Doubles, Port, polled, well
+from tests.hardware.doubles import Doubles, Port, on_port, polled, well
 
 PORT = "/dev/ttyAMA0"
 
 
 def fitted() -> tuple[Dwm1001, Port, Doubles]:
-    buses = Doubles()
-    row = Row(name="tag", chip="dwm1001", bus="serial", port=PORT, rate_hz=10.0)
-    tag = Dwm1001(row=row, buses=buses)
-    tag.poll(0.0)
-    tag.poll(0.0)
-    return tag, buses.ports[PORT], buses
+    return on_port(Dwm1001, port=PORT, name="tag", chip="dwm1001", rate_hz=10.0)
 
 
 def test_the_rooms_frame_becomes_north_east_down() -> None:

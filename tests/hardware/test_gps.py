@@ -1,14 +1,14 @@
 import math
+from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from blimp.airframe import Device as Row
 from blimp.hardware.gps import GpsNmea
 from blimp.hardware.nmea import Gga, Rmc, SentenceReader, checksum, parse
 from blimp.types import GpsSample
-from tests.hardware.doubles import Doubles, Port, polled, well
+from tests.hardware.doubles import Doubles, Port, on_port, polled, well
 
 GOLDEN = "$GPGGA,123519,4807.038,N,01131.000,E,1,08,0.9,545.4,M,46.9,M,,*47"
 
@@ -45,15 +45,8 @@ def rmc(
 
 
 def fitted(**options: object) -> tuple[GpsNmea, Port, Doubles]:
-    buses = Doubles()
-    row = Row(
-        name="gps", chip="gps-nmea", bus="serial", port="/dev/ttyAMA1", baud=9600, rate_hz=5.0,
-        options=options,
-    )  # fmt: skip
-    gps = GpsNmea(row=row, buses=buses)
-    gps.poll(0.0)
-    gps.poll(0.1)
-    return gps, buses.ports["/dev/ttyAMA1"], buses
+    row: dict[str, Any] = {"name": "gps", "chip": "gps-nmea", "baud": 9600, "rate_hz": 5.0}
+    return on_port(GpsNmea, port="/dev/ttyAMA1", every_s=0.1, **row, options=options)
 
 
 def test_golden_checksum_and_fields() -> None:

@@ -7,11 +7,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from blimp.airframe import Device as Row
 from blimp.errors import BoardError
 from blimp.hardware import ubx
 from blimp.hardware.gps_ubx import GpsUbx, settings
-from tests.hardware.doubles import Doubles, Port, polled, well
+from tests.hardware.doubles import Doubles, Port, on_port, polled, well
 
 PVT = (0x01, 0x07)
 PUBLISHED = bytes.fromhex(
@@ -39,14 +38,8 @@ def solution(itow_ms: int = 1000, **changes: int) -> bytes:
 
 
 def fitted(baud: int = 9600, **options: object) -> tuple[GpsUbx, Port, Doubles]:
-    buses = Doubles()
-    row = Row(
-        name="gps", chip="gps-ubx", bus="serial", port="/dev/ttyAMA1", baud=baud, rate_hz=5.0,
-        options=options,
-    )  # fmt: skip
-    gps = GpsUbx(row=row, buses=buses)
-    polled(gps, 3, every_s=0.1)
-    return gps, buses.ports["/dev/ttyAMA1"], buses
+    row = {"name": "gps", "chip": "gps-ubx", "baud": baud, "rate_hz": 5.0, "options": options}
+    return on_port(GpsUbx, port="/dev/ttyAMA1", polls=3, every_s=0.1, **row)
 
 
 @pytest.mark.parametrize(

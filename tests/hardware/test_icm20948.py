@@ -5,9 +5,8 @@ import struct
 
 import pytest
 
-from blimp.airframe import Device as Row
 from blimp.hardware.icm20948 import Icm20948
-from tests.hardware.doubles import Doubles, RegisterChip, polled, well
+from tests.hardware.doubles import RegisterChip, on_i2c, polled, well
 
 TEMPERATURE_25C = round(4.0 * 333.87)
 
@@ -53,13 +52,8 @@ class Banks(RegisterChip):
 
 
 def fitted(**options: object) -> tuple[Icm20948, Banks]:
-    buses = Doubles()
-    chip = Banks()
-    buses.bus.chips[0x69] = chip
-    row = Row(
-        name="imu", chip="icm20948", bus="i2c-1", address=0x69, rate_hz=100.0, options=options
-    )
-    return Icm20948(row=row, buses=buses), chip
+    row = {"name": "imu", "chip": "icm20948", "address": 0x69, "rate_hz": 100.0}
+    return on_i2c(Icm20948, Banks(), **row, options=options)[:2]
 
 
 def test_level_and_at_rest_reads_one_g_up_and_the_field() -> None:

@@ -2,16 +2,13 @@
 
 import pytest
 
-from blimp.airframe import Device as Row
 from blimp.errors import BoardError
 from blimp.hardware.ina219 import Ina219, calibration_word
-from tests.hardware.doubles import Doubles, WordChip, polled, well
+from tests.hardware.doubles import Doubles, WordChip, on_i2c, polled, well
 
 
 def fitted(**options: object) -> tuple[Ina219, WordChip, Doubles]:
-    buses = Doubles()
     chip = WordChip({0: 0x399F, 1: 0x07D0, 2: 0x5D98 | 2, 3: 0x1766, 4: 0x2710, 5: 0})
-    buses.bus.chips[0x41] = chip
 
     def reset(register: int, data: bytes) -> None:
         if register == 0 and data == b"\x80\x00":
@@ -19,8 +16,7 @@ def fitted(**options: object) -> tuple[Ina219, WordChip, Doubles]:
 
     chip.on_write = reset
     options = options or {"shunt_ohm": 0.002, "current_lsb_a": 0.001}
-    row = Row(name="power", chip="ina219", bus="i2c-1", address=0x41, options=options)
-    return Ina219(row=row, buses=buses), chip, buses
+    return on_i2c(Ina219, chip, name="power", chip="ina219", address=0x41, options=options)
 
 
 def test_calibration_of_the_datasheet() -> None:

@@ -4,9 +4,8 @@ from typing import Any
 
 import pytest
 
-from blimp.airframe import Device as Row
 from blimp.hardware.ina226 import Ina226, Ina260
-from tests.hardware.doubles import Doubles, WordChip, polled, well
+from tests.hardware.doubles import WordChip, on_i2c, polled, well
 
 CVRF = 0x0008
 
@@ -26,15 +25,12 @@ class Monitor(WordChip):
 
 
 def fitted(kind: type[Ina226] = Ina226, **options: Any) -> tuple[Ina226, Monitor]:
-    buses = Doubles()
     if kind is Ina226:
         options = {"shunt_ohm": 0.002} | options
         chip = Monitor(die=0x2260, reset=0x4127, current_register=1, current=0x1F40)
     else:
         chip = Monitor(die=0x2270, reset=0x6127, current_register=1, current=0x1F40)
-    buses.bus.chips[0x41] = chip
-    row = Row(name="power", chip="ina226", bus="i2c-1", address=0x41, options=options)
-    return kind(row=row, buses=buses), chip
+    return on_i2c(kind, chip, name="power", chip="ina226", address=0x41, options=options)[:2]
 
 
 @pytest.mark.parametrize(

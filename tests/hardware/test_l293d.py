@@ -2,28 +2,16 @@
 
 import pytest
 
-from blimp.airframe import Device as Row
 from blimp.hardware.l293d import L293D
-from tests.hardware.doubles import Doubles, polled, well
-from tests.hardware.ships import with_devices
+from tests.hardware.doubles import Doubles, on_pins
 
 IN1, IN2, IN3, IN4, EN = 6, 13, 19, 26, 12
 
 
 @pytest.fixture
 def fitted() -> tuple[L293D, Doubles]:
-    buses = Doubles()
-    row = Row(
-        name="motors",
-        chip="l293d",
-        bus="gpio",
-        pins={"in1": IN1, "in2": IN2, "in3": IN3, "in4": IN4, "en": EN},
-        outputs={"a": "left", "b": "right"},
-    )
-    motors = L293D(row=row, buses=buses, airframe=with_devices(row))
-    polled(motors, 3)
-    assert well(motors)
-    return motors, buses
+    pins = {"in1": IN1, "in2": IN2, "in3": IN3, "in4": IN4, "en": EN}
+    return on_pins(L293D, {"a": "left", "b": "right"}, pins, chip="l293d", polls=3)
 
 
 def levels(buses: Doubles) -> list[float]:

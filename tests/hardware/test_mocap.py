@@ -1,21 +1,17 @@
 from math import radians
+from typing import Any
 
 import pytest
 
-from blimp.airframe import Device as Row
 from blimp.hardware.mocap import Mocap
-from tests.hardware.doubles import Doubles, Port, well
+from tests.hardware.doubles import Port, on_port, well
 
 PORT = "/dev/ttyAMA0"
 
 
 def fitted(**options: float) -> tuple[Mocap, Port]:
-    buses = Doubles()
-    row = Row(name="tag", chip="mocap", bus="serial", port=PORT, rate_hz=40.0, options=options)
-    mocap = Mocap(row=row, buses=buses)
-    mocap.poll(0.0)
-    mocap.poll(0.0)
-    return mocap, buses.ports[PORT]
+    row: dict[str, Any] = {"name": "tag", "chip": "mocap", "rate_hz": 40.0, "options": options}
+    return on_port(Mocap, port=PORT, **row)[:2]
 
 
 def test_a_line_becomes_a_pose_with_its_age() -> None:

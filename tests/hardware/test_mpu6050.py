@@ -5,10 +5,9 @@ import struct
 
 import pytest
 
-from blimp.airframe import Device as Row
 from blimp.errors import BoardError
 from blimp.hardware.mpu6050 import Mpu6050
-from tests.hardware.doubles import Doubles, RegisterChip, polled, well
+from tests.hardware.doubles import Doubles, RegisterChip, on_i2c, polled, well
 
 TEMPERATURE_25C = round((25.0 - 36.53) * 340)
 
@@ -21,11 +20,9 @@ LEVEL = words(0, 0, 16384, TEMPERATURE_25C, 0, 0, 0)
 
 
 def fitted(**options: object) -> tuple[Mpu6050, RegisterChip, Doubles]:
-    buses = Doubles()
     chip = RegisterChip({0x75: b"\x68", 0x3B: LEVEL, 0x6B: b"\x40"})
-    buses.bus.chips[0x68] = chip
-    row = Row(name="imu", chip="mpu6050", bus="i2c-1", address=0x68, rate_hz=100.0, options=options)
-    return Mpu6050(row=row, buses=buses), chip, buses
+    row = {"name": "imu", "chip": "mpu6050", "address": 0x68, "rate_hz": 100.0}
+    return on_i2c(Mpu6050, chip, **row, options=options)
 
 
 def test_level_and_at_rest_reads_one_g_up() -> None:

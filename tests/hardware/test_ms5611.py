@@ -4,9 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from blimp.airframe import Device as Row
 from blimp.hardware.ms5611 import Calibration, Calibration5607, Ms5607, Ms5611, crc4
-from tests.hardware.doubles import CommandChip, Doubles, well
+from tests.hardware.doubles import CommandChip, on_i2c, well
 
 COEFFICIENTS = (40127, 36924, 23317, 23282, 33464, 28312)
 D1, D2 = 9085466, 8569150
@@ -34,11 +33,8 @@ class Chip(CommandChip):
 def fitted(
     words: tuple[int, ...] = prom(*COEFFICIENTS), kind: type[Ms5611] = Ms5611
 ) -> tuple[Ms5611, Chip]:
-    buses = Doubles()
-    chip = Chip(words)
-    buses.bus.chips[0x77] = chip
-    row = Row(name="baro", chip=kind.__name__.lower(), bus="i2c-1", address=0x77, rate_hz=50.0)
-    return kind(row=row, buses=buses), chip
+    chip = kind.__name__.lower()
+    return on_i2c(kind, Chip(words), name="baro", chip=chip, address=0x77, rate_hz=50.0)[:2]
 
 
 def poll_until(baro: Ms5611, end_s: float, start_s: float = 0.0) -> None:

@@ -4,9 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from blimp.airframe import Device as Row
 from blimp.hardware.sbus import FrameReader, Sbus
-from tests.hardware.doubles import Doubles, Port, polled, well
+from tests.hardware.doubles import Port, on_port, well
 
 # Channels of Betaflight's CRSF test, packed alike: 2047, 31, 0, 172, 0, 992, 0, 1811.
 UNPACKING = bytes.fromhex("0F FFFF0000580100F00160E2 0000000000000000000000 00 00")
@@ -14,14 +13,8 @@ REST = bytes.fromhex("0F" + "E0031FF8C0073EF0810F7C" * 2 + "0000")  # sixteen ti
 
 
 def fitted() -> tuple[Sbus, Port]:
-    buses = Doubles()
-    row = Row(
-        name="transmitter", chip="sbus", bus="serial", port="/dev/ttyAMA4", baud=100000,
-        rate_hz=100.0,
-    )  # fmt: skip
-    made = Sbus(row=row, buses=buses)
-    polled(made, 3)
-    return made, buses.ports["/dev/ttyAMA4"]
+    row = {"name": "transmitter", "chip": "sbus", "baud": 100000, "rate_hz": 100.0}
+    return on_port(Sbus, port="/dev/ttyAMA4", polls=3, every_s=0.01, **row)[:2]
 
 
 def shares(made: Sbus) -> tuple[float, ...]:

@@ -1,39 +1,22 @@
 """Truth table: the data sheet's "H-SW control function"."""
 
-from blimp.airframe import Device as Row
 from blimp.hardware.tb6612 import Tb6612
-from tests.hardware.doubles import Doubles, polled, well
-from tests.hardware.ships import with_devices
+from tests.hardware.doubles import Doubles, on_pins
 
 PWMA, AIN1, AIN2, PWMB, BIN1, BIN2, STBY = 6, 13, 19, 26, 5, 22, 12
 
 
-def fitted(**options: object) -> tuple[Tb6612, Doubles]:
-    buses = Doubles()
-    row = Row(
-        name="motors",
-        chip="tb6612",
-        bus="gpio",
-        pins={
-            "pwma": PWMA,
-            "ain1": AIN1,
-            "ain2": AIN2,
-            "pwmb": PWMB,
-            "bin1": BIN1,
-            "bin2": BIN2,
-            "stby": STBY,
-        },
-        outputs={"b": "right", "a": "left"},
-        options=options,
-    )
-    return Tb6612(row=row, buses=buses, airframe=with_devices(row)), buses
-
-
 def started() -> tuple[Tb6612, Doubles]:
-    motors, buses = fitted()
-    polled(motors, 3)
-    assert well(motors)
-    return motors, buses
+    pins = {
+        "pwma": PWMA,
+        "ain1": AIN1,
+        "ain2": AIN2,
+        "pwmb": PWMB,
+        "bin1": BIN1,
+        "bin2": BIN2,
+        "stby": STBY,
+    }
+    return on_pins(Tb6612, {"b": "right", "a": "left"}, pins, chip="tb6612", polls=3)
 
 
 def levels(buses: Doubles) -> list[float]:

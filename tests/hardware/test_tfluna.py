@@ -2,9 +2,8 @@ import struct
 
 import pytest
 
-from blimp.airframe import Device as Row
 from blimp.hardware.tfluna import TfLuna
-from tests.hardware.doubles import Doubles, RegisterChip, well
+from tests.hardware.doubles import Doubles, RegisterChip, on_i2c, well
 
 
 def data(distance_cm: int, amplitude: int, tick: int, centi_c: int = 2500) -> bytes:
@@ -12,13 +11,10 @@ def data(distance_cm: int, amplitude: int, tick: int, centi_c: int = 2500) -> by
 
 
 def fitted() -> tuple[TfLuna, RegisterChip, Doubles]:
-    buses = Doubles()
     chip = RegisterChip({0x3C: b"LUNA", 0x00: data(234, 800, 1)})
-    buses.bus.chips[0x10] = chip
-    row = Row(name="ranger", chip="tfluna", bus="i2c-1", address=0x10, rate_hz=50.0)
-    ranger = TfLuna(row=row, buses=buses)
-    ranger.poll(0.0)
-    return ranger, chip, buses
+    made = on_i2c(TfLuna, chip, name="ranger", chip="tfluna", address=0x10, rate_hz=50.0)
+    made[0].poll(0.0)
+    return made
 
 
 def test_distance_in_metres() -> None:

@@ -6,9 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from blimp.airframe import Device as Row
 from blimp.hardware.vl53l1x import Vl53L1X
-from tests.hardware.doubles import Doubles, WideChip, well
+from tests.hardware.doubles import WideChip, on_i2c, well
 
 
 def result(status: int, stream: int, millimetres: int) -> bytes:
@@ -17,7 +16,6 @@ def result(status: int, stream: int, millimetres: int) -> bytes:
 
 
 def fitted(**options: object) -> tuple[Vl53L1X, WideChip]:
-    buses = Doubles()
     chip = WideChip(
         {
             0x010F: b"\xea\xcc",
@@ -29,9 +27,7 @@ def fitted(**options: object) -> tuple[Vl53L1X, WideChip]:
     )
     # The interrupt's level is the chip's, whatever is written there.
     chip.on_write = lambda register, data: chip.set(0x0031, b"\x03")
-    buses.bus.chips[0x29] = chip
-    row = Row(name="ranger", chip="vl53l1x", bus="i2c-1", address=0x29, options=options)
-    return Vl53L1X(row=row, buses=buses), chip
+    return on_i2c(Vl53L1X, chip, name="ranger", chip="vl53l1x", address=0x29, options=options)[:2]
 
 
 def start(ranger: Vl53L1X) -> float:
