@@ -7,8 +7,8 @@ from contextlib import contextmanager
 from typing import TypeVar
 
 PATIENCE_S = 60.0  # for what must happen; nothing waits this long when it works
-SHORTEST_S, LONGEST_S = 0.002, 0.02  # between two questions
-SHARE = 0.02  # of what was waited so far, is the next pause: most questions cost a processor
+SHORTEST_S, LONGEST_S = 0.002, 0.1  # between two questions
+SHARE = 0.02  # of what was waited so far, is the next pause: a `ground status` costs 40 ms
 
 T = TypeVar("T")
 

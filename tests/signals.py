@@ -3,10 +3,9 @@
 import ctypes
 import os
 import signal
-import time
 from pathlib import Path
 
-_STOPPED_BY_S = 60.0  # it takes 18 ms where six processes want two cores
+from tests.repeating import until
 
 _libc = ctypes.CDLL(None, use_errno=True)
 
@@ -27,11 +26,8 @@ def stop_process(pid: int) -> None:
     `kill` returns at once: each thread runs on until the kernel has scheduled it once more.
     """
     os.kill(pid, signal.SIGSTOP)
-    until_s = time.monotonic() + _STOPPED_BY_S
-    while any(_state(task) not in "TZX" for task in Path(f"/proc/{pid}/task").iterdir()):
-        if time.monotonic() > until_s:
-            raise TimeoutError(f"process {pid} runs {_STOPPED_BY_S:g} s after SIGSTOP")
-        os.sched_yield()
+    tasks = Path(f"/proc/{pid}/task")
+    until(lambda: all(_state(task) in "TZX" for task in tasks.iterdir()), f"{pid} did not stop")
 
 
 def _state(task: Path) -> str:

@@ -26,6 +26,7 @@ import pytest
 
 from blimp.processes import _shim
 from tests.broker import EmbeddedBroker
+from tests.inbox import Inbox
 from tests.redis_server import free_port
 
 ROOT = Path(__file__).parents[1]
@@ -48,6 +49,7 @@ REASONS = ("needs ", "takes half a minute", "takes minutes", "the port is taken"
 # How many blocks are marked, so that a new one is a decision.
 MARKED_BLOCKS, MARKED_PAGES = 30, 1
 WITHIN_S = 120.0
+ENDED = "\n(ended)"
 READY = re.compile(r"ready|is there|http://|Press Ctrl", re.IGNORECASE)
 # What the next command replaces, and how much of it is done once the ship has begun.
 FLIES = re.compile(r"ground (?:dispatch|goto|return|land)\b")
@@ -121,8 +123,7 @@ class Running:
             [*_shim(signal.SIGTERM), "bash", "-c", script], cwd=work, env=environment,
             stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
         )  # fmt: skip
-        self._said = ""
-        self._news = threading.Condition()
+        self._said = Inbox[str]()
         self._reader = threading.Thread(target=self._read, daemon=True)
         self._reader.start()
 
@@ -130,20 +131,16 @@ class Running:
         assert self._process.stdout is not None
         with self._process.stdout as out:
             while chunk := os.read(out.fileno(), 65536):
-                self._add(chunk.decode("utf-8", "replace"))
-        self._add("\n(ended)")
-
-    def _add(self, words: str) -> None:
-        with self._news:
-            self._said += words
-            self._news.notify_all()
+                self._said.add(chunk.decode("utf-8", "replace"))
+        self._said.add(ENDED)
 
     def wait_until_it_says(self, form: re.Pattern[str]) -> None:
-        with self._news:
-            self._news.wait_for(
-                lambda: form.search(self._said) or self._said.endswith("(ended)"), WITHIN_S
-            )
-            assert form.search(self._said), f"{self._line} is not ready:\n{self._said[-2000:]}"
+        parts = self._said.items
+        self._said.wait_for(
+            lambda: form.search("".join(parts)) or parts[-1:] == [ENDED], within_s=WITHIN_S
+        )
+        said = "".join(parts)
+        assert form.search(said), f"{self._line} is not ready:\n{said[-2000:]}"
 
     def press_ctrl_c(self) -> None:
         self._process.send_signal(signal.SIGINT)

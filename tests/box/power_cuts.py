@@ -32,6 +32,7 @@ from tests.box.image import SUITES, Image
 from tests.box.machine import Box
 from tests.box.states import Recording, keep_mounts_private, mounted, record
 from tests.box.world import OutsideWorld, twin
+from tests.inbox import Printed
 
 _WITHIN_S = 3600.0  # outside, for a step
 _FOREVER = 9999  # steps
@@ -42,34 +43,27 @@ class Shell(Closing):
 
     def __init__(self, box: Box, script: str) -> None:
         command = ["ssh", *box.options, "pilot@ship.local", script]
-        self.lines: list[str] = []
-        self._news = threading.Condition()
         self._process = subprocess.Popen(
             command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
             text=True,
         )  # fmt: skip
-        self._thread = threading.Thread(target=self._read, daemon=True)
-        self._thread.start()
+        self._printed = Printed(self._process.stdout)
 
-    def _read(self) -> None:
-        assert self._process.stdout is not None
-        for line in self._process.stdout:
-            with self._news:
-                self.lines.append(line.strip())
-                self._news.notify_all()
+    @property
+    def lines(self) -> list[str]:
+        return [line.strip() for line in list(self._printed.items)]
 
     def _done(self) -> int:
         return sum(line.startswith("done") for line in self.lines)
 
     def wait_for(self, steps: int) -> None:
-        with self._news:
-            self._news.wait_for(lambda: self._done() >= steps, _WITHIN_S)
+        self._printed.wait_for(lambda: self._done() >= steps, within_s=_WITHIN_S)
         assert self._done() >= steps, f"not done: {self.lines[-5:]}"
 
     def close(self) -> None:
         self._process.kill()
         self._process.wait()
-        self._thread.join()
+        self._printed.join()
 
 
 class Film(Closing):

@@ -3,11 +3,11 @@
 import json
 import os
 import subprocess
-import threading
 from pathlib import Path
 from typing import Any
 
 from tests.forked import ran
+from tests.inbox import Printed
 from tests.needs import not_run
 
 PROJECT = Path(__file__).parents[2]
@@ -39,9 +39,8 @@ class Started:
 
     def __init__(self, process: subprocess.Popen[str]) -> None:
         self.process = process
-        self.lines: list[str] = []
-        self._reader = threading.Thread(target=self._read, daemon=True)
-        self._reader.start()
+        self._printed = Printed(process.stdout)
+        self.lines = self._printed.items
 
     def has_printed(self, *words: str) -> bool:
         """Return whether some line has all these words; fail if the program has ended."""
@@ -51,12 +50,7 @@ class Started:
     def kill(self) -> None:
         self.process.kill()
         self.process.wait()
-        self._reader.join()
-
-    def _read(self) -> None:
-        assert self.process.stdout is not None
-        with self.process.stdout as stream:
-            self.lines.extend(stream)
+        self._printed.join()
 
 
 class Guest:

@@ -17,6 +17,7 @@ from blimp.queue import TaskApp, Worker
 from blimp.queue.redis.client import open_redis
 from tests.broker import EmbeddedBroker
 from tests.directory import socket_directory
+from tests.inbox import Printed
 from tests.queue.server_view import Look
 from tests.repeating import until
 
@@ -141,14 +142,16 @@ class WorkerProcess:
             stderr=subprocess.PIPE,
             text=True,
         )
-        self.ready = threading.Event()
-        self.starts = 0  # how often it has become ready: a process may restart
-        self.lines: list[str] = []
-        self._reader = threading.Thread(target=self._read, daemon=True)
-        self._reader.start()
+        self._printed = Printed(self.process.stderr)
+        self.lines = self._printed.items
+
+    @property
+    def starts(self) -> int:
+        """How often it has become ready: a process may restart."""
+        return self.lines.count("ready\n")
 
     def wait_ready(self) -> None:
-        assert self.ready.wait(DEADLINE_S), "".join(self.lines)
+        assert self._printed.wait_for(lambda: self.starts), "".join(self.lines)
 
     def kill(self) -> None:
         self.process.send_signal(signal.SIGKILL)
@@ -160,17 +163,8 @@ class WorkerProcess:
 
     def end(self) -> int:
         status = self.process.wait(DEADLINE_S)
-        self._reader.join(DEADLINE_S)
+        self._printed.join()
         return status
-
-    def _read(self) -> None:
-        assert self.process.stderr is not None
-        with self.process.stderr as stream:
-            for line in stream:
-                self.lines.append(line)
-                if line.strip() == "ready":
-                    self.starts += 1
-                    self.ready.set()
 
 
 @pytest.fixture

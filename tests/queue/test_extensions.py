@@ -1,21 +1,21 @@
 """Those who watch a worker's jobs hear of each step, and stop nothing."""
 
-import threading
 from typing import Any
 
 from blimp.queue import TaskApp, Worker
 from blimp.queue.extensions import Extension
 from blimp.queue.protocol.record import Outcome
 from blimp.queue.worker.job import Job
+from tests.inbox import Inbox
 from tests.queue.conftest import DEADLINE_S, Silence, working
 
 
 class Watcher(Extension):
     def __init__(self, worker: Worker) -> None:
         self.worker = worker
-        self.reported: list[tuple[str, str, str]] = []
+        self._heard = Inbox[tuple[str, str, str]]()
+        self.reported = self._heard.items
         self.times: list[tuple[float, float, float]] = []
-        self._came = threading.Condition()
 
     def received(self, job: Job) -> None:
         self._note("received", job)
@@ -33,16 +33,13 @@ class Watcher(Extension):
         self._note("lost", job)
 
     def _note(self, what: str, job: Job, state: str = "") -> None:
-        with self._came:
-            self.reported.append((what, job.task.name, state))
-            self._came.notify_all()
+        self._heard.add((what, job.task.name, state))
 
     def wait_finished(self, count: int) -> list[tuple[str, str, str]]:
         def finished() -> bool:
             return sum(what == "finished" for what, *_ in self.reported) >= count
 
-        with self._came:
-            assert self._came.wait_for(finished, timeout=DEADLINE_S), self.reported
+        assert self._heard.wait_for(finished), self.reported
         return self.reported
 
 

@@ -38,7 +38,7 @@ def seen() -> CameraStatus | None:
 def test_the_camera_is_started_of_a_ship_that_has_one_and_comes_back(system: System) -> None:
     system.install()
     system.wait_until_active(TARGET, CAMERA, *OTHERS)
-    status = system.wait_until(seen, within_s=90.0, every_s=0.2)
+    status = system.wait_until(seen, within_s=90.0)
     assert status is not None
     assert (status.camera, status.simulated, status.size) == ("imx296", True, (728, 544))
     assert Path(f"/proc/{system.pid(CAMERA)}").owner() == "blimp"
@@ -58,7 +58,7 @@ def test_the_camera_is_started_of_a_ship_that_has_one_and_comes_back(system: Sys
     pids = {unit: system.pid(unit) for unit in (CAMERA, *OTHERS)}
     os.kill(pids[CAMERA], signal.SIGKILL)
     system.wait_until_other_pid(CAMERA, pids[CAMERA])
-    system.wait_until(seen, within_s=90.0, every_s=0.2)
+    system.wait_until(seen, within_s=90.0)
     assert [unit for unit in OTHERS if system.pid(unit) != pids[unit]] == []
     assert system.run_ground("photo") == "SUCCESS"
     assert len(list(PHOTOS.glob("*Z-????????????????.jpg"))) == 2

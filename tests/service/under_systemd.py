@@ -14,8 +14,6 @@ import pty
 import pwd
 import subprocess
 import sys
-import threading
-import time
 from collections.abc import Callable, Iterator
 from functools import partial, wraps
 from importlib import resources
@@ -33,6 +31,7 @@ from blimp.tasks.client import VehicleClient
 from ground_station.cli import run
 from tests.forked import forked
 from tests.needs import not_run
+from tests.repeating import until
 
 ROOT = Path(__file__).parents[2]
 INSIDE = "BLIMP_TEST_INSIDE_SYSTEMD"
@@ -278,21 +277,19 @@ class System:
 
     def wait_until_active(self, *units: str, within_s: float = 90.0) -> None:
         for unit in units:
-            self.wait_until(partial(self.is_active, unit), within_s=within_s, every_s=0.1)
+            self.wait_until(partial(self.is_active, unit), within_s=within_s)
 
     def wait_until_other_pid(self, unit: str, pid: int) -> None:
         """Wait until `unit` runs again, as another process than `pid`."""
         self.wait_until(lambda: self.pid(unit) not in (0, pid), within_s=60.0)
         self.wait_until_active(unit)
 
-    def wait_until(self, holds: Callable[[], T], *, within_s: float, every_s: float = 0.01) -> T:
+    def wait_until(self, holds: Callable[[], T], *, within_s: float) -> T:
         """Return the first true value of `holds()`, asked again and again until a deadline."""
-        until_s = time.monotonic() + within_s
-        pause = threading.Event()
-        while not (value := holds()):
-            assert time.monotonic() < until_s, f"not within {within_s} s:\n{self._state()}"
-            pause.wait(every_s)
-        return value
+        try:
+            return until(holds, within_s=within_s)
+        except TimeoutError as error:
+            raise AssertionError(f"not within {within_s} s:\n{self._state()}") from error
 
     def _state(self) -> str:
         return _output(["systemctl", "status", "--no-pager", "--lines=20", *UNITS], check=False)

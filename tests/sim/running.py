@@ -10,7 +10,6 @@ import signal
 import subprocess
 import sys
 import tempfile
-import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 from itertools import chain
@@ -18,12 +17,15 @@ from pathlib import Path
 from typing import Any, TypeVar
 from unittest.mock import patch
 
+from blimp.closing import Closing
 from blimp.link.paths import RuntimePaths
 from blimp.processes import _shim
 from blimp.sim import wire
 from blimp.sim.remote import RemoteWorld
 from ground_station.cli import run
+from tests.inbox import Printed
 from tests.process_table import children, command_line
+from tests.repeating import until
 from tests.signals import stop_process
 
 DEADLINE_S = 60.0
@@ -61,7 +63,7 @@ class PatientWorld(RemoteWorld):
                     raise
 
 
-class RunningStack:
+class RunningStack(Closing):
     """`blimp up --sim --json`, in a short directory of its own. logs: where it is recorded.
 
     environment: beside the ordinary one. before: words before its command line.
@@ -84,9 +86,7 @@ class RunningStack:
             "BLIMP_LOG_DIR": str(logs or ""),
             **(environment or {}),
         }
-        self.events: list[dict[str, Any]] = []
         self._started: list[subprocess.Popen[str]] = []
-        self._news = threading.Condition()
         self._log = (self.home / "up.log").open("w+")
         self.process = subprocess.Popen(
             [*_shim(signal.SIGTERM),  # a killed run of the tests leaves no ship in the air
@@ -94,8 +94,7 @@ class RunningStack:
              "--runtime-dir", str(self.paths.directory), *arguments],
             stdout=subprocess.PIPE, stderr=self._log, text=True, env=self.environment,
         )  # fmt: skip
-        self._reader = threading.Thread(target=self._read, daemon=True)
-        self._reader.start()
+        self._printed = Printed(self.process.stdout)
         try:
             self.ready = self.wait_for_event(lambda event: event["event"] == "ready")
         except BaseException:  # Ctrl-C, too: nobody else can end what has no name yet
@@ -103,12 +102,9 @@ class RunningStack:
             raise
         self.pids: dict[str, int] = self.ready["pids"]
 
-    def _read(self) -> None:
-        assert self.process.stdout is not None
-        for line in self.process.stdout:
-            with self._news:
-                self.events.append(json.loads(line))
-                self._news.notify_all()
+    @property
+    def events(self) -> list[dict[str, Any]]:
+        return [json.loads(line) for line in list(self._printed.items)]
 
     def log(self) -> str:
         return (self.home / "up.log").read_text()
@@ -121,12 +117,11 @@ class RunningStack:
         within_s: float = DEADLINE_S,
     ) -> dict[str, Any]:
         """Return the first event that matches. since: how many came before and do not count."""
-        with self._news:
-            found = self._news.wait_for(
-                lambda: any(matches(e) for e in self.events[since:]), timeout=within_s
-            )
-            assert found, f"no such event in {self.events}; log:\n{self.log()}"
-            return next(e for e in self.events[since:] if matches(e))
+        found = self._printed.wait_for(
+            lambda: next(filter(matches, self.events[since:]), None), within_s=within_s
+        )
+        assert found, f"no such event in {self.events}; log:\n{self.log()}"
+        return found
 
     # --- the ground ---------------------------------------------------------------------
 
@@ -171,17 +166,11 @@ class RunningStack:
         return PatientWorld(self.paths.world)
 
     def wait_until(self, holds: Callable[[], T], *, within_s: float) -> T:
-        """Return the first true value of `holds()`, asked again and again until a deadline.
-
-        What lasts is asked for more seldom: a `ground status` costs 40 ms of a processor.
-        """
-        began_s = time.monotonic()
-        ask_again = threading.Event()
-        while not (value := holds()):
-            waited_s = time.monotonic() - began_s
-            assert waited_s < within_s, f"not within {within_s} s; log:\n{self.log()}"
-            ask_again.wait(0.02 if waited_s < 1.0 else 0.1)
-        return value
+        """Return the first true value of `holds()`, asked again and again until a deadline."""
+        try:
+            return until(holds, within_s=within_s)
+        except TimeoutError as error:
+            raise AssertionError(f"not within {within_s} s; log:\n{self.log()}") from error
 
     def pid(self, name: str) -> int:
         """Return the number of the process that runs now, or ran last."""
@@ -211,7 +200,7 @@ class RunningStack:
     def end(self, number: signal.Signals = signal.SIGTERM) -> int:
         self.process.send_signal(number)
         status = self.process.wait(timeout=DEADLINE_S)
-        self._reader.join(timeout=DEADLINE_S)
+        self._printed.join()
         return status
 
     def left_behind(self) -> list[str]:
@@ -231,8 +220,6 @@ class RunningStack:
             if process.returncode is None:
                 process.kill()
                 process.communicate()
-        if self.process.stdout is not None:
-            self.process.stdout.close()
         self._log.close()
         shutil.rmtree(self.home, ignore_errors=True)
 

@@ -13,12 +13,11 @@ import signal
 import subprocess
 import sys
 import tempfile
-import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import IO, Any
+from typing import Any
 
 import pytest
 from PIL import Image
@@ -34,6 +33,7 @@ from playwright.sync_api import (
 from blimp.service.show.story import LINES, SCENES
 from tests.browser import CHROMIUM, OPTIONS, errors_of, serious_findings, too_wide_px
 from tests.ground_station.page.pictures import NAMES, Album, save
+from tests.inbox import Printed
 from tests.service.commands.test_page import PICTURE_OF
 from tests.sim.test_demo import files
 from tests.stopwatch import Stopwatch
@@ -75,38 +75,25 @@ class Demo:
         with contextlib.suppress(PermissionError):  # a ship and its world come before who looks
             os.setpriority(os.PRIO_PROCESS, process.pid, -10)
         self.process, self.home = process, home
-        self.said: list[str] = []
-        self.events: list[dict[str, Any]] = []
-        self._threads = [
-            threading.Thread(target=self._read, args=(process.stderr, self.said.append)),
-            threading.Thread(target=self._read, args=(process.stdout, self._hear)),
-        ]
-        self._news = threading.Condition()
-        for thread in self._threads:
-            thread.start()
+        self._said, self._events = Printed(process.stderr), Printed(process.stdout)
+
+    @property
+    def said(self) -> list[str]:
+        return [line.rstrip() for line in self._said.items]
 
     def page(self) -> dict[str, str]:
-        with self._news:
-            assert self._news.wait_for(lambda: self.events, timeout=END_S), self.said
-        assert self.events[0]["event"] == "page"
-        return self.events[0]
+        events = self._events.wait_for(lambda: self._events.items, within_s=END_S)
+        assert events, self.said
+        page: dict[str, str] = json.loads(events[0])
+        assert page["event"] == "page"
+        return page
 
     def report(self) -> dict[str, Any]:
         """Wait for its end, and return its report."""
         self.process.wait(END_S)
-        for thread in self._threads:
-            thread.join(END_S)
-        return self.events[-1]
-
-    def _hear(self, line: str) -> None:
-        with self._news:
-            self.events.append(json.loads(line))
-            self._news.notify_all()
-
-    def _read(self, stream: IO[str], hear: Any) -> None:
-        with stream:
-            for line in stream:
-                hear(line.rstrip())
+        self._said.join()
+        self._events.join()
+        return dict(json.loads(self._events.items[-1]))
 
 
 @contextmanager

@@ -1,6 +1,5 @@
 """What a task calls when it has ended: with its end or not at all, one of two kinds."""
 
-import threading
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -11,33 +10,27 @@ from blimp.errors import MessageError
 from blimp.queue import TaskApp
 from blimp.queue.protocol.message import TaskMessage
 from blimp.queue.protocol.record import Record, State
-from tests.queue.conftest import DEADLINE_S, WorkerProcess, wait_until, working
+from tests.inbox import Inbox
+from tests.queue.conftest import WorkerProcess, wait_until, working
 from tests.queue.server_view import Look
 
 
-class Heard:
+class Called(Inbox[tuple[str, tuple[Any, ...]]]):
     """What was called back, in the order it came."""
 
     def __init__(self, app: TaskApp) -> None:
-        self.calls: list[tuple[str, tuple[Any, ...]]] = []
-        self._came = threading.Condition()
-        app.task(name="good", ignore_result=True)(lambda *args: self._hear("good", args))
-        app.task(name="bad", ignore_result=True)(lambda *args: self._hear("bad", args))
-
-    def _hear(self, name: str, args: tuple[Any, ...]) -> None:
-        with self._came:
-            self.calls.append((name, args))
-            self._came.notify_all()
+        super().__init__()
+        app.task(name="good", ignore_result=True)(lambda *args: self.add(("good", args)))
+        app.task(name="bad", ignore_result=True)(lambda *args: self.add(("bad", args)))
 
     def wait(self, count: int = 1) -> list[tuple[str, tuple[Any, ...]]]:
-        with self._came:
-            self._came.wait_for(lambda: len(self.calls) >= count, timeout=DEADLINE_S)
-        return sorted(self.calls, key=repr)
+        self.wait_for(lambda: len(self.items) >= count)
+        return sorted(self.items, key=repr)
 
 
 @pytest.fixture
-def heard(app: TaskApp) -> Heard:
-    return Heard(app)
+def heard(app: TaskApp) -> Called:
+    return Called(app)
 
 
 LINKS: dict[str, Any] = {
@@ -49,7 +42,7 @@ LINKS: dict[str, Any] = {
 def test_the_worker_that_finds_the_result_sends_what_its_writer_did_not(url: str) -> None:
     """In memory, result and acknowledgement are two steps: a worker may die between them."""
     with TaskApp("tests", broker="memory://", result_backend=url) as app:
-        heard, ran = Heard(app), list[int]()
+        heard, ran = Called(app), list[int]()
         app.task(name="one")(lambda: ran.append(1))
         assert app.results is not None
         app.results.store(Record(id="cut", state=State.SUCCESS, result=7))

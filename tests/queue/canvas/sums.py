@@ -1,6 +1,5 @@
 """Tasks and canvases that several tests use."""
 
-import threading
 from collections.abc import Callable
 from typing import Any
 
@@ -10,7 +9,7 @@ from blimp.queue import (
     chord,
     group,
 )
-from tests.queue.conftest import DEADLINE_S
+from tests.inbox import Inbox
 
 
 class Sums:
@@ -18,8 +17,8 @@ class Sums:
 
     def __init__(self, app: TaskApp) -> None:
         self.app = app
-        self.heard: list[Any] = []
-        self._came = threading.Condition()
+        self._called = Inbox[Any]()
+        self.heard = self._called.items
         self.add = app.task(name="add")(lambda a, b: a + b)
         self.total = app.task(name="total")(lambda numbers: sum(numbers))
         self.same = app.task(name="same")(lambda value: value)
@@ -32,13 +31,10 @@ class Sums:
         raise ValueError("no")
 
     def _hear(self, *args: Any) -> None:
-        with self._came:
-            self.heard.append(args)
-            self._came.notify_all()
+        self._called.add(args)
 
     def wait(self, count: int = 1) -> list[Any]:
-        with self._came:
-            self._came.wait_for(lambda: len(self.heard) >= count, timeout=DEADLINE_S)
+        self._called.wait_for(lambda: len(self.heard) >= count)
         return self.heard
 
 

@@ -11,9 +11,10 @@ import kombu
 
 from blimp.queue.brokers import broker_for
 from blimp.queue.celery.kombu_transport import connect as connect_streams
+from tests.inbox import Inbox
 from tests.queue.conftest import DEADLINE_S
 
-Heard = dict[str, Any]
+Event = dict[str, Any]
 
 
 class Listener:
@@ -34,12 +35,12 @@ class Listener:
             expires=60.0,
         )
         self.bodies: list[tuple[str, Any]] = []  # with the routing key
-        self.events: list[Heard] = []
-        self._came = threading.Condition()
+        self._heard = Inbox[Event]()
+        self.events = self._heard.items
         self._closing = threading.Event()
         self._thread = threading.Thread(target=self._serve, daemon=True)
 
-    def of(self, uuid: str) -> list[Heard]:
+    def of(self, uuid: str) -> list[Event]:
         """Return the events of one task."""
         return [event for event in list(self.events) if event.get("uuid") == uuid]
 
@@ -47,14 +48,13 @@ class Listener:
         return [event["type"] for event in self.of(uuid)]
 
     def wait(self, is_there: Callable[[], object]) -> None:
-        with self._came:
-            assert self._came.wait_for(is_there, timeout=DEADLINE_S), self.events[-20:]
+        assert self._heard.wait_for(is_there), self.events[-20:]
 
-    def wait_type(self, kind: str) -> Heard:
+    def wait_type(self, kind: str) -> Event:
         self.wait(lambda: any(event["type"] == kind for event in self.events))
         return next(event for event in self.events if event["type"] == kind)
 
-    def wait_types(self, uuid: str, *types: str) -> list[Heard]:
+    def wait_types(self, uuid: str, *types: str) -> list[Event]:
         """Wait until these have come of a task; fail where others did, or in another order."""
         self.wait(lambda: len(self.of(uuid)) >= len(types))
         assert self.types(uuid) == list(types), self.of(uuid)
@@ -62,10 +62,9 @@ class Listener:
 
     def _take(self, message: Any) -> None:
         body = json.loads(message.body)
-        with self._came:
-            self.bodies.append((message.delivery_info["routing_key"], body))
-            self.events += body if isinstance(body, list) else [body]
-            self._came.notify_all()
+        self.bodies.append((message.delivery_info["routing_key"], body))
+        for event in body if isinstance(body, list) else [body]:
+            self._heard.add(event)
 
     def _serve(self) -> None:
         while not self._closing.is_set():

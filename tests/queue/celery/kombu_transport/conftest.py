@@ -5,7 +5,6 @@ import os
 import signal
 import subprocess
 import sys
-import threading
 import time
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -17,6 +16,7 @@ from blimp.queue.brokers.streams.envelope import Envelope
 from blimp.queue.brokers.streams.store import Counts, StreamsOptions
 from blimp.queue.brokers.streams.visibility import StreamsSession
 from tests.broker import EmbeddedBroker
+from tests.inbox import Printed
 from tests.queue.conftest import DEADLINE_S
 from tests.signals import stop_process
 
@@ -140,17 +140,16 @@ class Process:
             text=True,
             env=os.environ | {"PYTHONUNBUFFERED": "1"},
         )  # fmt: skip
-        self.lines: list[str] = []
-        self._changed = threading.Condition()
-        self._reader = threading.Thread(target=self._read, daemon=True)
-        self._reader.start()
+        self._printed = Printed(self.process.stdout)
 
     def wait_for(self, start: str) -> str:
         """Return the first line that begins with `start`, once it is printed."""
-        with self._changed:
-            found = self._changed.wait_for(lambda: self._find(start), DEADLINE_S)
-        assert found, f"no {start!r} in {self.lines}"
-        return str(found)
+        lines = self._printed.items
+        found = self._printed.wait_for(
+            lambda: next((line.strip() for line in lines if line.startswith(start)), None)
+        )
+        assert found, f"no {start!r} in {lines}"
+        return found
 
     def signal(self, number: signal.Signals) -> None:
         if number is signal.SIGSTOP:
@@ -167,20 +166,9 @@ class Process:
         if self.process.poll() is None:
             self.process.send_signal(signal.SIGKILL)
         self.process.wait(DEADLINE_S)
-        self._reader.join(DEADLINE_S)
+        self._printed.join()
         assert self.process.stdin is not None
         self.process.stdin.close()
-
-    def _find(self, start: str) -> str | None:
-        return next((line for line in self.lines if line.startswith(start)), None)
-
-    def _read(self) -> None:
-        assert self.process.stdout is not None
-        with self.process.stdout as stream:
-            for line in stream:
-                with self._changed:
-                    self.lines.append(line.strip())
-                    self._changed.notify_all()
 
 
 @pytest.fixture
