@@ -59,9 +59,10 @@ def stack(request: pytest.FixtureRequest) -> Iterator[RunningStack]:
     if request.param and sys.version_info >= (3, 14):
         if find_last_release() == BEFORE_THE_FIRST_TAG:
             pytest.skip("NOT RUN: the last release cannot simulate a serial port on this Python")
-    running = RunningStack(environment=request.param and request.getfixturevalue(request.param))
-    yield running
-    running.close()
+    with RunningStack(
+        environment=request.param and request.getfixturevalue(request.param)
+    ) as running:
+        yield running
 
 
 def fly_and_stop(stack: RunningStack, ground: Ground) -> None:

@@ -38,8 +38,7 @@ def recorder_pid(stack: RunningStack) -> int:
 
 def test_a_flight_is_recorded_whatever_becomes_of_its_recorder(tmp_path: Path) -> None:
     logs = tmp_path / "logs"
-    stack = RunningStack("--seed", "4", "--wind", "0.1", logs=logs)
-    try:
+    with RunningStack("--seed", "4", "--wind", "0.1", logs=logs) as stack:
         first = stack.wait_until(lambda: recorder_pid(stack), within_s=60.0)
         stack.wait_until(lambda: list(logs.glob("*.mcap")), within_s=60.0)
         assert stack.ground("arm").status == 0
@@ -56,8 +55,6 @@ def test_a_flight_is_recorded_whatever_becomes_of_its_recorder(tmp_path: Path) -
         assert stack.left_behind() == []
         said = {event["event"] for event in stack.events}
         assert said == {"ready", "restarted"}, "nothing but the recorder has died"
-    finally:
-        stack.close()
 
     cycles: set[int] = set()
     # By id: a recorder that is killed after it has stored a chunk, and before it has taken it off
@@ -80,7 +77,6 @@ def test_a_flight_is_recorded_whatever_becomes_of_its_recorder(tmp_path: Path) -
 
 def test_one_incident_is_one_record_wherever_it_is_read(tmp_path: Path) -> None:
     logs = tmp_path / "logs"
-    stack = RunningStack("--seed", "4", logs=logs)
 
     def live() -> list[dict[str, Any]]:
         with patch.dict(os.environ, stack.environment, clear=True), out() as said:
@@ -92,7 +88,7 @@ def test_one_incident_is_one_record_wherever_it_is_read(tmp_path: Path) -> None:
         """Wait until the ground reads it, however long this machine takes."""
         stack.wait_until(lambda: [one for one in live() if text in one["text"]], within_s=240.0)
 
-    try:
+    with RunningStack("--seed", "4", logs=logs) as stack:
         assert stack.ground("arm").status == 0
         assert stack.ground("takeoff", "2").status == 0
         for process, name in (("worker",) * 2, ("broker",) * 2, ("flight", "flight process")):
@@ -101,8 +97,6 @@ def test_one_incident_is_one_record_wherever_it_is_read(tmp_path: Path) -> None:
             wait_for(f"the {name} runs again after")
         heard = live()
         assert stack.end() == 0
-    finally:
-        stack.close()
 
     names = tuple(sorted(path.name for path in logs.iterdir()))
     assert len(names) == 2, "a flight process that dies ends its log"

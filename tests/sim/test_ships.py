@@ -20,15 +20,12 @@ HOP = '[[leg]]\ndo = "arm"\n[[leg]]\ndo = "takeoff"\naltitude_m = 1.2\n[[leg]]\n
 
 @pytest.fixture
 def fleet() -> Iterator[RunningStack]:
-    running = RunningStack("--ships", "2")
-    try:
+    with RunningStack("--ships", "2") as running:
         running.environment["XDG_STATE_HOME"] = str(running.home / "state")
         for name in NAMES:
             running.wait_for_event(lambda e, n=name: e["event"] == "ready" and e["vehicle"] == n)  # type: ignore[misc]
         (running.home / "hop.toml").write_text(f'name = "hop"\n{HOP}')
         yield running
-    finally:
-        running.close()
 
 
 def pids(fleet: RunningStack, vehicle: str) -> dict[str, int]:

@@ -36,11 +36,8 @@ def stack(tmp_path: Path) -> Iterator[RunningStack]:
     airframe = tmp_path / "twin.toml"
     twin = (resources.files("blimp.airframes") / "twin.toml").read_text("utf-8")
     airframe.write_text('resume_after_crash = "never"\n' + twin)
-    running = RunningStack("--wind", "0.3", "--seed", "3", "--airframe", str(airframe))
-    try:
+    with RunningStack("--wind", "0.3", "--seed", "3", "--airframe", str(airframe)) as running:
         yield running
-    finally:
-        running.close()
 
 
 def motors_at_rest(stack: RunningStack) -> bool:
@@ -243,8 +240,7 @@ def test_a_light_ship_whose_flight_process_dies_in_the_air_is_landed_by_the_next
     text = (resources.files("blimp.airframes") / "twin.toml").read_text("utf-8")
     airframe = tmp_path / "light.toml"
     airframe.write_text(text.replace("heaviness_kg = 0.005", "heaviness_kg = -0.010"))
-    stack = RunningStack("--airframe", str(airframe))
-    try:
+    with RunningStack("--airframe", str(airframe)) as stack:
         assert stack.ground("arm").status == 0
         assert stack.ground("takeoff", "1").status == 0
         stack.kill("flight")
@@ -254,8 +250,6 @@ def test_a_light_ship_whose_flight_process_dies_in_the_air_is_landed_by_the_next
         assert stack.ground("takeoff", "3").status == 5
         with stack.world() as world:
             stack.wait_until(lambda: world.truth().altitude_m < 0.3, within_s=60.0)
-    finally:
-        stack.close()
 
 
 def test_a_killed_broker_world_and_guard_come_back_and_a_killed_supervisor_leaves_nothing(

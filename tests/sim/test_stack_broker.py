@@ -57,8 +57,7 @@ DAMAGE: tuple[tuple[Callable[[Path], None], str], ...] = (
 
 
 def test_a_broker_that_dies_with_damaged_files_comes_back_and_the_ship_flies_on() -> None:
-    stack = RunningStack("--seed", "3")
-    try:
+    with RunningStack("--seed", "3") as stack:
         with stack.world() as world:
             takeoff = climb(stack, world)
             stack.finish(takeoff)
@@ -101,8 +100,6 @@ def test_a_broker_that_dies_with_damaged_files_comes_back_and_the_ship_flies_on(
             )
         assert stack.end() == 0
         assert stack.left_behind() == []
-    finally:
-        stack.close()
 
 
 def test_a_disk_that_is_full_under_all_of_it_and_the_ship_flies_on(
@@ -111,8 +108,7 @@ def test_a_disk_that_is_full_under_all_of_it_and_the_ship_flies_on(
     """The broker's files, the recordings, and the file that standard error goes to."""
     with small_disk(mib=160) as disk:
         monkeypatch.setattr(tempfile, "tempdir", str(disk.path))
-        stack = RunningStack("--seed", "3", logs=disk.path / "logs")
-        try:
+        with RunningStack("--seed", "3", logs=disk.path / "logs") as stack:
             with stack.world() as world:
                 stack.finish(climb(stack, world))
                 flight = stack.pid("flight")
@@ -147,5 +143,3 @@ def test_a_disk_that_is_full_under_all_of_it_and_the_ship_flies_on(
                     lambda: stack.ground("--timeout", "5", "ping").status == 0, within_s=60.0
                 )
             assert stack.end() == 0
-        finally:
-            stack.close()

@@ -146,8 +146,7 @@ def test_the_sentence_of_a_fault_is_about_the_ship_with_its_evidence(
 @pytest.mark.long
 @pytest.mark.timeout(300)
 def test_a_running_ship_is_harmed_and_says_what_it_did() -> None:
-    stack = RunningStack("--wind", "0.2")
-    try:
+    with RunningStack("--wind", "0.2") as stack:
         chaos = Chaos(
             paths=stack.paths, vehicle="twin", broker=stack.ready["broker"], airframe=TWIN,
             clock=SystemClock(),
@@ -195,7 +194,5 @@ def test_a_running_ship_is_harmed_and_says_what_it_did() -> None:
         assert [one.action for one in chaos.faults] == [
             "kill-worker", "kill-flight", "kill-flight"
         ]  # fmt: skip
-    finally:
-        stack.close()
     with pytest.raises(BlimpError, match="no simulated world answers"):
         chaos.act("kill-worker")
