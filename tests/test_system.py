@@ -19,7 +19,7 @@ import pytest
 
 from tests.broker import EmbeddedBroker
 from tests.forked import ran
-from tests.ground_station.page.client import stopped, token_of
+from tests.http_client import stopped, token_of
 from tests.sim.running import RunningStack
 from tests.tcp_link import TcpLink
 

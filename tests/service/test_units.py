@@ -1,11 +1,11 @@
 """The units under a real systemd: order, readiness, watchdog, kills, limits, stop and boot."""
 
-import http.client
 import os
 import signal
 import time
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -25,6 +25,7 @@ from blimp.service.computer.systemd import (
 )
 from blimp.service.files import write_whole
 from tests.directory import socket_directory
+from tests.http_client import asked
 from tests.redis_server import RedisServer, free_port
 from tests.service.under_systemd import (
     CONFIG,
@@ -269,25 +270,19 @@ def test_the_page_is_off_until_its_key_is_made_and_a_user_of_its_own(system: Sys
     assert len(users) == 2
     assert 0 not in users
 
-    def asked(method: str, path: str, token: str = key) -> tuple[int, bytes]:
-        link = http.client.HTTPConnection("127.0.0.1", port, timeout=60.0)
-        headers = {"Authorization": f"Bearer {token}", "Content-Type": "application/json"}
-        link.request(method, path, "{}" if method == "POST" else None, headers)
-        answer = link.getresponse()
-        found = answer.status, answer.read()
-        link.close()
-        return found
+    def ask(path: str, body: Any = None, token: str = key) -> tuple[int, Any]:
+        return asked(f"http://127.0.0.1:{port}", path, body, token=token)
 
-    system.wait_until(lambda: asked("GET", "/api/state")[0] == 200, within_s=60.0)
-    assert asked("GET", "/api/state", "x" * 32)[0] == 401
-    system.wait_until(lambda: b"SUCCESS" in asked("POST", "/api/command/arm")[1], within_s=60.0)
+    system.wait_until(lambda: ask("/api/state")[0] == 200, within_s=60.0)
+    assert ask("/api/state", token="x" * 32)[0] == 401
+    system.wait_until(lambda: ask("/api/command/arm", {})[1]["state"] == "SUCCESS", within_s=60.0)
     system.systemctl("stop", BROKER)  # the stop has a road that needs none: the flight's own socket
-    stopped = asked("POST", "/api/estop")
-    assert b"SUCCESS" in stopped[1], stopped
+    stopped = ask("/api/estop", {})
+    assert stopped[1]["state"] == "SUCCESS", stopped
     system.systemctl("start", BROKER)
     os.kill(system.pid(FLIGHT), signal.SIGKILL)
     system.wait_until_active(FLIGHT)
-    system.wait_until(lambda: b"SUCCESS" in asked("POST", "/api/command/arm")[1], within_s=60.0)
+    system.wait_until(lambda: ask("/api/command/arm", {})[1]["state"] == "SUCCESS", within_s=60.0)
     assert system.pid(PAGE) == pid
 
     system.blimp("page", "off")

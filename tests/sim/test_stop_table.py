@@ -18,7 +18,7 @@ from blimp.link.stop_socket import StopSocket
 from blimp.queue import TaskApp
 from blimp.sim.remote import RemoteWorld
 from blimp.tasks.client import Pending, VehicleClient, vehicle_queue
-from tests.ground_station.page.client import stopped, token_of
+from tests.http_client import stopped, token_of
 from tests.sim.running import DEADLINE_S, RunningStack
 from tests.stopwatch import Stopwatch
 
@@ -187,12 +187,8 @@ ROADS_OF_SLOW = ("page", "socket")  # the others: tests/sim/whole_troubles.py
 
 @pytest.fixture
 def table() -> Iterator[Table]:
-    stack = RunningStack("--bench", "--seed", "3")
-    try:
-        with ExitStack() as using:
-            yield Table(stack, using)
-    finally:
-        stack.close()
+    with RunningStack("--bench", "--seed", "3") as stack, ExitStack() as using:
+        yield Table(stack, using)
 
 
 def test_a_stop_in_every_state_by_every_road(table: Table) -> None:

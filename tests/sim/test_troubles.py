@@ -3,7 +3,6 @@
 docs/faults.md has what came of it, and the troubles of its broker in `test_troubles_broker.py`.
 """
 
-import http.client
 import json
 import signal
 import subprocess
@@ -12,7 +11,6 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
-from urllib.parse import urlsplit
 
 import pytest
 
@@ -21,7 +19,7 @@ from blimp.errors import NotAuthorised
 from blimp.tasks.client import VehicleClient
 from ground_station.control import Control
 from ground_station.discover import ShipAddress
-from tests.ground_station.page.client import token_of
+from tests.http_client import asked, token_of
 from tests.sim.running import DEADLINE_S, RunningStack
 
 pytestmark = [pytest.mark.long, pytest.mark.timeout(400)]
@@ -41,11 +39,8 @@ COMMANDS = 4  # of each pilot in each of them
 
 @pytest.fixture
 def stack() -> Iterator[RunningStack]:
-    running = RunningStack("--seed", "3", "--bench")
-    try:
+    with RunningStack("--seed", "3", "--bench") as running:
         yield running
-    finally:
-        running.close()
 
 
 @pytest.fixture
@@ -55,28 +50,13 @@ def client(stack: RunningStack) -> Iterator[VehicleClient]:
 
 
 def shown_by_page(url: str) -> dict[str, Any]:
-    parts = urlsplit(url)
-    link = http.client.HTTPConnection(parts.hostname or "", parts.port, timeout=DEADLINE_S)
-    try:
-        link.request("GET", "/api/state", headers={"Authorization": f"Bearer {token_of(url)}"})
-        return dict(json.loads(link.getresponse().read()))
-    finally:
-        link.close()
+    return dict(asked(url, "/api/state", token=token_of(url))[1])
 
 
 def command_by_page(url: str, name: str, arguments: dict[str, Any]) -> str:
     """Run a command; return the state that it ended with, and the reason if there is one."""
-    parts = urlsplit(url)
-    link = http.client.HTTPConnection(parts.hostname or "", parts.port, timeout=DEADLINE_S)
-    try:
-        link.request(
-            "POST", f"/api/command/{name}", body=json.dumps(arguments),
-            headers={"Authorization": f"Bearer {token_of(url)}"},
-        )  # fmt: skip
-        answer = json.loads(link.getresponse().read())
-        return str(answer["state"]) + (f": {answer['reason']}" if answer.get("reason") else "")
-    finally:
-        link.close()
+    _, answer = asked(url, f"/api/command/{name}", arguments, token=token_of(url))
+    return str(answer["state"]) + (f": {answer['reason']}" if answer.get("reason") else "")
 
 
 def test_a_ground_that_dies_in_a_leg_is_missed_and_another_flies_on(

@@ -1,6 +1,5 @@
 """The operator's page: requests, and the socket on which its button's stops go."""
 
-import http.client
 import json
 import socket
 from collections.abc import Iterator, Mapping
@@ -14,7 +13,7 @@ from websockets.sync.client import ClientConnection, connect
 
 from tests.contracts.faces.face import WITHIN_S, Face, Trouble, before_and_after, flooding
 from tests.contracts.faces.rig import Rig
-from tests.ground_station.page.client import token_of
+from tests.http_client import asked, token_of
 
 SILENT = 300  # connections: the page has room for 256 of strangers
 VIEWERS = 60  # the page shows itself to 48
@@ -25,20 +24,17 @@ class _OnThePage(Face):
     hears: ClassVar[tuple[str, ...]] = ("page tcp", "audience tcp")
 
     def __init__(self, rig: Rig) -> None:
-        self._port = urlsplit(rig.urls["url"]).port or 0
-        self._token = token_of(rig.urls["url"])
+        self._url = rig.urls["url"]
+        self._port = urlsplit(self._url).port or 0
+        self._token = token_of(self._url)
         self._viewer = token_of(rig.urls["read_only_url"])
         self._false = self._token[:-1] + ("a" if self._token[-1] != "a" else "b")
 
     def _ask(self, path: str, token: str, **headers: str) -> tuple[int, Any]:
-        link = http.client.HTTPConnection("127.0.0.1", self._port, timeout=WITHIN_S)
-        sent = {"Authorization": f"Bearer {token}"} if token else {}
-        try:
-            link.request("POST", path, json.dumps({"vehicle": "twin"}), sent | headers)
-            answer = link.getresponse()
-            return answer.status, json.loads(answer.read())
-        finally:
-            link.close()
+        return asked(
+            self._url, path, {"vehicle": "twin"}, token=token or None, headers=headers,
+            within_s=WITHIN_S,
+        )  # fmt: skip
 
     def _opened(self) -> socket.socket:
         return socket.create_connection(("127.0.0.1", self._port), timeout=WITHIN_S)

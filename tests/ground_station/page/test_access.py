@@ -13,9 +13,10 @@ from websockets.sync.client import connect
 from blimp.clock import ManualClock
 from ground_station.page.server import STATIC
 from ground_station.page.sign_in import WITHIN_S, SignIn
-from tests.ground_station.page.client import Served, token_of
+from tests.ground_station.page.client import Served
 from tests.ground_station.page.conftest import serving
 from tests.ground_station.ship import FlyingShip
+from tests.http_client import token_of
 
 
 def test_nobody_gets_in_without_a_token_and_the_viewers_one_commands_nothing(

@@ -14,8 +14,9 @@ from blimp.airframe import load
 from blimp.clock import SystemClock
 from blimp.service.show.demo_page import demo_page
 from blimp.web import listening
-from tests.ground_station.page.client import WITHIN_S, Served, stopped, token_of
+from tests.ground_station.page.client import WITHIN_S, Served
 from tests.ground_station.ship import FlyingShip
+from tests.http_client import stopped, token_of
 from tests.process_table import children, command_line, lives
 from tests.queue.conftest import wait_until
 

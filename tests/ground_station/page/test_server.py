@@ -17,7 +17,8 @@ from blimp.web.answers import MAX_BODY_BYTES
 from blimp.web.listening import listening_socket
 from blimp.web.serving import MAX_SOCKET_BYTES
 from ground_station.page.journey import STAGES
-from tests.ground_station.page.client import WITHIN_S, Served, token_of
+from tests.ground_station.page.client import WITHIN_S, Served
+from tests.http_client import token_of
 from tests.queue.conftest import wait_until
 
 

@@ -15,8 +15,8 @@ from urllib.parse import urlsplit
 import pytest
 from websockets.sync.client import ClientConnection, connect
 
-from tests.ground_station.page.client import stopped, token_of
 from tests.ground_station.ship import FlyingShip
+from tests.http_client import stopped, token_of
 from tests.stopwatch import Stopwatch
 
 FILES = 1024  # of a normal login's soft limit; here of the hard one, too

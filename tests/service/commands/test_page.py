@@ -1,6 +1,5 @@
 """`blimp page`: from the address in the QR code to a hover, with a phone and no terminal."""
 
-import http.client
 import io
 import os
 import pty
@@ -29,6 +28,7 @@ from ground_station.page.pilots import SILENT_S, Pilots
 from tests.browser import WITHIN_MS, chromium, errors_of, serious_findings, too_wide_px
 from tests.forked import forked
 from tests.ground_station.page.pictures import save
+from tests.http_client import asked
 from tests.needs import needs_root
 from tests.sim.running import RunningStack
 
@@ -68,13 +68,6 @@ class OwnPage:
     def url(self) -> str:
         return f"http://127.0.0.1:{self.port}/?token={self.key}"
 
-    def status_without_key(self, method: str, path: str) -> int:
-        link = http.client.HTTPConnection("127.0.0.1", self.port, timeout=60.0)
-        link.request(method, path, "{}" if method == "POST" else None)
-        status = link.getresponse().status
-        link.close()
-        return status
-
     def close(self) -> None:
         self._process.terminate()
         assert self._process.wait(60.0) == 0
@@ -83,11 +76,8 @@ class OwnPage:
 
 @pytest.fixture
 def stack() -> Iterator[RunningStack]:
-    running = RunningStack("--seed", "3")
-    try:
+    with RunningStack("--seed", "3") as running:
         yield running
-    finally:
-        running.close()
 
 
 @pytest.fixture
@@ -210,8 +200,8 @@ def test_a_phone_alone_takes_the_ship_from_the_code_to_a_hover(
         assert serious_findings(page) == []
 
         if size is UPRIGHT:  # the phone leaves, and comes back
-            assert served.status_without_key("GET", "/api/state") == 401
-            assert served.status_without_key("POST", "/api/command/land") == 401
+            assert asked(served.url, "/api/state")[0] == 401
+            assert asked(served.url, "/api/command/land", {})[0] == 401
             page.goto("about:blank")
             stack.wait_until(lambda: "link lost" in stack.status()["failsafe"], within_s=60.0)
             page.goto(served.url)

@@ -1,17 +1,15 @@
 """The page as a process, and requests to it, right or wrong."""
 
-import http.client
-import json
 import os
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from typing import Any
-from urllib.parse import parse_qs, urlsplit
 
 import pytest
 
 from tests.browser import chromium
+from tests.http_client import asked, token_of
 from tests.queue.conftest import DEADLINE_S
 
 __all__ = ["chromium"]
@@ -30,7 +28,7 @@ class PageProcess:
         )  # fmt: skip
         assert self.process.stdout is not None
         self.url = self.process.stdout.readline().strip()
-        self.token = parse_qs(urlsplit(self.url).query)["token"][0]
+        self.token = token_of(self.url)
 
     def ask(
         self, path: str, body: Any = None, *, token: str | None = None, **headers: str
@@ -39,18 +37,12 @@ class PageProcess:
 
         token: "" for none; the printed one by default. headers: `Content_Type` as a keyword.
         """
-        parts = urlsplit(self.url)
-        sent = {name.replace("_", "-"): value for name, value in headers.items()}
-        if token != "":
-            sent["Authorization"] = f"Bearer {token or self.token}"
-        data = body if body is None or isinstance(body, bytes) else json.dumps(body).encode()
-        link = http.client.HTTPConnection(parts.hostname or "", parts.port, timeout=DEADLINE_S)
-        try:
-            link.request("GET" if body is None else "POST", path, data, sent)
-            answer = link.getresponse()
-            return answer.status, json.loads(answer.read())
-        finally:
-            link.close()
+        return asked(
+            self.url, path, body,
+            token=None if token == "" else token or self.token,
+            headers={name.replace("_", "-"): value for name, value in headers.items()},
+            within_s=DEADLINE_S,
+        )  # fmt: skip
 
     def end(self, number: int) -> int:
         """Send a signal; return the exit status."""
