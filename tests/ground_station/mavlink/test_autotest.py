@@ -4,8 +4,6 @@ Its `FlyLoiter` flies a square in LOITER and looks at the corners, then yaws and
 """
 
 import math
-import subprocess
-import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
@@ -14,8 +12,8 @@ import pytest
 
 from blimp.rotation import yaw_of
 from blimp.sim.remote import RemoteWorld
+from tests.ground_station.mavlink.gateway import begun
 from tests.ground_station.mavlink.test_gateway import NAN, Station
-from tests.ground_station.mavlink.test_mavsdk import port_of
 from tests.repeating import repeating
 from tests.sim.running import RunningStack
 
@@ -32,24 +30,18 @@ LOCAL_NED, BODY_NED = 1, 8
 
 @pytest.fixture
 def stack() -> Iterator[RunningStack]:
-    stack = RunningStack()
-    yield stack
-    stack.close()
+    with RunningStack() as stack:
+        yield stack
 
 
 @pytest.fixture
 def station(stack: RunningStack) -> Iterator[Station]:
-    gateway = subprocess.Popen(
-        [sys.executable, "-m", "blimp", "mavlink", "--listen", "udp:127.0.0.1:0"],
-        stderr=subprocess.PIPE, text=True, env=stack.environment,
-    )  # fmt: skip
-    try:
-        with closing(Station(port_of(gateway))) as station:
-            station.get("HEARTBEAT")
-            yield station
-    finally:
-        gateway.kill()
-        gateway.communicate()
+    with (
+        begun(stack, "--listen", "udp:127.0.0.1:0") as gateway,
+        closing(Station(gateway.port)) as station,
+    ):
+        station.get("HEARTBEAT")
+        yield station
 
 
 @contextmanager

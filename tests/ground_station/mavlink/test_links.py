@@ -1,8 +1,6 @@
 """`blimp mavlink` as a process: two ships as two systems, by TCP both ways and by a serial line."""
 
 import os
-import subprocess
-import sys
 from collections.abc import Iterator
 from contextlib import ExitStack, closing
 from typing import Any
@@ -10,8 +8,8 @@ from typing import Any
 import pytest
 from pymavlink import mavutil
 
+from tests.ground_station.mavlink.gateway import begun
 from tests.ground_station.mavlink.test_gateway import Station, opened
-from tests.ground_station.mavlink.test_mavsdk import port_of
 from tests.sim.running import RunningStack
 
 pytestmark = [pytest.mark.long, pytest.mark.timeout(400)]
@@ -41,13 +39,10 @@ class Radio(mavutil.mavfile):  # type: ignore[misc]  # pymavlink has no types
 
 @pytest.fixture
 def fleet() -> Iterator[RunningStack]:
-    fleet = RunningStack("--ships", "2")
-    try:
+    with RunningStack("--ships", "2") as fleet:
         for name in NAMES:
             fleet.wait_for_event(lambda e, n=name: e["event"] == "ready" and e["vehicle"] == n)  # type: ignore[misc]
         yield fleet
-    finally:
-        fleet.close()
 
 
 def station_of(place: str, *, system: int) -> Any:
@@ -70,17 +65,13 @@ def test_ships_are_systems_on_every_kind_of_link(fleet: RunningStack) -> None:
         own.callback(os.close, radio)
         own.callback(os.close, line)
         called = station_of("tcpin:127.0.0.1:0", system=254)
-        gateway = subprocess.Popen(
-            [sys.executable, "-m", "blimp", "mavlink", "--broker", fleet.ready["broker"],
-             "--vehicle", ",".join(NAMES), "--system-id", str(ONE),
-             "--listen", "tcp:127.0.0.1:0",
-             "--connect", f"tcp:127.0.0.1:{called.listen.getsockname()[1]}",
-             "--serial", f"{os.ttyname(line)}:57600"],
-            stderr=subprocess.PIPE, text=True, env=fleet.environment,
+        place = f"tcp:127.0.0.1:{called.listen.getsockname()[1]}"
+        words = (
+            "--broker", fleet.ready["broker"], "--vehicle", ",".join(NAMES),
+            "--system-id", str(ONE), "--listen", "tcp:127.0.0.1:0", "--connect", place,
+            "--serial", f"{os.ttyname(line)}:57600",
         )  # fmt: skip
-        own.callback(gateway.communicate)
-        own.callback(gateway.kill)
-        port = port_of(gateway)
+        port = own.enter_context(begun(fleet, *words)).port
         by_tcp = own.enter_context(opened(station_of(f"tcp:127.0.0.1:{port}", system=255)))
         by_radio = own.enter_context(closing(Station(Radio(radio))))
         by_call = own.enter_context(closing(Station(called)))

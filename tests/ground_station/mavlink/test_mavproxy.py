@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from ground_station.mavlink.modes import MODES
-from tests.ground_station.mavlink.test_mavsdk import port_of
+from tests.ground_station.mavlink.gateway import begun
 from tests.interop.guest import PROJECT, Started
 from tests.needs import not_run
 from tests.sim.running import RunningStack
@@ -117,24 +117,18 @@ class MavProxy(Started):
 
 @pytest.fixture
 def stack(tmp_path: Path) -> Iterator[RunningStack]:
-    stack = RunningStack(logs=tmp_path / "logs")
-    yield stack
-    stack.close()
+    with RunningStack(logs=tmp_path / "logs") as stack:
+        yield stack
 
 
 @pytest.fixture
 def mavproxy(stack: RunningStack, tmp_path: Path) -> Iterator[MavProxy]:
-    gateway = subprocess.Popen(
-        [sys.executable, "-m", "blimp", "mavlink", "--listen", "tcp:127.0.0.1:0"],
-        stderr=subprocess.PIPE, text=True, env=stack.environment,
-    )  # fmt: skip
     home = tmp_path / "home"
     home.mkdir()
-    mavproxy = MavProxy(port_of(gateway), home)
-    yield mavproxy
-    mavproxy.kill()
-    gateway.kill()
-    gateway.communicate()
+    with begun(stack, "--listen", "tcp:127.0.0.1:0") as gateway:
+        mavproxy = MavProxy(gateway.port, home)
+        yield mavproxy
+        mavproxy.kill()
 
 
 def test_the_mode_map_of_the_documents_has_every_mode() -> None:

@@ -1,7 +1,6 @@
 """`blimp mavlink` on a simulated stack: MAVSDK as it is, and a station that falls silent."""
 
 import json
-import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import closing
@@ -10,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests.forked import ran
+from tests.ground_station.mavlink.gateway import Gateway, begun
 from tests.ground_station.mavlink.test_gateway import Station
 from tests.sim.running import RunningStack
 
@@ -18,32 +18,19 @@ pytestmark = [pytest.mark.long, pytest.mark.timeout(600)]
 
 @pytest.fixture
 def stack() -> Iterator[RunningStack]:
-    stack = RunningStack()
-    yield stack
-    stack.close()
+    with RunningStack() as stack:
+        yield stack
 
 
 @pytest.fixture
-def gateway(stack: RunningStack) -> Iterator["subprocess.Popen[str]"]:
-    process = subprocess.Popen(
-        [sys.executable, "-m", "blimp", "mavlink", "--listen", "udp:127.0.0.1:0"],
-        stderr=subprocess.PIPE, text=True, env=stack.environment,
-    )  # fmt: skip
-    yield process
-    process.kill()
-    process.communicate()
+def gateway(stack: RunningStack) -> Iterator[Gateway]:
+    with begun(stack, "--listen", "udp:127.0.0.1:0") as gateway:
+        yield gateway
 
 
-def port_of(gateway: "subprocess.Popen[str]") -> int:
-    assert gateway.stderr is not None
-    return int(gateway.stderr.readline().split()[-1])
-
-
-def test_mavsdk_flies_a_stack(stack: RunningStack, gateway: "subprocess.Popen[str]") -> None:
-    done = ran(
-        [sys.executable, str(Path(__file__).with_name("client.py")), str(port_of(gateway))],
-        timeout=320,
-    )
+def test_mavsdk_flies_a_stack(stack: RunningStack, gateway: Gateway) -> None:
+    program = str(Path(__file__).with_name("client.py"))
+    done = ran([sys.executable, program, str(gateway.port)], timeout=320)
     found = json.loads(done.stderr.splitlines()[-1])
     assert found.get("error", "") == "", found
     assert found["yaw_rate"] == pytest.approx(0.35)
@@ -64,14 +51,12 @@ def test_mavsdk_flies_a_stack(stack: RunningStack, gateway: "subprocess.Popen[st
     with stack.world() as world:
         assert world.truth().on_ground
     assert stack.status()["killed"]
-    gateway.terminate()
-    assert gateway.wait(30) == 0
+    gateway.process.terminate()
+    assert gateway.process.wait(30) == 0
 
 
-def test_a_station_that_falls_silent_is_a_lost_link(
-    stack: RunningStack, gateway: "subprocess.Popen[str]"
-) -> None:
-    with closing(Station(port_of(gateway))) as station:
+def test_a_station_that_falls_silent_is_a_lost_link(stack: RunningStack, gateway: Gateway) -> None:
+    with closing(Station(gateway.port)) as station:
         station.get("HEARTBEAT")
         assert station.command(400, 1) == 0
         assert station.command(22, 0, 0, 0, 0, 0, 0, 1.5) == 0
