@@ -33,6 +33,10 @@ os.environ["PYTHONWARNINGS"] = "error,ignore::ResourceWarning"
 # A recorder for each stack would cost a second of each. Tests of the log start it by themselves.
 os.environ["BLIMP_LOG_MB"] = "0"
 
+# A ship of the user who runs the tests is found by none of them.
+for name in ("BLIMP_BROKER_URL", "BLIMP_VEHICLE"):
+    os.environ.pop(name, None)
+
 # A test that asks for one of these fixtures, or whose module uses one of these names, starts a
 # process or talks to one.
 FIXTURES = {

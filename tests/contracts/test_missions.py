@@ -153,8 +153,6 @@ class Leg:
 
 @pytest.fixture
 def leg(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Leg:
-    monkeypatch.delenv("BLIMP_BROKER_URL", raising=False)
-    monkeypatch.delenv("BLIMP_VEHICLE", raising=False)
     monkeypatch.setenv("XDG_RUNTIME_DIR", "/nonexistent")
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
     return Leg(monkeypatch)

@@ -27,14 +27,19 @@ UNWATCHED = Watching()
 
 
 class LockstepMailbox:
-    """The worker's mailbox, with the ship's time passing while it is waited on."""
+    """The worker's mailbox, with the ship's time passing while it is waited on.
+
+    commands: those that came, each time.
+    """
 
     def __init__(self, ship: Lockstep) -> None:
         self._ship = ship
+        self.commands: list[Command] = []
         self._lock = threading.Lock()
 
     def call(self, command: Command, *, timeout_s: float) -> Outcome | None:
         with self._lock:
+            self.commands.append(command)
             return self._ship.deliver(command)
 
     def wait(self, id: str, *, timeout_s: float) -> Outcome | None:

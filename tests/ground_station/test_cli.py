@@ -1,15 +1,11 @@
 """The command line against a ship behind the real queue: what it prints, and its exit status."""
 
 import json
-import os
-import pty
 import re
-import select
 import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +15,7 @@ from blimp.tasks.client import VehicleClient
 from ground_station import cli
 from tests.forked import ran
 from tests.ground_station.ship import FlyingShip
+from tests.ground_station.terminal import Terminal
 from tests.repeating import repeating
 from tests.stopwatch import Stopwatch
 
@@ -68,8 +65,6 @@ class Ground:
 @pytest.fixture
 def ground(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Ground:
     """`ground` with an empty environment: nothing is found by itself."""
-    monkeypatch.delenv("BLIMP_BROKER_URL", raising=False)
-    monkeypatch.delenv("BLIMP_VEHICLE", raising=False)
     monkeypatch.setenv("XDG_RUNTIME_DIR", "/nonexistent")
     return Ground(capsys)
 
@@ -350,78 +345,12 @@ def test_a_dry_run_sends_nothing(operator: Ground, twin: FlyingShip) -> None:
     assert not snapshot.killed
 
 
-class Terminal:
-    """A process on a terminal of its own."""
-
-    def __init__(self, arguments: list[str], environment: dict[str, str]) -> None:
-        self._lead, follow = pty.openpty()
-        self.process = subprocess.Popen(
-            [sys.executable, "-m", "ground_station", *arguments],
-            stdin=follow,
-            stdout=follow,
-            stderr=follow,
-            env=os.environ
-            | {"TERM": "xterm-256color", "COLUMNS": "80", "LINES": "24"}
-            | environment,
-            start_new_session=True,
-        )
-        os.close(follow)
-        self.text = ""
-
-    def read_until(self, word: str) -> None:
-        deadline_s = time.monotonic() + DEADLINE_S
-        while word not in self.text:
-            ready, _, _ = select.select([self._lead], [], [], deadline_s - time.monotonic())
-            assert ready, f"{word!r} was not shown: {self.text!r}"
-            try:
-                data = os.read(self._lead, 65536)
-            except OSError:  # the other end is closed
-                data = b""
-            assert data, f"{word!r} was not shown: {self.text!r}"
-            self.text += data.decode(errors="replace")
-
-    def type(self, words: str) -> None:
-        os.write(self._lead, words.encode())
-
-    def end(self) -> int:
-        while True:
-            try:
-                data = os.read(self._lead, 65536)
-            except OSError:
-                break
-            if not data:
-                break
-            self.text += data.decode(errors="replace")
-        return self.process.wait(DEADLINE_S)
-
-    def close(self) -> None:
-        if self.process.poll() is None:
-            self.process.kill()
-            self.process.wait()
-        os.close(self._lead)
-
-
-@pytest.fixture
-def terminal() -> Iterator[Callable[..., Terminal]]:
-    started: list[Terminal] = []
-
-    def start(*arguments: str, **environment: str) -> Terminal:
-        started.append(Terminal(list(arguments), environment))
-        return started[-1]
-
-    yield start
-    for terminal in started:
-        terminal.close()
-
-
 @pytest.mark.parametrize(("answer", "status"), [("y\n", 0), ("n\n", 4), ("\x04", 4)])
-def test_a_person_is_asked_before_arming(
-    twin: FlyingShip, terminal: Callable[..., Terminal], answer: str, status: int
-) -> None:
-    shell = terminal("--broker", twin.broker.url, "--vehicle", twin.vehicle, "arm")
-    shell.read_until("[y/N]")
-    shell.type(answer)
-    assert shell.end() == status
+def test_a_person_is_asked_before_arming(twin: FlyingShip, answer: str, status: int) -> None:
+    with Terminal(twin, "arm") as terminal:
+        terminal.read_until("[y/N]")
+        terminal.type(answer)
+        assert terminal.end() == status
     snapshot = twin.mailbox.snapshot()
     assert snapshot is not None
     assert snapshot.armed is (status == 0)

@@ -32,8 +32,6 @@ OTHER_USER = needs_root("becomes another user")
 @pytest.fixture
 def registry(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Where the ships of this machine are registered; nothing else of the environment."""
-    monkeypatch.delenv("BLIMP_BROKER_URL", raising=False)
-    monkeypatch.delenv("BLIMP_VEHICLE", raising=False)
     monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path))
     path = tmp_path / f"blimp-{os.getuid()}"
     path.mkdir(mode=0o700)
@@ -173,9 +171,7 @@ def test_on_board_a_stop_needs_neither_the_broker_nor_the_key(
 @pytest.fixture
 def three() -> Iterator[RunningStack]:
     """Three ships of one broker, all armed."""
-    with ExitStack() as own:
-        stack = RunningStack("--ships", "3")
-        own.callback(stack.close)
+    with RunningStack("--ships", "3") as stack:
         for name in NAMES:
             stack.wait_for_event(lambda e, n=name: e["event"] == "ready" and e["vehicle"] == n)  # type: ignore[misc]
             assert stack.ground("--vehicle", name, "arm").status == 0

@@ -26,10 +26,10 @@ from blimp.queue.redis.client import RedisServer
 from blimp.tasks.authority import pilots
 from blimp.tasks.client import VehicleClient
 from blimp.tasks.pilot_link import heartbeat_key
-from blimp.types import Command, Outcome, OutcomeState, Snapshot
+from blimp.types import Command, OutcomeState, Snapshot
 from ground_station.ship import Ship
 from ground_station.ship_on_broker import PRESSES, WAITING, BrokerTransport
-from tests.ground_station.ship import FlyingShip, LockstepMailbox
+from tests.ground_station.ship import FlyingShip
 from tests.queue.conftest import wait_until
 from tests.signals import stop_process
 
@@ -40,25 +40,13 @@ DEADLINE_S = 60.0
 @pytest.fixture(autouse=True)
 def environment(monkeypatch: pytest.MonkeyPatch, tmp_path: object) -> None:
     """Nothing is found by itself, and no control was taken before."""
-    monkeypatch.delenv("BLIMP_BROKER_URL", raising=False)
-    monkeypatch.delenv("BLIMP_VEHICLE", raising=False)
     monkeypatch.setenv("XDG_RUNTIME_DIR", "/nonexistent")
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
 
 
-@pytest.fixture
-def acted(monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """The commands that reach a ship: "goto ID" once for each id."""
-    found: list[str] = []
-    call = LockstepMailbox.call
-
-    def note(self: LockstepMailbox, command: Command, *, timeout_s: float) -> Outcome | None:
-        if (words := f"{command.name} {command.id}") not in found:
-            found.append(words)
-        return call(self, command, timeout_s=timeout_s)
-
-    monkeypatch.setattr(LockstepMailbox, "call", note)
-    return found
+def acted(ship: FlyingShip) -> list[str]:
+    """Return the names of the commands that reached a ship, once for each id."""
+    return list({command.id: command.name for command in ship.mailbox.commands}.values())
 
 
 @pytest.fixture
@@ -80,7 +68,7 @@ async def until(is_so: Callable[[], object], what: str) -> None:
 
 
 def test_a_cancelled_command_is_sent_once_and_before_those_after_it(
-    twin: FlyingShip, acted: list[str], monkeypatch: pytest.MonkeyPatch
+    twin: FlyingShip, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """On board both may begin side by side: nobody waits for the first."""
     sent = []
@@ -100,15 +88,15 @@ def test_a_cancelled_command_is_sent_once_and_before_those_after_it(
             await ship.hold()
             with pytest.raises(asyncio.CancelledError):
                 await going
-            await until(lambda: len(acted) == 4, "not all have come")
+            await until(lambda: len(acted(twin)) == 4, "not all have come")
         assert sent == ["arm", "takeoff", "goto", "hold"]
-        assert sorted(words.split()[0] for words in acted) == sorted(sent)
+        assert sorted(acted(twin)) == sorted(sent)
 
     monkeypatch.setattr(VehicleClient, "send", noted)
     asyncio.run(fly())
 
 
-def test_a_stop_waits_for_nothing_else(twin: FlyingShip, acted: list[str]) -> None:
+def test_a_stop_waits_for_nothing_else(twin: FlyingShip) -> None:
     """Not for the commands that wait, nor for threads that are all taken."""
 
     async def fly() -> None:
@@ -116,7 +104,7 @@ def test_a_stop_waits_for_nothing_else(twin: FlyingShip, acted: list[str]) -> No
             await ship.arm()
             await ship.takeoff(2.0)
             going = asyncio.create_task(ship.goto(10.0, 0.0, 2.0))
-            await until(lambda: acted[-1].startswith("goto"), "it does not go")
+            await until(lambda: acted(twin)[-1] == "goto", "it does not go")
             transport, ended = ship._transport, threading.Event()
             assert isinstance(transport, BrokerTransport)
             transport._sending.submit(ended.wait)
@@ -135,7 +123,7 @@ def test_a_stop_waits_for_nothing_else(twin: FlyingShip, acted: list[str]) -> No
 
 
 def test_what_waits_for_its_turn_while_a_stop_is_asked_for_is_not_issued_after_it(
-    twin: FlyingShip, acted: list[str]
+    twin: FlyingShip,
 ) -> None:
     """A blocked broker holds the sending thread; the stop does not wait for it."""
 
@@ -166,7 +154,7 @@ def test_what_waits_for_its_turn_while_a_stop_is_asked_for_is_not_issued_after_i
             assert [one.result().split(":")[0] for one in late] == ["arm", "takeoff", "velocity"]
             assert all("before an emergency stop" in one.result() for one in late)
             assert (await fresh).state == "SUCCESS"
-            assert [words.split()[0] for words in acted] == ["arm", "estop", "arm"]
+            assert acted(twin) == ["arm", "estop", "arm"]
 
     asyncio.run(fly())
 
@@ -209,14 +197,14 @@ def test_a_flood_of_stops_is_one_press_for_all_that_are_not_begun(twin: FlyingSh
 
 
 def test_a_link_lost_in_the_middle_ends_no_command_and_blocks_no_loop(
-    mortal: FlyingShip, acted: list[str], stopped: Callable[[], None]
+    mortal: FlyingShip, stopped: Callable[[], None]
 ) -> None:
     async def fly() -> None:
         async with connect(mortal, outage_s=60.0) as ship, asyncio.TaskGroup() as tasks:
             await ship.arm()
             await ship.takeoff(2.0)
             going = tasks.create_task(ship.goto(9.0, 0.0, 2.0))
-            await until(lambda: acted[-1].startswith("goto"), "it does not go")
+            await until(lambda: acted(mortal)[-1] == "goto", "it does not go")
             stopped()
             for _ in range(4):  # 6 s each; the wait for the end of `goto` looks after 1 s, too
                 asking = tasks.create_task(_error(ship.ping()))
@@ -229,21 +217,21 @@ def test_a_link_lost_in_the_middle_ends_no_command_and_blocks_no_loop(
             assert not going.done()
             os.kill(mortal.broker.pid, signal.SIGCONT)
             assert (await going).state == "SUCCESS"
-        assert [words.split()[0] for words in acted].count("goto") == 1
+        assert acted(mortal).count("goto") == 1
 
     with mortal.worker():
         asyncio.run(fly())
 
 
 def test_a_link_lost_for_too_long_says_that_the_outcome_is_unknown_and_where_to_ask(
-    mortal: FlyingShip, acted: list[str], stopped: Callable[[], None]
+    mortal: FlyingShip, stopped: Callable[[], None]
 ) -> None:
     async def fly() -> None:
         async with connect(mortal, outage_s=0.5) as ship:
             await ship.arm()
             await ship.takeoff(2.0)
             going = asyncio.create_task(ship.goto(9.0, 0.0, 2.0))
-            await until(lambda: acted[-1].startswith("goto"), "it does not go")
+            await until(lambda: acted(mortal)[-1] == "goto", "it does not go")
             stopped()
             with pytest.raises(
                 LinkLost, match=r"goto: .*lost for 0.5 s.*outcome is unknown"

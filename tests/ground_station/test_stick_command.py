@@ -1,25 +1,14 @@
 """The keys of a terminal fly the ship: what they ask for, and what reaches the ship by a pty."""
 
-import os
-import pty
-import subprocess
-import sys
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-
-import msgspec
 import pytest
 
 from blimp.clock import ManualClock
 from blimp.tasks.client import VehicleClient
-from blimp.types import Command, Outcome
 from ground_station.stick_command import DEMAND_S, HELD_S, Keys
-from tests.ground_station.ship import FlyingShip, LockstepMailbox
+from tests.ground_station.ship import FlyingShip
+from tests.ground_station.terminal import Terminal
 from tests.ground_station.test_cli import DEADLINE_S, Ground, ground, operator  # noqa: F401
-from tests.ground_station.test_watch import read_until
 from tests.queue.conftest import wait_until
-
-Pushes = list[tuple[str, dict[str, float]]]
 
 
 def pushed(keys: Keys) -> dict[str, float]:
@@ -75,37 +64,6 @@ def test_escape_ends_it_and_the_begin_of_an_arrow_does_not() -> None:
         assert other.has_ended, typed
 
 
-@pytest.fixture
-def pushes(monkeypatch: pytest.MonkeyPatch) -> Pushes:
-    """The commands that reach the ship, with their arguments."""
-    found: Pushes = []
-    call = LockstepMailbox.call
-
-    def note(self: LockstepMailbox, command: Command, *, timeout_s: float) -> Outcome | None:
-        found.append((command.name, msgspec.to_builtins(command.arguments)))
-        return call(self, command, timeout_s=timeout_s)
-
-    monkeypatch.setattr(LockstepMailbox, "call", note)
-    return found
-
-
-@contextmanager
-def at_the_keys(twin: FlyingShip) -> Iterator[tuple[int, Callable[[], int]]]:
-    """Yield a terminal in which `ground stick` runs, and what waits for its exit status."""
-    command = [sys.executable, "-m", "ground_station"]
-    command += ["--broker", twin.broker.url, "--vehicle", twin.vehicle, "stick"]
-    ours, theirs = pty.openpty()
-    with subprocess.Popen(
-        command, stdin=theirs, stdout=theirs, stderr=subprocess.STDOUT, start_new_session=True
-    ) as process:
-        os.close(theirs)
-        try:
-            yield ours, lambda: process.wait(DEADLINE_S)
-        finally:
-            process.kill()
-            os.close(ours)
-
-
 def send(twin: FlyingShip, *commands: tuple[str, dict[str, object]]) -> None:
     with VehicleClient(twin.broker.url, twin.vehicle) as client:
         for name, arguments in commands:
@@ -117,41 +75,40 @@ def is_level(arguments: dict[str, float]) -> bool:
 
 
 @pytest.mark.long
-def test_the_keys_of_a_terminal_push_the_ship_and_it_holds_at_the_end(
-    twin: FlyingShip, pushes: Pushes
-) -> None:
+def test_the_keys_of_a_terminal_push_the_ship_and_it_holds_at_the_end(twin: FlyingShip) -> None:
+    pushes = twin.mailbox.commands
     send(twin, ("arm", {}), ("takeoff", {"altitude_m": 2.0}), ("mode", {"name": "ALTHOLD"}))
-    with at_the_keys(twin) as (terminal, status):
-        shown = read_until(terminal, b"Esc or Q: end")
+    with Terminal(twin, "stick") as terminal:
+        terminal.read_until("Esc or Q: end")
         for typed, push in (
-            (b"w", ("forward_percent", 50.0)),
-            (b"\x1b[D", ("turn_percent", -50.0)),
+            ("w", ("forward_percent", 50.0)),
+            ("\x1b[D", ("turn_percent", -50.0)),
         ):
 
-            def is_pushed(typed: bytes = typed, push: tuple[str, float] = push) -> bool:
-                os.write(terminal, typed)  # a key that is held repeats
-                return any(push in arguments.items() for _, arguments in pushes)
+            def is_pushed(typed: str = typed, push: tuple[str, float] = push) -> bool:
+                terminal.type(typed)  # a key that is held repeats
+                return any(push in one.arguments.items() for one in list(pushes))
 
             pushes.clear()
-            wait_until(is_pushed, typed.decode())
-            assert pushes[-1][1]["seconds"] == DEMAND_S
+            wait_until(is_pushed, typed)
+            assert pushes[-1].arguments["seconds"] == DEMAND_S
             pushes.clear()
-            wait_until(lambda: pushes and is_level(pushes[-1][1]), "it is not let go")
-        shown = read_until(terminal, b"forward", before=shown)
-        os.write(terminal, b"q")
-        read_until(terminal, b"the ship holds", before=shown)
-        assert status() == 0
-    assert pushes[-1][0] == "hold"
+            wait_until(lambda: pushes and is_level(pushes[-1].arguments), "it is not let go")
+        terminal.read_until("forward")
+        terminal.type("q")
+        terminal.read_until("the ship holds")
+        assert terminal.end() == 0
+    assert pushes[-1].name == "hold"
     assert twin.ship.snapshot().mode == "HOLD"
 
 
 @pytest.mark.long
 def test_the_key_that_stops_every_motor_works_here_too(twin: FlyingShip) -> None:
     send(twin, ("arm", {}), ("takeoff", {"altitude_m": 2.0}), ("mode", {"name": "ALTHOLD"}))
-    with at_the_keys(twin) as (terminal, status):
-        shown = read_until(terminal, b"Esc or Q: end")
-        os.write(terminal, b"!")
-        read_until(terminal, b"emergency stop: SUCCESS", before=shown)
-        status()
+    with Terminal(twin, "stick") as terminal:
+        terminal.read_until("Esc or Q: end")
+        terminal.type("!")
+        terminal.read_until("emergency stop: SUCCESS")
+        terminal.end()
     twin.ship.step(0.1)
     assert twin.ship.snapshot().killed

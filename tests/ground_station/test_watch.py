@@ -2,13 +2,8 @@
 
 import io
 import json
-import os
-import pty
-import re
-import select
 import subprocess
 import sys
-import time
 
 import msgspec
 import pytest
@@ -22,8 +17,8 @@ from ground_station.report import Report
 from ground_station.screen import MissionScreen
 from ground_station.watch import Watch
 from tests.ground_station.ship import FlyingShip
+from tests.ground_station.terminal import Terminal
 from tests.ground_station.test_view import SHIP
-from tests.queue.conftest import DEADLINE_S
 
 
 class TerminalText(io.StringIO):
@@ -76,35 +71,14 @@ def test_watch_outlives_its_broker(mortal: FlyingShip) -> None:
 
 
 def test_a_key_stops_the_ship_in_a_terminal(twin: FlyingShip) -> None:
-    command = [sys.executable, "-m", "ground_station"]
-    command += ["--broker", twin.broker.url, "--vehicle", twin.vehicle, "watch", "--look-only"]
-    ours, theirs = pty.openpty()
-    with subprocess.Popen(
-        command, stdin=theirs, stdout=theirs, stderr=subprocess.STDOUT, start_new_session=True
-    ) as process:
-        os.close(theirs)
-        try:
-            shown = read_until(ours, b"! stops every motor")
-            assert not twin.ship.snapshot().killed
-            os.write(ours, b"x!")
-            shown = read_until(ours, b"emergency stop: SUCCESS", before=shown)
-            assert b"broadcast" in shown
-            twin.ship.step(0.1)
-            assert twin.ship.snapshot().killed
-        finally:
-            process.terminate()
-            os.close(ours)
-
-
-def read_until(terminal: int, words: bytes, *, before: bytes = b"") -> bytes:
-    """Return what the screen has shown, colours apart, once `words` are among it."""
-    shown = before
-    until_s = time.monotonic() + DEADLINE_S
-    while words not in re.sub(rb"\x1b\[[0-9;?]*[a-zA-Z]", b"", shown):
-        assert time.monotonic() < until_s, shown[-2000:]
-        if select.select([terminal], [], [], 1.0)[0]:
-            shown += os.read(terminal, 65_536)
-    return shown
+    with Terminal(twin, "watch", "--look-only") as terminal:
+        terminal.read_until("! stops every motor")
+        assert not twin.ship.snapshot().killed
+        terminal.type("x!")
+        terminal.read_until("emergency stop: SUCCESS")
+        assert "broadcast" in terminal.text
+        twin.ship.step(0.1)
+        assert twin.ship.snapshot().killed
 
 
 def test_the_mission_screen_shows_the_leg_that_is_flown(parked: FlyingShip) -> None:

@@ -35,8 +35,7 @@ def value(role: Role, option: str) -> str:
 
 
 @pytest.fixture
-def directory(monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.delenv("BLIMP_BROKER_URL", raising=False)
+def directory() -> Path:
     return Path("/tmp/run")
 
 
