@@ -11,20 +11,17 @@ from rich.text import Text
 from blimp.types import Attitude, LoopStatus, SensorStatus, Snapshot
 from ground_station.map import draw_map
 from ground_station.view import FlightView, flight_line
+from tests.snapshot import SNAPSHOT
 
 
 def sensor(value: Any, unit: str, age_s: float | None, *, error: str = "") -> SensorStatus:
     return SensorStatus(value=value, unit=unit, age_s=age_s, healthy=not error, error=error)
 
 
-SHIP = Snapshot(
+SHIP = msgspec.structs.replace(
+    SNAPSHOT,
     t_s=12.3,
     boot_id="b1",
-    vehicle="twin",
-    mode="LOITER",
-    armed=True,
-    killed=False,
-    failsafe="",
     position_ned_m=(7.2, 9.6, -2.96),
     velocity_ned_mps=(0.52, 0.03, 0.01),
     altitude_m=2.96,
@@ -40,8 +37,6 @@ SHIP = Snapshot(
         "tag": sensor((7.2, 9.6, 2.96), "m", 4.2, error="frozen"),
         "power": sensor((7.91, 0.6), "V, A", 0.1),
     },
-    loop=LoopStatus(rate_hz=100.0),
-    simulated=True,
     messages=("tag: frozen",),
     active_command="goto 1234",
 )

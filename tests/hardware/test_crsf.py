@@ -173,7 +173,7 @@ def test_silence_and_garbage_make_it_unhealthy_with_the_reason() -> None:
     assert made.sample.t_s == 0.1
 
 
-TOLD = msgspec.structs.replace(
+SENT = msgspec.structs.replace(
     SNAPSHOT, mode="ALTHOLD", battery_v=3.3,
     attitude_rad=Attitude(roll=2.6092, pitch=1.1833, yaw=-3.1398),
 )  # fmt: skip
@@ -183,7 +183,7 @@ def test_telemetry_goes_back_in_turn() -> None:
     """The fields are those of Betaflight's telemetry test: 3.3 V; 11833, 26092, -31398."""
     made, port = fitted()
     for _ in range(3):
-        made.tell(TOLD)
+        made.tell(SENT)
     battery, attitude, mode = crsf.FrameReader().feed(port.written)
     assert battery == (0x08, bytes.fromhex("0021 0000 000000 00"))
     assert attitude == (0x1E, bytes.fromhex("2E39 65EC 855A"))
@@ -201,5 +201,5 @@ def test_telemetry_goes_back_in_turn() -> None:
 def test_the_mode_says_disarmed_failsafe_and_killed(
     changes: dict[str, object], text: bytes
 ) -> None:
-    changed = msgspec.structs.replace(TOLD, **changes)
+    changed = msgspec.structs.replace(SENT, **changes)
     assert crsf.FrameReader().feed(crsf.flight_mode(changed)) == [(0x21, text)]

@@ -23,7 +23,8 @@ from blimp.link.mailbox import (
     MailboxClient,
     MailboxServer,
 )
-from blimp.types import Attitude, Command, LoopStatus, Outcome, OutcomeState, Snapshot
+from blimp.types import Command, Outcome, OutcomeState
+from tests.snapshot import SNAPSHOT
 
 
 @pytest.fixture
@@ -69,15 +70,6 @@ class Answering:
                 self.received.append(command)
                 for state in self._states:
                     self._server.post(Outcome(id=command.id, state=state))
-
-
-def snapshot(boot_id: str = "b1") -> Snapshot:
-    return Snapshot(
-        t_s=1.0, boot_id=boot_id, vehicle="v", mode="LOITER", armed=True, killed=False,
-        failsafe="", position_ned_m=(1.0, 2.0, -3.0), velocity_ned_mps=(0.0, 0.0, 0.0),
-        altitude_m=3.0, attitude_rad=Attitude(roll=0.0, pitch=0.0, yaw=0.0), battery_v=7.4,
-        actuators={}, sensors={}, loop=LoopStatus(rate_hz=100.0), simulated=True,
-    )  # fmt: skip
 
 
 def test_a_command_arrives_whole_and_its_outcome_comes_back(
@@ -162,14 +154,14 @@ def test_snapshots_reach_those_who_greeted_and_carry_the_boot_id(
     client.greet(link=False)
     server.receive()
     assert client.next_snapshot(None, timeout_s=0.0) is None
-    server.publish(snapshot())
+    server.publish(SNAPSHOT)
     found = client.next_snapshot(None, timeout_s=20.0)
-    assert found == (snapshot(), 0.0)
+    assert found == (SNAPSHOT, 0.0)
     assert client.next_snapshot(found[0], timeout_s=0.0) is None
     server.post(Outcome(id="after", state=OutcomeState.DONE))  # arrives behind the snapshot
     assert client.wait("after", timeout_s=5.0) is not None
-    assert client.snapshot() == snapshot()
-    assert client.boot_id == "b1"
+    assert client.snapshot() == SNAPSHOT
+    assert client.boot_id == "boot-1"
 
 
 def test_only_a_greeting_with_a_live_broker_proves_the_link(
@@ -426,7 +418,7 @@ def test_a_program_that_asks_needs_no_file_and_leaves_none(
                 outcome = asking.call(Command(id=name, name=name), timeout_s=5.0)
                 assert outcome is not None
                 assert outcome.state is OutcomeState.DONE
-    server.publish(snapshot())  # into a socket whose other end has ended
+    server.publish(SNAPSHOT)  # into a socket whose other end has ended
     assert set(tmp_path.iterdir()) == before
 
 
@@ -444,10 +436,10 @@ def test_one_that_asks_again_and_again_is_one_subscriber_and_costs_one_descripto
                 assert client.greet(link=False)
                 server.receive()
         assert open_descriptors() == before + MAX_SUBSCRIBERS
-        server.publish(snapshot())
+        server.publish(SNAPSHOT)
         assert clients[0].next_snapshot(None, timeout_s=5.0) is not None
         clock.advance(SUBSCRIPTION_S + 0.1)
-        server.publish(snapshot())
+        server.publish(SNAPSHOT)
         assert open_descriptors() == before
     assert clients[-1].snapshot() is None  # there was no room for it
 
@@ -473,7 +465,7 @@ def test_whatever_is_passed_to_the_flight_process_it_keeps_only_a_socket_it_can_
                 )
                 stranger.sendmsg([data], [extra])
                 server.receive()
-        server.publish(snapshot())
+        server.publish(SNAPSHOT)
         assert open_descriptors() == before
     assert server.malformed == 3
 
@@ -489,8 +481,8 @@ def test_a_client_that_does_not_read_is_never_waited_for(
         )
         server.receive()
         for _ in range(2000):  # more than any queue of the kernel holds
-            server.publish(snapshot())
-        assert b'"boot_id":"b1"' in ours.recv(65_536)
+            server.publish(SNAPSHOT)
+        assert b'"boot_id":"boot-1"' in ours.recv(65_536)
 
 
 @pytest.mark.parametrize(

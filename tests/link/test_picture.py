@@ -2,7 +2,6 @@
 
 import itertools
 import threading
-from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -22,17 +21,6 @@ from tests.tcp_link import TcpLink
 JPEG = b"\xff\xd8\xff" + bytes(8000)
 KEY, OTHER = "k" * 32, "o" * 32
 CLOCK = SystemClock()
-
-
-@pytest.fixture(scope="module")
-def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[EmbeddedBroker]:
-    with EmbeddedBroker(directory=tmp_path_factory.mktemp("b")) as server:
-        yield server
-
-
-@pytest.fixture
-def vehicle(request: pytest.FixtureRequest) -> str:
-    return f"t{abs(hash(request.node.name)) % 10**9}"
 
 
 class Camera:

@@ -3,7 +3,6 @@
 import os
 import signal
 import time
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -20,42 +19,14 @@ from blimp.link.telemetry import (
 )
 from blimp.queue.protocol.signing import Signer
 from blimp.queue.redis.urls import redis_url
-from blimp.types import Attitude, LoopStatus, SensorStatus, Snapshot
+from blimp.types import Snapshot
 from tests.broker import EmbeddedBroker
 from tests.signals import stop_process
+from tests.snapshot import SNAPSHOT
 
 
 def snapshot(*, t_s: float = 1.0, vehicle: str = "twin") -> Snapshot:
-    return Snapshot(
-        t_s=t_s,
-        boot_id="b1",
-        vehicle=vehicle,
-        mode="LOITER",
-        armed=True,
-        killed=False,
-        failsafe="",
-        position_ned_m=(1.0, -2.0, -3.0),
-        velocity_ned_mps=(0.1, 0.0, 0.0),
-        altitude_m=3.0,
-        attitude_rad=Attitude(roll=0.01, pitch=-0.02, yaw=1.5),
-        battery_v=11.4,
-        actuators={"left": 0.5, "tilt": -0.3},
-        sensors={"baro": SensorStatus(value=101325.0, unit="Pa", age_s=0.02, healthy=True)},
-        loop=LoopStatus(rate_hz=100.0),
-        simulated=True,
-    )
-
-
-@pytest.fixture(scope="module")
-def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[EmbeddedBroker]:
-    with EmbeddedBroker(directory=tmp_path_factory.mktemp("b")) as server:
-        yield server
-
-
-@pytest.fixture
-def vehicle(request: pytest.FixtureRequest) -> str:
-    """A ship of its own for each test, on the one broker."""
-    return f"t{abs(hash(request.node.name)) % 10**9}"
+    return msgspec.structs.replace(SNAPSHOT, t_s=t_s, vehicle=vehicle)
 
 
 def test_the_newest_snapshot_comes_back_whole_with_its_age(

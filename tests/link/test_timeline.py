@@ -21,8 +21,8 @@ from blimp.types import Command, Outcome, OutcomeState, SensorStatus, Snapshot
 from ground_station.report import Report
 from ground_station.watch import events
 from tests.broker import EmbeddedBroker
-from tests.link.test_mailbox import snapshot
 from tests.queue.conftest import wait_until
+from tests.snapshot import SNAPSHOT
 
 
 def happening(number: int, *, t_s: float = 0.0, **fields: Any) -> Happening:
@@ -67,7 +67,7 @@ def test_what_moves_nothing_and_what_streams_does_not_flood_the_record() -> None
 def test_changes_of_the_ship_are_written_in_words() -> None:
     good = SensorStatus(value=1.0, unit="Pa", age_s=0.1, healthy=True)
     bad = structs.replace(good, healthy=False, error="baro: no answer")
-    before = structs.replace(snapshot(), sensors={"baro": good}, messages=("armed",))
+    before = structs.replace(SNAPSHOT, sensors={"baro": good}, messages=("armed",))
     after = structs.replace(
         before, mode="HOLD", failsafe="link lost: holding", sensors={"baro": bad},
         link_age_s=3.5, messages=("armed", "link lost: holding", "the tag is back"),
@@ -93,7 +93,8 @@ def test_changes_of_the_ship_are_written_in_words() -> None:
 
 
 def test_a_successor_says_that_the_one_before_it_died() -> None:
-    (first, *_) = Timeline(boot_id="b2", has_died=True).take(snapshot("b2"), 5.0)
+    successor = structs.replace(SNAPSHOT, boot_id="b2")
+    (first, *_) = Timeline(boot_id="b2", has_died=True).take(successor, 5.0)
     assert (first.kind, first.text, first.t_s) == (
         "start", "the flight process before this one died", 5.0,
     )  # fmt: skip
@@ -141,10 +142,10 @@ def test_the_worker_gets_what_happened_before_it_came(
 ) -> None:
     taped: list[bytes] = []
     server.tap = taped.append
-    server.publish(snapshot())
+    server.publish(SNAPSHOT)
     for number in range(2 * SENT_AT_ONCE):
         server.post(Outcome(id="x", state=OutcomeState.DONE))
-        server.publish(structs.replace(snapshot(), mode=f"M{number}"))
+        server.publish(structs.replace(SNAPSHOT, mode=f"M{number}"))
     path = tmp_path / "worker.sock"
     with MailboxClient(server_path=tmp_path / "flight.sock", path=path, clock=clock) as client:
         client.greet(link=True)
@@ -152,7 +153,7 @@ def test_the_worker_gets_what_happened_before_it_came(
         found: list[Happening] = []
 
         def all_there() -> bool:
-            server.publish(structs.replace(snapshot(), mode=f"M{2 * SENT_AT_ONCE - 1}"))
+            server.publish(structs.replace(SNAPSHOT, mode=f"M{2 * SENT_AT_ONCE - 1}"))
             found.extend(client.happenings())
             return len(found) >= 2 + 2 * SENT_AT_ONCE
 

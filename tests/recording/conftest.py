@@ -4,6 +4,8 @@ from pathlib import Path
 
 import pytest
 
+from blimp.recording.flight_data import FlightData, read_flight
+from blimp.recording.recording import open_recording
 from blimp.ship import Lockstep
 from blimp.types import Heartbeat
 
@@ -31,3 +33,9 @@ def flown(tmp_path_factory: pytest.TempPathFactory) -> Path:
         ship.crash(down_s=0.3)
         ship.step(0.5)
     return path
+
+
+@pytest.fixture(scope="session")
+def flight(flown: Path) -> FlightData:
+    with open_recording(flown) as log:
+        return read_flight(log)

@@ -1,7 +1,6 @@
 """What a report begins with: what is worth a look, the worst first, beside its picture."""
 
 import re
-from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -10,16 +9,9 @@ import pytest
 from numpy.typing import NDArray
 
 from blimp.recording.findings import findings
-from blimp.recording.flight_data import FlightData, Listed, Table, read_flight
-from blimp.recording.recording import open_recording
+from blimp.recording.flight_data import FlightData, Listed, Table
 from blimp.recording.report import page
 from blimp.recording.summary import figures_of
-
-
-@pytest.fixture(scope="module")
-def flight(flown: Path) -> FlightData:
-    with open_recording(flown) as log:
-        return read_flight(log)
 
 
 @pytest.fixture

@@ -2,24 +2,16 @@
 
 from itertools import pairwise
 from math import radians
-from pathlib import Path
 
 import numpy as np
 import pytest
 
 from blimp.recording.deviations import beside_deg, unwrapped_deg
-from blimp.recording.flight_data import FlightData, read_flight
+from blimp.recording.flight_data import FlightData
 from blimp.recording.panels import (
     MAX_POINTS,
     thinned,
 )
-from blimp.recording.recording import open_recording
-
-
-@pytest.fixture(scope="session")
-def flight(flown: Path) -> FlightData:
-    with open_recording(flown) as log:
-        return read_flight(log)
 
 
 def test_a_heading_goes_on_beyond_north_and_its_setpoint_stays_beside_it() -> None:

@@ -26,12 +26,6 @@ VOID = {"meta", "br", "hr", "img", "link", "input"}
 
 
 @pytest.fixture(scope="module")
-def flight(flown: Path) -> FlightData:
-    with open_recording(flown) as log:
-        return read_flight(log)
-
-
-@pytest.fixture(scope="module")
 def html(flight: FlightData) -> str:
     return page(flight)
 

@@ -7,31 +7,12 @@ from typing import Any
 
 from blimp.clock import SystemClock
 from blimp.link.mailbox import MailboxClient, MailboxServer
-from blimp.types import Attitude, Command, LoopStatus, Outcome, OutcomeState, Snapshot
+from blimp.types import Command, Outcome, OutcomeState
 from tests.queue.conftest import wait_until
+from tests.snapshot import SNAPSHOT
 
 Answer = Callable[[Command], Outcome | None]
 DONE, REFUSED, IN_PROGRESS = OutcomeState.DONE, OutcomeState.REFUSED, OutcomeState.IN_PROGRESS
-
-
-SNAPSHOT = Snapshot(
-    t_s=1.0,
-    boot_id="boot-1",
-    vehicle="twin",
-    mode="HOLD",
-    armed=False,
-    killed=False,
-    failsafe="",
-    position_ned_m=(0.0, 0.0, -1.0),
-    velocity_ned_mps=(0.0, 0.0, 0.0),
-    altitude_m=1.0,
-    attitude_rad=Attitude(roll=0.0, pitch=0.0, yaw=0.1),
-    battery_v=7.4,
-    actuators={},
-    sensors={},
-    loop=LoopStatus(rate_hz=100.0),
-    simulated=True,
-)
 
 
 def outcome(command: Command, state: OutcomeState = DONE, **fields: Any) -> Outcome:

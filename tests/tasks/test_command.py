@@ -18,7 +18,8 @@ from blimp.types import Command, Outcome
 from tests.queue.celery_messages import envelope
 from tests.queue.conftest import DEADLINE_S, wait_until, working
 from tests.queue.server_view import Look
-from tests.tasks.ship import DONE, IN_PROGRESS, REFUSED, SNAPSHOT, FlightSide, outcome, publish
+from tests.snapshot import SNAPSHOT
+from tests.tasks.ship import DONE, IN_PROGRESS, REFUSED, FlightSide, outcome, publish
 
 
 def test_a_command_reaches_the_ship_as_it_was_sent(ship: FlightSide, ground: VehicleClient) -> None:

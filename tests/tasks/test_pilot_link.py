@@ -23,7 +23,8 @@ from blimp.tasks.pilot_link import (
 )
 from blimp.types import Heartbeat
 from tests.queue.conftest import wait_until, working
-from tests.tasks.ship import SNAPSHOT, FlightSide, publish
+from tests.snapshot import SNAPSHOT
+from tests.tasks.ship import FlightSide, publish
 
 KEY, OTHER_KEY = "k" * 32, "o" * 32
 

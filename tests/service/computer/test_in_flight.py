@@ -20,10 +20,10 @@ from blimp.service.computer import in_flight
 from blimp.service.computer.in_flight import demand_on_ground, running_snapshot
 from blimp.types import FlightRecord
 from tests.directory import socket_directory
-from tests.link.test_mailbox import snapshot
 from tests.needs import needs_root
 from tests.repeating import repeating
 from tests.sim.running import RunningStack
+from tests.snapshot import SNAPSHOT
 
 CLOCK = SystemClock()
 SAID = "the ship cannot be asked, so it may be flying: "
@@ -42,7 +42,7 @@ def answering(paths: RuntimePaths, *, armed: bool) -> Iterator[None]:
 
         def serve() -> None:
             server.receive()
-            server.publish(structs.replace(snapshot(), armed=armed))
+            server.publish(structs.replace(SNAPSHOT, armed=armed))
 
         with repeating(serve, period_s=0.001):
             yield
@@ -63,7 +63,7 @@ def test_no_flight_process_no_ship(paths: RuntimePaths) -> None:
 def test_one_that_answers_is_believed_and_never_overruled(paths: RuntimePaths) -> None:
     with answering(paths, armed=False):
         demand(paths)
-    with answering(paths, armed=True), pytest.raises(BlimpError, match="v is armed: land it"):
+    with answering(paths, armed=True), pytest.raises(BlimpError, match="twin is armed: land it"):
         demand(paths, force=True, yes=True)
 
 
@@ -166,9 +166,8 @@ def test_a_person_is_asked_before_force(paths: RuntimePaths, answer: str, status
 @pytest.mark.long
 def test_safe_state_leaves_a_flight_process_that_runs_alone() -> None:
     """Its drivers would sleep without its knowledge: the ship armed, and did not lift."""
-    stack = RunningStack()
-    words = ["safe-state", "--sim", "--runtime-dir", str(stack.paths.directory)]
-    try:
+    with RunningStack() as stack:
+        words = ["safe-state", "--sim", "--runtime-dir", str(stack.paths.directory)]
         for more in ([], ["--force", "--yes"]):
             refused = subprocess.run(
                 [sys.executable, "-m", "blimp", *words, *more],
@@ -181,5 +180,3 @@ def test_safe_state_leaves_a_flight_process_that_runs_alone() -> None:
             env={**os.environ, "SERVICE_RESULT": "signal"}, check=False,
         )  # fmt: skip
         assert after_the_unit.returncode == 0
-    finally:
-        stack.close()

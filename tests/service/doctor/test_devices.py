@@ -2,7 +2,6 @@
 
 import os
 from collections.abc import Iterator
-from pathlib import Path
 
 import msgspec
 import pytest
@@ -30,11 +29,6 @@ def world() -> Iterator[RemoteWorld]:
     clock = SystemClock()
     with served_world() as path, RemoteWorld(path) as world, linux_devices(world, clock=clock):
         yield world
-
-
-@pytest.fixture
-def pi(tmp_path: Path) -> Pi:
-    return Pi(tmp_path)
 
 
 def without(name: str) -> Airframe:

@@ -1,7 +1,5 @@
 """Rights, speed, ports and library, on the files of a Pi."""
 
-from pathlib import Path
-
 import pytest
 
 from blimp.service.doctor import Check, ports
@@ -9,10 +7,9 @@ from tests.service.doctor.pi import LIBRARY, SPEED, UNIT, Pi, worst
 
 
 @pytest.fixture
-def pi(tmp_path: Path) -> Pi:
-    one = Pi(tmp_path)
-    one.write(UNIT, "[Service]\nUser=pi\n")
-    return one
+def pi(pi: Pi) -> Pi:
+    pi.write(UNIT, "[Service]\nUser=pi\n")
+    return pi
 
 
 def test_a_pi_that_is_set_up_has_nothing_to_mend(pi: Pi) -> None:

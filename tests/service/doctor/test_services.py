@@ -17,11 +17,6 @@ from tests.redis_server import RedisServer
 from tests.service.doctor.pi import UNIT, Pi, worst
 
 
-@pytest.fixture
-def pi(tmp_path: Path) -> Pi:
-    return Pi(tmp_path)
-
-
 @pytest.mark.parametrize(
     ("options", "state", "found"),
     [

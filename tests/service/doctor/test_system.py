@@ -18,11 +18,6 @@ from tests.forked import blimp
 from tests.service.doctor.pi import THROTTLED, Pi, worst
 
 
-@pytest.fixture
-def pi(tmp_path: Path) -> Pi:
-    return Pi(tmp_path)
-
-
 @pytest.mark.parametrize(
     ("flags", "state", "found"),
     [
