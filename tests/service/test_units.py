@@ -278,7 +278,7 @@ def test_the_page_is_off_until_its_key_is_made_and_a_user_of_its_own(system: Sys
     system.wait_until(lambda: ask("/api/command/arm", {})[1]["state"] == "SUCCESS", within_s=60.0)
     system.systemctl("stop", BROKER)  # the stop has a road that needs none: the flight's own socket
     stopped = ask("/api/estop", {})
-    assert stopped[1]["state"] == "SUCCESS", stopped
+    assert stopped[1]["ships"]["ship"]["state"] == "SUCCESS", stopped
     system.systemctl("start", BROKER)
     os.kill(system.pid(FLIGHT), signal.SIGKILL)
     system.wait_until_active(FLIGHT)
