@@ -22,7 +22,6 @@ from pathlib import Path
 from tests.platforms import MIRROR, CannotRun, check_possible, emulate, pip_options
 
 BUILD = Path(__file__).resolve().parents[2] / "build" / "box"
-SUITES = ("bookworm", "trixie")
 DISK_BYTES = 4 << 30  # a card of 8 GB has more; sparse
 # What a Raspberry Pi OS Lite has, as far as this project's pages take it for granted.
 PACKAGES = (
@@ -30,8 +29,14 @@ PACKAGES = (
     "procps", "python3", "sudo", "systemd", "systemd-sysv", "systemd-timesyncd", "udev",
     "util-linux-extra",
 )  # fmt: skip
-# rpi-lgpio's wheel is for every machine; lgpio's is machine code.
-ARCHIVED = ("rpi-lgpio==0.6", "lgpio==0.2.2.0")
+# Wheels that take the place of Raspberry Pi's python3-rpi-lgpio, which Debian has not. That of
+# rpi-lgpio is for every machine. That of lgpio is machine code, and there is none for the Python
+# 3.13 of Debian 13, whose `doctor` cannot open a GPIO then.
+ARCHIVED = {
+    "bookworm": ("rpi-lgpio==0.6", "lgpio==0.2.2.0"),
+    "trixie": ("rpi-lgpio==0.6",),
+}
+SUITES = tuple(ARCHIVED)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -71,14 +76,12 @@ printf '[Match]\nName=en*\n[Network]\nDHCP=yes\n' > /etc/systemd/network/20-wire
 systemctl --quiet enable systemd-networkd ssh
 printf 'virtio_blk\nvirtio_pci\next4\n' >> /etc/initramfs-tools/modules
 update-initramfs -u
-if [ -d /srv/archive ]; then
-  dpkg-deb --build /srv/archive/package /srv/archive/python3-rpi-lgpio.deb
-  rm -r /srv/archive/package
-  cd /srv/archive && dpkg-deb --field *.deb > Packages
-  printf 'Filename: ./python3-rpi-lgpio.deb\nSize: %s\nSHA256: %s\n' \
-    $(stat -c %s *.deb) $(sha256sum *.deb | cut -d' ' -f1) >> Packages
-  echo 'deb [trusted=yes] file:/srv/archive ./' > /etc/apt/sources.list.d/archive.list
-fi
+dpkg-deb --build /srv/archive/package /srv/archive/python3-rpi-lgpio.deb
+rm -r /srv/archive/package
+cd /srv/archive && dpkg-deb --field *.deb > Packages
+printf 'Filename: ./python3-rpi-lgpio.deb\nSize: %s\nSHA256: %s\n' \
+  $(stat -c %s *.deb) $(sha256sum *.deb | cut -d' ' -f1) >> Packages
+echo 'deb [trusted=yes] file:/srv/archive ./' > /etc/apt/sources.list.d/archive.list
 apt-get clean
 """
 _CONTROL = """Package: python3-rpi-lgpio
@@ -136,8 +139,7 @@ class Image:
         new.rename(self.disk)
 
     def _fill(self, root: Path, out: object) -> None:
-        if self.suite == "bookworm":
-            self._archive(root / "srv" / "archive" / "package", out)
+        self._archive(root / "srv" / "archive" / "package", out)
         certificates = "/etc/ssl/certs/ca-certificates.crt"
         shutil.copy(certificates, f"{root}{certificates}")  # as pip on this machine trusts them
         if "cert" in pip_options():
@@ -160,7 +162,7 @@ class Image:
         self._run(out, sys.executable, "-m", "pip", "install", "--quiet", "--no-deps", "--target",
                   str(target), "--only-binary=:all:", "--python-version", "3.11",
                   "--platform", f"manylinux_2_34_{self.arch.machine}",
-                  "--implementation", "cp", *ARCHIVED)  # fmt: skip
+                  "--implementation", "cp", *ARCHIVED[self.suite])  # fmt: skip
         (package / "DEBIAN").mkdir()
         (package / "DEBIAN/control").write_text(_CONTROL.format(arch=self.arch.name))
 
