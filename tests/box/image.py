@@ -5,7 +5,7 @@
     make box BOX="--arch arm64"             # as a Pi's, in build/box/bookworm-arm64
 
 It is `build/box/SUITE`: the disk, Debian's own kernel and initrd beside it, so that no boot
-loader is needed, and the key of ssh. What Raspberry Pi's archive has and Debian 12 has not,
+loader is needed, and the key of ssh. What Raspberry Pi's archive has and Debian has not,
 rpi-lgpio, is packed from the wheels of its index and lies in an archive of the image's own.
 """
 
