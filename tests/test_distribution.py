@@ -7,6 +7,7 @@ import shlex
 import shutil
 import subprocess
 import sys
+import tomllib
 import zipfile
 from pathlib import Path
 
@@ -16,6 +17,7 @@ from tests import constraints, release
 from tests.forked import ran
 
 ROOT = Path(__file__).parents[1]
+SHOWN = ("py", "js", "html", "toml", "service")
 GIT = ["git", "-c", "user.name=A", "-c", "user.email=a@example.org", "-c", "init.defaultBranch=x"]
 without_git = pytest.mark.skipif(shutil.which("git") is None, reason="NOT RUN: no git here")
 
@@ -115,9 +117,10 @@ def test_two_builds_of_a_commit_are_equal_byte_for_byte(
                 subprocess.run(["tar", "-xf", sdist, "-C", tmp_path], check=True, umask=umask)
                 source = tmp_path / sdist.name.removesuffix(".tar.gz")
         hashes.append({p.name: hashlib.sha256(p.read_bytes()).hexdigest() for p in out.iterdir()})
-        with zipfile.ZipFile(next(out.glob("*.whl"))) as wheel:  # an index shows no picture
+        with zipfile.ZipFile(next(out.glob("*.whl"))) as wheel:  # an index has no file of ours
             (about,) = [one for one in wheel.namelist() if one.endswith("METADATA")]
             assert b"picture" not in wheel.read(about)
+            assert re.findall(rb"\]\((?!https://)", wheel.read(about)) == []
     assert len(hashes[0]) == 2
     assert hashes[0] == hashes[1]
 
@@ -187,6 +190,17 @@ def test_every_package_that_is_installed_is_locked_and_its_licence_is_known() ->
     }
 
 
+def test_what_is_not_ours_has_its_licence_beside_it_and_in_the_metadata() -> None:
+    about = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
+    named = {path for pattern in about["license-files"] for path in ROOT.glob(pattern)}
+    vendor = ROOT / "ground_station" / "page" / "static" / "vendor"
+    theirs = [*vendor.glob("*.js"), *vendor.glob("*.css"), *ROOT.glob("tests/*.min.js")]
+    licences = {path.with_name(f"{path.name.partition('.')[0]}.LICENSE") for path in theirs}
+    licences |= {path.with_name("README.md") for path in ROOT.glob("tests/**/*.csv")}
+    assert len(licences) == 4
+    assert named == licences | {ROOT / "LICENSE"}
+
+
 @without_git
 def test_no_release_with_rows_of_platforms_that_are_of_other_code(checkout: Path) -> None:
     step = {"python": {"state": "passed"}}
@@ -220,7 +234,14 @@ def test_nothing_says_to_install_this_project_from_an_index() -> None:
     )
     found = [
         f"{path.relative_to(ROOT)}:{number}"
-        for pattern in ("blimp/**/*.py", "ground_station/**/*.py", "docs/**/*.md", "*.md")
+        for pattern in (
+            *(f"{room}/**/*.{kind}" for room in ("blimp", "ground_station") for kind in SHOWN),
+            "docs/**/*.md",
+            "docs/**/*.html",
+            "*.md",
+            "Makefile",
+            "*.txt",
+        )
         for path in sorted(ROOT.glob(pattern))
         if not path.is_relative_to(ROOT / "docs" / "decisions")
         for number, line in enumerate(path.read_text("utf-8").splitlines(), start=1)
