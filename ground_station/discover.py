@@ -65,7 +65,7 @@ def flight_socket(ship: ShipAddress, *, registry: Path) -> Path | None:
     # A ship of the same name on another machine's broker is another ship, unless it is this one's.
     on_board = RuntimePaths(ON_BOARD_DIR)
     try:
-        is_here = broker_is_of_this_machine(ship.broker) or ship in _ship_on_board()
+        is_here = broker_is_of_this_machine(ship.broker) or ship in ship_on_board()
         is_it = is_here and on_board.vehicle.read_text() == ship.vehicle
     except (OSError, ValueError, BlimpError):
         return None
@@ -120,7 +120,7 @@ def ships_here(registry: Path, *, is_needed: bool = False) -> list[ShipAddress]:
     try:
         stacks = running_stacks(registry)
         found = [ShipAddress(vehicle=one.vehicle, broker=one.broker) for one in stacks]
-        return found or _ship_on_board()
+        return found or ship_on_board()
     except BlimpError:
         if is_needed:
             raise
@@ -151,7 +151,8 @@ def key_on_board(registry: Path) -> Path | None:
     return Path(file) if file else None
 
 
-def _ship_on_board() -> list[ShipAddress]:
+def ship_on_board() -> list[ShipAddress]:
+    """Return the ship that this machine is; none without a configuration. Raises as `_on_board`."""
     from blimp import airframe as airframes
 
     if (found := _on_board()) is None:

@@ -6,16 +6,17 @@ now: one that cannot be asked may fly.
 
 import threading
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from functools import partial
 
 from msgspec import structs
 
 from blimp.closing import Closing
-from blimp.errors import ConfigError, LinkError
+from blimp.errors import BlimpError, ConfigError, LinkError
 from blimp.queue.redis.urls import hide_password
 from blimp.tasks.client import VehicleClient
 from blimp.web.outcome import Outcome
-from ground_station.discover import ShipAddress, nothing_runs, ships_heard
+from ground_station.discover import ShipAddress, nothing_runs, ship_on_board, ships_heard
 from ground_station.report import outcome_of
 from ground_station.session import Session
 from ground_station.stops import MAX_SHIPS, Find
@@ -50,6 +51,8 @@ class EveryShip(Closing):
         found = self._session.ships_here()
         if not found and not self._session.brokers():
             raise LinkError(nothing_runs(self._session.registry))
+        with suppress(BlimpError):  # a stack of this user hides the ship that this machine is
+            found += ship_on_board()
         return [self._name(ship) for ship in found]
 
     def _heard(self, broker: str) -> list[str]:

@@ -168,6 +168,27 @@ def test_on_board_a_stop_needs_neither_the_broker_nor_the_key(
         assert not flight.named("arm")
 
 
+def test_a_simulated_ship_of_this_user_does_not_hide_the_one_that_the_machine_is(
+    registry: Path,
+    twin: FlyingShip,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    register(registry, twin.vehicle, twin.broker.url)
+    with tempfile.TemporaryDirectory(prefix="blimp-test-") as name:
+        path = Path(name)
+        (path / "blimp.toml").write_text(f'vehicle = "real"\nbroker = "{twin.broker.url}"\n')
+        (path / "vehicle").write_text("real")
+        monkeypatch.setattr("ground_station.discover.CONFIG_PATH", path / "blimp.toml")
+        monkeypatch.setattr("ground_station.discover.ON_BOARD_DIR", path)
+        flight = FlightSide(path / "flight.sock")
+        try:
+            ended = states(estop(capsys, "--timeout", "2")[1])  # beside others that were heard
+        finally:
+            flight.close()
+    assert (ended["real"], ended[twin.vehicle]) == ("SUCCESS", "SUCCESS")
+
+
 @pytest.fixture
 def three() -> Iterator[RunningStack]:
     """Three ships of one broker, all armed."""

@@ -135,6 +135,7 @@ def test_a_bad_key_is_refused_and_never_shown(installed: Path) -> None:
         assert "secret" not in str(caught.value)
 
 
+@needs_root("becomes another user")
 @pytest.mark.parametrize("word", ["on", "off"])
 def test_only_root_may_switch_it(word: str) -> None:
     status, _, said = forked("blimp", "page", word, environment={}, user="nobody")
