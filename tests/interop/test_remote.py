@@ -1,7 +1,6 @@
 """Celery's own `inspect` and `control` ask our worker, and change it."""
 
 import json
-import threading
 import urllib.request
 from typing import Any
 
@@ -9,7 +8,7 @@ from blimp.queue import State, TaskApp
 from blimp.queue.celery.events.worker_events import WorkerEvents
 from tests.interop.guest import Guest, find_guest
 from tests.interop.test_flower import START_S, Flower
-from tests.queue.conftest import DEADLINE_S, wait_until, working
+from tests.queue.conftest import DEADLINE_S, Held, wait_until, working
 
 find_guest()
 NAME = "pad@ship"
@@ -23,16 +22,11 @@ def ask(guest: Guest, *commands: tuple[Any, ...]) -> list[Any]:
 
 
 def test_celery_inspects_our_worker(app: TaskApp, guest: Guest) -> None:
-    go, began = threading.Event(), threading.Event()
-
-    @app.task(name="hold", rate_limit="100/s")
-    def hold(what: str) -> None:
-        began.set()
-        assert go.wait(DEADLINE_S)
-
+    held = Held()
+    hold = app.task(name="hold", rate_limit="100/s")(held.run)
     with working(app, name=NAME, sync_workers=1) as worker:
         running = hold.delay("a").id
-        assert began.wait(DEADLINE_S)
+        assert held.began.wait(DEADLINE_S)
         waiting = hold.delay("b").id
         wait_until(lambda: worker.counts["received"] == 2, "it is not taken")
         names = (
@@ -41,7 +35,7 @@ def test_celery_inspects_our_worker(app: TaskApp, guest: Guest) -> None:
         )  # fmt: skip
         got = dict(zip(names, ask(guest, *(("inspect", name) for name in names)), strict=True))
         (queried,) = ask(guest, ("inspect", "query_task", running, waiting, "none"))
-        go.set()
+        held.go.set()
         app.result(waiting).get(DEADLINE_S)
     assert got["ping"] == {"ok": "pong"}
     assert got["stats"]["total"] == {"hold": 2}

@@ -84,6 +84,18 @@ class Silence:
         return [fields for _, name, fields in list(self.lines) if name == event]
 
 
+class Held:
+    """A task's function that goes on when the test lets it; it returns what it was given."""
+
+    def __init__(self) -> None:
+        self.began, self.go = threading.Event(), threading.Event()
+
+    def run(self, value: object = None) -> object:
+        self.began.set()
+        assert self.go.wait(DEADLINE_S)
+        return value
+
+
 @contextlib.contextmanager
 def working(app: TaskApp, **options: Any) -> Iterator[Worker]:
     """Run a worker of `app` in a thread of this process."""

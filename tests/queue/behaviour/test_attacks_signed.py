@@ -3,7 +3,6 @@
 He records a message and puts it there again, and changes what a worker or a client will read.
 """
 
-import threading
 from collections.abc import Iterator
 from typing import Any
 
@@ -18,7 +17,7 @@ from blimp.queue.protocol.message import TaskMessage, to_json
 from blimp.queue.protocol.record import Record, encode
 from blimp.queue.redis.keys import result_key
 from blimp.tasks.client import VehicleClient
-from tests.queue.conftest import DEADLINE_S, Silence, wait_until, working
+from tests.queue.conftest import DEADLINE_S, Held, Silence, wait_until, working
 
 KEY = "k" * 16
 STREAM = "blimp:queue:tests:level:2"
@@ -73,20 +72,14 @@ def test_an_unsigned_message_of_its_id_does_not_hide_the_true_result(
     app: TaskApp, url: str
 ) -> None:
     """The worker writes a FAILURE for the stranger, and a final result is final."""
-    begun, end = threading.Event(), threading.Event()
-
-    @app.task(name="wait")
-    def wait() -> str:
-        begun.set()
-        assert end.wait(DEADLINE_S)
-        return "mine"
-
+    held = Held()
+    wait = app.task(name="wait")(held.run)
     with working(app, sync_workers=2) as worker, TaskApp("tests", broker=url) as stranger:
-        handle = wait.delay()
-        assert begun.wait(DEADLINE_S)
+        handle = wait.delay("mine")
+        assert held.began.wait(DEADLINE_S)
         stranger.publisher.publish(TaskMessage(id=handle.id, task="wait", queue=app.queue))
         wait_until(lambda: worker.counts["not_genuine"] == 1, "it was accepted")
-        end.set()
+        held.go.set()
         assert handle.get(DEADLINE_S) == "mine"
 
 

@@ -13,7 +13,7 @@ from blimp.errors import (
 from blimp.queue import State, TaskApp, TaskContext
 from blimp.queue.protocol.record import Record
 from tests.queue.celery_messages import envelope
-from tests.queue.conftest import DEADLINE_S, wait_until, working
+from tests.queue.conftest import DEADLINE_S, Held, wait_until, working
 from tests.queue.server_view import Look
 from tests.queue.two_brokers import a_hundred_done
 
@@ -28,12 +28,8 @@ def test_an_idle_worker_runs_what_a_busy_one_has_taken(app: TaskApp, look: Look)
     """Before, twenty quick tasks waited for a long one in the worker that had taken them."""
     if not app.capabilities.local_prefetch:
         pytest.skip("the server would push the same messages to the busy worker again")
-    started, done = threading.Event(), threading.Event()
-
-    @app.task(name="long")
-    def long() -> None:
-        started.set()
-        assert done.wait(DEADLINE_S)
+    held = Held()
+    long = app.task(name="long")(held.run)
 
     @app.task(name="quick")
     def quick(number: int) -> int:
@@ -41,13 +37,13 @@ def test_an_idle_worker_runs_what_a_busy_one_has_taken(app: TaskApp, look: Look)
 
     with working(app, name="busy", sync_workers=1) as busy:
         first = long.delay()
-        assert started.wait(DEADLINE_S)
+        assert held.began.wait(DEADLINE_S)
         handles = [quick.delay(number) for number in range(20)]
         wait_until(lambda: busy.counts["received"] > 10, "it takes nothing ahead")
         with working(app, name="idle", sync_workers=1):
             assert [handle.get(DEADLINE_S) for handle in handles] == list(range(20))
-            assert not done.is_set()
-            done.set()
+            assert not held.go.is_set()
+            held.go.set()
             first.get(DEADLINE_S)
     assert look.left_behind() == []
 

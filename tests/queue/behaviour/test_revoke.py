@@ -17,7 +17,7 @@ from blimp.queue.brokers.streams.store import Store
 from blimp.queue.cli.main import main
 from blimp.queue.protocol.record import State
 from blimp.queue.publish.revocations import KEEP_S, Revocation, Revocations
-from tests.queue.conftest import DEADLINE_S, wait_until, working
+from tests.queue.conftest import DEADLINE_S, Held, wait_until, working
 from tests.queue.server_view import Look
 
 
@@ -67,22 +67,17 @@ def test_a_thread_that_sleeps_in_c_is_asked_and_the_state_says_so(app: TaskApp) 
 def test_a_task_in_flight_ends_at_once_though_its_thread_is_busy(
     app: TaskApp, ran: list[str], look: Look
 ) -> None:
-    go, began = threading.Event(), threading.Event()
-
-    @app.task(name="busy")
-    def busy() -> None:
-        began.set()
-        assert go.wait(DEADLINE_S)
-
+    held = Held()
+    busy = app.task(name="busy")(held.run)
     with working(app, sync_workers=1) as worker:
         first = busy.delay()
-        assert began.wait(DEADLINE_S)
+        assert held.began.wait(DEADLINE_S)
         waiting = app.send_task("note", ("a",))
         wait_until(lambda: worker.counts["received"] == 2, "it was not taken")
         waiting.revoke()
         assert waiting.wait(DEADLINE_S).state is State.REVOKED
         assert not first.ready()
-        go.set()
+        held.go.set()
         first.get(DEADLINE_S)
     assert ran == []
     assert look.left_behind() == []

@@ -16,7 +16,7 @@ from blimp.queue.brokers.streams.unique_claims import UniqueClaims
 from blimp.queue.operations import open_session, requeue_dead
 from blimp.queue.protocol.unique import HEADER, UniqueClaim, claim_of
 from blimp.queue.redis.keys import GROUP, NOBODY, Keys
-from tests.queue.conftest import DEADLINE_S, wait_until, working
+from tests.queue.conftest import DEADLINE_S, Held, wait_until, working
 from tests.queue.server_view import Look
 
 QUEUE = Keys().queue("tests")
@@ -176,26 +176,21 @@ def test_any_end_without_success_frees_it(
 
 
 def test_a_success_frees_what_lasts_until_the_end(app: TaskApp, server: Any) -> None:
-    begun, go = threading.Event(), threading.Event()
-
-    def run() -> None:
-        begun.set()
-        assert go.wait(DEADLINE_S)
-
-    until_end = app.task(name="end", unique_until="end", ignore_result=True)(run)
-    until_start = app.task(name="start", unique_until="start", ignore_result=True)(run)
+    held = Held()
+    until_end = app.task(name="end", unique_until="end", ignore_result=True)(held.run)
+    until_start = app.task(name="start", unique_until="start", ignore_result=True)(held.run)
     with working(app, sync_workers=2):
         for it, is_running_free in ((until_end, False), (until_start, True)):
             first = it.apply_async((), countdown=3600.0)
             assert not is_free(it, first)
             app.revoke(first.id)
             first = it.delay()
-            assert begun.wait(DEADLINE_S)
+            assert held.began.wait(DEADLINE_S)
             assert is_free(it, first) is is_running_free
-            go.set()
+            held.go.set()
             wait_until(lambda: not server.hlen(QUEUE.unique), "it is not free")
-            begun.clear()
-            go.clear()
+            held.began.clear()
+            held.go.clear()
 
 
 @lasts

@@ -12,7 +12,7 @@ from blimp.queue.protocol.message import TaskMessage
 from blimp.queue.protocol.record import State
 from blimp.queue.publish.coalescing import Coalescing
 from blimp.queue.results.handle import AsyncResult
-from tests.queue.conftest import DEADLINE_S, working
+from tests.queue.conftest import DEADLINE_S, Held, working
 from tests.queue.server_view import Look
 
 
@@ -60,19 +60,13 @@ def test_only_the_newest_of_a_key_runs(app: TaskApp, ran: list[Any], look: Look)
 
 
 def test_one_that_runs_is_not_touched(app: TaskApp) -> None:
-    began, go = threading.Event(), threading.Event()
-
-    @app.task(name="long", coalesce=True)
-    def long(number: int) -> int:
-        began.set()
-        assert go.wait(DEADLINE_S)
-        return number
-
+    held = Held()
+    long = app.task(name="long", coalesce=True)(held.run)
     with working(app, sync_workers=1):
         first = long.delay(1)
-        assert began.wait(DEADLINE_S)
+        assert held.began.wait(DEADLINE_S)
         second, third = long.delay(2), long.delay(3)
-        go.set()
+        held.go.set()
         assert states(first, second, third) == [State.SUCCESS, State.SUPERSEDED, State.SUCCESS]
 
 

@@ -1,6 +1,5 @@
 """Jobs that do not begin: too old, superseded, over the limit, or begun before."""
 
-import threading
 from types import SimpleNamespace
 from typing import Any
 
@@ -25,27 +24,21 @@ from blimp.queue.worker.middleware import (
     default_middleware,
     mark_begun,
 )
-from tests.queue.conftest import DEADLINE_S, wait_until, working
+from tests.queue.conftest import DEADLINE_S, Held, wait_until, working
 
 
 def test_a_mark_does_not_expire_while_its_message_is_pending(
     app: TaskApp, server: redis.Redis
 ) -> None:
     """A message may lie for longer than any time to live: its mark must be found then."""
-    began, go_on = threading.Event(), threading.Event()
-
-    @app.task(name="once", idempotent=False)
-    def once() -> int:
-        began.set()
-        assert go_on.wait(DEADLINE_S)
-        return 1
-
+    held = Held()
+    once = app.task(name="once", idempotent=False)(held.run)
     key = began_key("the-id", 0, 0)
     with working(app):
-        handle = once.apply_async(task_id="the-id")
-        assert began.wait(DEADLINE_S)
+        handle = once.apply_async((1,), task_id="the-id")
+        assert held.began.wait(DEADLINE_S)
         assert server.ttl(key) == -1
-        go_on.set()
+        held.go.set()
         assert handle.get(DEADLINE_S) == 1
         wait_until(lambda: server.ttl(key) > 0, "a mark stays for ever")
     assert server.ttl(key) <= MARK_KEEP_S

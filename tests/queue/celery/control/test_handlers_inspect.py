@@ -2,7 +2,6 @@
 
 import json
 import os
-import threading
 from types import SimpleNamespace
 from typing import Any, cast
 
@@ -15,7 +14,7 @@ from blimp.queue.protocol.message import TaskMessage
 from blimp.queue.worker import interpreter
 from blimp.queue.worker.job import Job
 from tests.queue.celery.control.conftest import Ask
-from tests.queue.conftest import DEADLINE_S, wait_until, working
+from tests.queue.conftest import DEADLINE_S, Held, wait_until, working
 
 
 def test_ping_by_name_pattern_and_to_all(app: TaskApp, ask: Ask) -> None:
@@ -29,16 +28,11 @@ def test_ping_by_name_pattern_and_to_all(app: TaskApp, ask: Ask) -> None:
 
 
 def test_what_runs_waits_and_is_scheduled(app: TaskApp, ask: Ask) -> None:
-    began, go = threading.Event(), threading.Event()
-
-    @app.task(name="hold")
-    def hold(what: str) -> None:
-        began.set()
-        assert go.wait(DEADLINE_S)
-
+    held = Held()
+    hold = app.task(name="hold")(held.run)
     with working(app, sync_workers=1, prefetch=4):
         first = hold.delay("a")
-        assert began.wait(DEADLINE_S)
+        assert held.began.wait(DEADLINE_S)
         second = hold.apply_async(("b",), priority=3)
         while len(reserved := ask("reserved")) < 1:
             pass
@@ -69,7 +63,7 @@ def test_what_runs_waits_and_is_scheduled(app: TaskApp, ask: Ask) -> None:
         assert ask("query_task", ids=second.id)[second.id][0] == "reserved"
         assert ask("stats")["total"] == {"hold": 2}
         assert ask("stats")["python"] == interpreter.described()
-        go.set()
+        held.go.set()
         second.get(DEADLINE_S)
         wait_until(lambda: ask("stats")["blimp_ended"] == [["hold", "SUCCESS", 2]], "no end")
 
@@ -89,19 +83,14 @@ def test_what_waits_for_its_eta_in_the_worker(app: TaskApp) -> None:
 
 
 def test_large_arguments_are_shown_as_text(app: TaskApp, ask: Ask) -> None:
-    began, go = threading.Event(), threading.Event()
-
-    @app.task(name="hold")
-    def hold(what: str) -> None:
-        began.set()
-        assert go.wait(DEADLINE_S)
-
+    held = Held()
+    hold = app.task(name="hold")(held.run)
     with working(app):
         hold.delay("x" * 100_000)
-        assert began.wait(DEADLINE_S)
+        assert held.began.wait(DEADLINE_S)
         (running,) = ask("active")
         assert running["args"] == "('" + "x" * 1022
-        go.set()
+        held.go.set()
 
 
 def test_stats_conf_report_and_clock(url: str, ask: Ask) -> None:

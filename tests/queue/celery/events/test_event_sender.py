@@ -24,7 +24,7 @@ from blimp.queue.celery.events.worker_events import WorkerEvents
 from blimp.queue.retry import CONNECTING, Outage
 from tests.broker import EmbeddedBroker
 from tests.queue.celery.events.listener import Listener
-from tests.queue.conftest import DEADLINE_S, Silence, wait_until, working
+from tests.queue.conftest import DEADLINE_S, Held, Silence, wait_until, working
 from tests.signals import stop_process
 
 TASKS = 1000
@@ -177,26 +177,21 @@ def check_complete(listener: Listener, tasks: int) -> None:
 def test_an_outage_loses_no_event(own_broker: EmbeddedBroker, transport: str) -> None:
     """The task ends while the broker is stopped."""
     url = own_broker.url
-    began, go = threading.Event(), threading.Event()
+    held = Held()
     with TaskApp("tests", broker=url, timeout_s=0.5) as app:
-
-        @app.task(name="waits", ignore_result=True)
-        def waits() -> None:
-            began.set()
-            assert go.wait(DEADLINE_S)
-
+        waits = app.task(name="waits", ignore_result=True)(held.run)
         log = Silence()
         with (
             Listener(url, transport=transport) as listener,
             working(app, events=True, log=log) as worker,
         ):
             id = waits.delay().id
-            assert began.wait(DEADLINE_S)
+            assert held.began.wait(DEADLINE_S)
             listener.wait_types(id, "task-received", "task-started")
             stop_process(own_broker.pid)
             try:
                 worker.extension(WorkerEvents).heartbeat()
-                go.set()
+                held.go.set()
                 wait_until(lambda: log.events("events not sent"), "it does not notice")
             finally:
                 os.kill(own_broker.pid, signal.SIGCONT)

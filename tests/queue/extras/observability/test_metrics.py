@@ -4,7 +4,6 @@ import contextlib
 import os
 import signal
 import socket
-import threading
 import time
 import urllib.error
 import urllib.request
@@ -22,7 +21,7 @@ from blimp.queue.cli.main import main
 from blimp.queue.extensions import WORKER_EXTENSIONS
 from blimp.queue.extras.observability.metrics import Metrics
 from tests.broker import EmbeddedBroker
-from tests.queue.conftest import DEADLINE_S, Silence, WorkerProcess, working
+from tests.queue.conftest import DEADLINE_S, Held, Silence, WorkerProcess, working
 from tests.signals import stop_process
 
 Figures = dict[tuple[str, tuple[tuple[str, str], ...]], float]
@@ -115,16 +114,11 @@ def test_outcomes_are_counted_and_measured(app: TaskApp) -> None:
 
 
 def test_queues_are_shown_by_priority(app: TaskApp, server: redis.Redis) -> None:
-    entered, leave = threading.Event(), threading.Event()
-
-    @app.task(name="hold")
-    def hold() -> None:
-        entered.set()
-        assert leave.wait(DEADLINE_S)
-
+    held = Held()
+    hold = app.task(name="hold")(held.run)
     with Metrics(app, port=0) as metrics, working(app, prefetch=1, sync_workers=1):
         hold.delay()
-        assert entered.wait(DEADLINE_S)
+        assert held.began.wait(DEADLINE_S)
         hold.apply_async(priority=9)
         hold.apply_async(priority=9)
         hold.apply_async(countdown=3600.0)
@@ -163,7 +157,7 @@ def test_queues_are_shown_by_priority(app: TaskApp, server: redis.Redis) -> None
             assert figure(found, "blimp_queue_messages", **low, state="ready") == 2.0
             server.delete("blimp:queue:tests:level:0")
         finally:
-            leave.set()
+            held.go.set()
 
 
 def test_a_broker_that_is_not_redis_shows_what_waits() -> None:
