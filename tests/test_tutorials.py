@@ -13,18 +13,11 @@ TUTORIALS = Path(__file__).parents[1] / "docs" / "tutorials"
 BROKER = "redis://localhost:6379/0"
 
 
-@pytest.mark.timeout(120)
-def test_a_student_sees_what_the_page_shows() -> None:
-    page = TUTORIALS / "student.md"
-    tried = doctest.testfile(str(page), module_relative=False, encoding="utf-8")
-    assert (tried.failed, tried.attempted > 20) == (0, True)
-
-
 @pytest.mark.timeout(300)
-@pytest.mark.long
-def test_a_balloon_is_found_as_the_page_shows() -> None:
-    page = TUTORIALS / "balloon.md"
-    tried = doctest.testfile(str(page), module_relative=False, encoding="utf-8")
+@pytest.mark.parametrize("page", ["student", pytest.param("balloon", marks=pytest.mark.long)])
+def test_a_reader_sees_what_the_page_shows(page: str) -> None:
+    path = str(TUTORIALS / f"{page}.md")
+    tried = doctest.testfile(path, module_relative=False, encoding="utf-8")
     assert (tried.failed, tried.attempted > 20) == (0, True)
 
 

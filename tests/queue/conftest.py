@@ -68,6 +68,13 @@ def app(url: str) -> Iterator[TaskApp]:
         yield app
 
 
+@pytest.fixture
+def labour(url: str) -> Iterator[TaskApp]:
+    """The sender's end of `tests/queue/worn_app.py`."""
+    with TaskApp("labour", broker=url, result_backend=url) as app:
+        yield app
+
+
 class Silence:
     """A log that keeps its lines."""
 

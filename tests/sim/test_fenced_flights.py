@@ -86,15 +86,20 @@ def off(ship: Lockstep, heading_deg: float) -> float:
     return abs(degrees(wrap_pi(euler(ship.truth.attitude)[2] - radians(heading_deg))))
 
 
+def fly_by_gps(ship: Lockstep) -> None:
+    """Fly two metres north without the tag."""
+    ship.fault("tag", "no_answer")
+    ship.step(10.0)
+    up(ship)
+    assert "tag is out: the position is that of gps" in ship.messages
+    ship.complete("goto", north_m=2.0, east_m=0.0, altitude_m=1.5, within_s=60.0)
+    north, east, _ = ship.truth.position_ned_m
+    assert hypot(north - 2.0, east) < 4.0  # a GPS of 2 m
+
+
 def test_outdoors_it_flies_by_gps_alone_and_says_so() -> None:
     with Lockstep("twin", seed=2, wind_mps=0.3) as ship:
-        ship.fault("tag", "no_answer")
-        ship.step(10.0)
-        up(ship)
-        assert "tag is out: the position is that of gps" in ship.messages
-        ship.complete("goto", north_m=2.0, east_m=0.0, altitude_m=1.5, within_s=60.0)
-        north, east, _ = ship.truth.position_ned_m
-        assert hypot(north - 2.0, east) < 4.0  # a GPS of 2 m
+        fly_by_gps(ship)
         ship.fault("gps", "no_answer")
         ship.step(4.0)
         assert ship.snapshot().failsafe == "position lost: holding height and heading"
@@ -133,13 +138,7 @@ def test_any_receiver_holds_it_outdoors(
     )
     twin = msgspec.structs.replace(twin, device=rows)
     with Lockstep(twin, seed=2, wind_mps=0.3) as ship:
-        ship.fault("tag", "no_answer")
-        ship.step(10.0)
-        up(ship)
-        assert "tag is out: the position is that of gps" in ship.messages
-        ship.complete("goto", north_m=2.0, east_m=0.0, altitude_m=1.5, within_s=60.0)
-        north, east, _ = ship.truth.position_ned_m
-        assert hypot(north - 2.0, east) < 4.0  # a GPS of 2 m
+        fly_by_gps(ship)
 
 
 def test_without_tag_and_gps_it_does_not_arm() -> None:

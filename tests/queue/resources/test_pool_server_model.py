@@ -3,12 +3,10 @@
 Time is the pool's: the server's, and what a test has it add to that.
 """
 
-import os
 from typing import Any
 
 import hypothesis.strategies as st
 import redis
-from hypothesis import HealthCheck, Phase, settings
 from hypothesis.stateful import (
     Bundle,
     RuleBasedStateMachine,
@@ -16,11 +14,11 @@ from hypothesis.stateful import (
     invariant,
     multiple,
     rule,
-    run_state_machine_as_test,
 )
 
 from blimp.queue.resources import Grant, ResourcePool, Ticket
 from blimp.queue.resources.pool_server import COUNTERS
+from tests.queue.models import compare
 from tests.queue.resources.conftest import pass_time
 from tests.queue.resources.pool_model import PLACE_S, TTL_S, PoolModel
 
@@ -161,13 +159,4 @@ class Pool(RuleBasedStateMachine):
 
 def test_the_scripts_do_as_the_model(server: redis.Redis) -> None:
     machine = type("PoolOnServer", (Pool,), {"client": server})
-    run_state_machine_as_test(
-        machine,
-        settings=settings(
-            max_examples=int(os.environ.get("MODEL_EXAMPLES", "25")),
-            stateful_step_count=40,
-            deadline=None,
-            suppress_health_check=list(HealthCheck),
-            phases=[Phase.generate],  # to make a failure small takes long
-        ),
-    )
+    compare(machine, examples=25)

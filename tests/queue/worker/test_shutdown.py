@@ -2,7 +2,7 @@
 
 import signal
 import sys
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 from pathlib import Path
 
 import pytest
@@ -16,12 +16,6 @@ from tests.signals import signal_another_thread
 
 Start = Callable[..., WorkerProcess]
 LABOUR = "tests.queue.worn_app:app"
-
-
-@pytest.fixture
-def labour(url: str) -> Iterator[TaskApp]:
-    with TaskApp("labour", broker=url, result_backend=url) as app:
-        yield app
 
 
 def runs(directory: Path, name: str) -> int:

@@ -5,15 +5,10 @@ it: a holder that stands still has its entries made idle (XCLAIM … IDLE), and 
 hours ahead is taken by a consumer that may have it so many hours early.
 """
 
-import os
-import shutil
-import tempfile
-from pathlib import Path
 from typing import Any
 
 import hypothesis.strategies as st
 import msgspec
-from hypothesis import HealthCheck, Phase, settings
 from hypothesis.stateful import (
     Bundle,
     RuleBasedStateMachine,
@@ -23,7 +18,6 @@ from hypothesis.stateful import (
     multiple,
     precondition,
     rule,
-    run_state_machine_as_test,
 )
 
 from blimp.queue.brokers.streams.envelope import Claim, Envelope, Stamp
@@ -34,6 +28,7 @@ from tests.broker import EmbeddedBroker
 from tests.queue.brokers.streams.completions import complete
 from tests.queue.brokers.streams.queue_model import MOST, Message, QueueModel
 from tests.queue.celery.kombu_transport.conftest import envelope, streams_url
+from tests.queue.models import compare
 
 HOLDERS = {"a": "a", "b": "b", "a's namesake": "a"}  # and the consumer name of each
 LEASE_S = 1_000.0  # nothing expires by itself
@@ -344,20 +339,6 @@ class Queue(RuleBasedStateMachine):
         }
 
 
-def test_the_scripts_do_what_the_model_says() -> None:
-    directory = Path(tempfile.mkdtemp(prefix="blimp-"))
-    try:
-        with EmbeddedBroker(directory=directory / "b") as broker:
-            machine = type("QueueOnServer", (Queue,), {"url": streams_url(broker)})
-            run_state_machine_as_test(
-                machine,
-                settings=settings(
-                    max_examples=int(os.environ.get("MODEL_EXAMPLES", "50")),
-                    stateful_step_count=40,
-                    deadline=None,
-                    phases=[Phase.generate],  # to make a failure small takes minutes
-                    suppress_health_check=list(HealthCheck),
-                ),
-            )
-    finally:
-        shutil.rmtree(directory, ignore_errors=True)
+def test_the_scripts_do_what_the_model_says(own_broker: EmbeddedBroker) -> None:
+    machine = type("QueueOnServer", (Queue,), {"url": streams_url(own_broker)})
+    compare(machine, examples=50)

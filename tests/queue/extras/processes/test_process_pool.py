@@ -2,7 +2,7 @@
 
 import os
 import signal
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 
 import pytest
 
@@ -14,12 +14,6 @@ from tests.queue.server_view import Look
 from tests.queue.worker.test_shutdown import LABOUR, runs
 
 Start = Callable[..., WorkerProcess]
-
-
-@pytest.fixture
-def labour(url: str) -> Iterator[TaskApp]:
-    with TaskApp("labour", broker=url, result_backend=url) as app:
-        yield app
 
 
 @pytest.fixture
