@@ -6,7 +6,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from playwright.sync_api import Browser, ConsoleMessage, Page, sync_playwright
+from playwright.sync_api import (
+    Browser,
+    ConsoleMessage,
+    Page,
+    ViewportSize,
+    expect,
+    sync_playwright,
+)
 from playwright.sync_api import TimeoutError as PlaywrightTimeout
 
 from tests.needs import not_run
@@ -27,6 +34,7 @@ SIZES = (
     (3840, 2160), (1920, 1080), (1366, 768), (1280, 720), (640, 360),
     (1024, 768), (768, 1024), (844, 390), (390, 844), (360, 640), (320, 568),
 )  # fmt: skip
+UPRIGHT, SIDEWAYS = ViewportSize(width=390, height=844), ViewportSize(width=844, height=390)
 # px: of a window for fingers at most; of a control there, of a map and of letters at least.
 LIMITS = {"fingers": 800, "control": 40, "map": 160, "text": 11}
 MISFITS = Path(__file__).parent / "misfits.js"
@@ -101,3 +109,30 @@ def looking(browser: Browser, **options: Any) -> Iterator[Page]:
         wrong = errors_of(page)
         yield page
     assert wrong == []
+
+
+def stop_is_in_reach(page: Page) -> None:
+    """Fail unless the emergency stop is seen whole, wherever the page was scrolled to."""
+    for place in ("0", "document.documentElement.scrollHeight"):
+        page.evaluate(f"() => scrollTo(0, {place})")
+        expect(page.get_by_test_id("estop")).to_be_in_viewport(ratio=1)
+        expect(page.get_by_test_id("estop")).to_be_enabled()
+    page.evaluate("() => scrollTo(0, 0)")
+
+
+def hover_by_touch(page: Page, url: str, *, within_ms: float) -> None:
+    """Open a ship's page on a phone, and touch what it says is next until the ship hovers.
+
+    within_ms: outside, for a step.
+    """
+    page.goto(url)
+    seen = [("arm", "Then Arm"), ("takeoff", "Take off climbs"), ("land", "It hovers")]
+    for button, words in seen:
+        expect(page.get_by_test_id("step")).to_contain_text(words, timeout=within_ms)
+        wanted = page.get_by_test_id(f"command-{button}")
+        expect(wanted).to_be_in_viewport(ratio=1)
+        expect(wanted).to_contain_class("next")
+        stop_is_in_reach(page)
+        assert too_wide_px(page) <= 0
+        if button != "land":
+            wanted.tap()
