@@ -50,6 +50,19 @@ class RegisterChip:
         self.set(register, data)
         self.on_write(register, data)
 
+    def cut_once(self, register: int, whole: int) -> None:
+        """Answer the next read of `register` with so many bytes of it, and zeros behind them."""
+        read, cut = self.read, [register]
+
+        def partial(register: int, length: int) -> bytes:
+            data = read(register, length)
+            if register not in cut:
+                return data
+            cut.clear()
+            return data[:whole].ljust(length, b"\0")
+
+        self.read = partial  # type: ignore[method-assign]
+
     def command(self, command: int) -> None:
         raise BusError(f"no command {command} here")
 
