@@ -40,8 +40,13 @@ from tests.queue.worn_app import app as labour
 ORIGIN = "tests.queue.worn_app:app"
 
 
-def start(*, origin: str = ORIGIN) -> ChildProcess:
-    return ChildProcess(1, [origin], wear=Wear(max_tasks=None, max_memory_mb=None))
+@contextlib.contextmanager
+def started(*, origin: str = ORIGIN) -> Iterator[ChildProcess]:
+    child = ChildProcess(1, [origin], wear=Wear(max_tasks=None, max_memory_mb=None))
+    try:
+        yield child
+    finally:
+        child.end()
 
 
 def begin(child: ChildProcess, task: str, *args: object) -> Begin:
@@ -68,8 +73,7 @@ def say(**frame):
 
 
 def test_a_child_runs_job_after_job_and_ends_when_asked() -> None:
-    child = start()
-    try:
+    with started() as child:
         child.wait_ready(DEADLINE_S)
         for _ in range(3):
             done = child.call(begin(child, "cpu.pid"), on_report=lambda _: None)
@@ -79,15 +83,12 @@ def test_a_child_runs_job_after_job_and_ends_when_asked() -> None:
         assert done.outcome.state is State.FAILURE
         assert done.outcome.fault is not None
         assert "task 'no.such' is not in tests.queue.worn_app:app" in done.outcome.fault.text
-    finally:
-        child.end()
         child.end()
     assert not child.running()
 
 
 def test_an_interruption_that_comes_too_late_strikes_no_other_job() -> None:
-    child = start()
-    try:
+    with started() as child:
         child.wait_ready(DEADLINE_S)
         for _ in range(3):
             job = begin(child, "cpu.pid")
@@ -96,8 +97,6 @@ def test_an_interruption_that_comes_too_late_strikes_no_other_job() -> None:
             os.kill(child.pid, signal.SIGUSR1)  # as one that was under way when the job ended
             done = child.call(begin(child, "cpu.pid"), on_report=lambda _: None)
             assert done.outcome.state is State.SUCCESS
-    finally:
-        child.end()
 
 
 @pytest.mark.parametrize(
@@ -115,13 +114,10 @@ def test_a_child_that_does_not_begin_well_is_lost(
     monkeypatch: pytest.MonkeyPatch, program: str, complaint: str
 ) -> None:
     pretend(monkeypatch, program)
-    child = start()
-    try:
+    with started() as child:
         with pytest.raises(WorkerLost, match=complaint):
             child.wait_ready(0.5 if "in time" in complaint else DEADLINE_S)
-    finally:
         child.signal(signal.SIGKILL)
-        child.end()
     assert not Path(f"/proc/{child.pid}").exists()
 
 
@@ -131,14 +127,11 @@ def test_a_child_that_answers_for_another_job_is_killed(monkeypatch: pytest.Monk
         "say(kind='ready', child=1)\n"
         "say(kind='done', child=1, job=9, outcome={'state': 'SUCCESS'})\ntime.sleep(3600)",
     )
-    child = start()
-    try:
+    with started() as child:
         child.wait_ready(DEADLINE_S)
         with pytest.raises(WorkerLost, match="in job 1"):
             child.call(begin(child, "cpu.pid"), on_report=lambda _: None)
         wait_until(lambda: not child.running(), "it was not killed")
-    finally:
-        child.end()
 
 
 class Errand:
@@ -171,13 +164,11 @@ def test_a_child_whose_start_hangs_is_killed_and_restarted(
     executor = ProcessPool(
         run=errand.run, size=1, context=Context(), origins={"cpu.pid": ORIGIN}, start_s=1.0, log=log
     )
-    try:
+    with contextlib.closing(executor):
         executor.submit(errand.job)
         wait_until(lambda: len(log.events("child does not start")) >= 2, "it is not killed")
         executor._start_s = DEADLINE_S  # the third does not hang, however long it takes
         assert errand.ended.wait(DEADLINE_S)
-    finally:
-        executor.close()
     assert errand.outcome is not None
     assert errand.outcome.state is State.SUCCESS
     waits_s = [event["again_in_s"] for event in log.events("child does not start")]
@@ -189,13 +180,11 @@ def test_a_child_that_cannot_be_begun_is_begun_later() -> None:
     executor = ProcessPool(
         run=errand.run, size=1, context=Context(), origins={"cpu.pid": ORIGIN}, log=log
     )
-    try:
+    with contextlib.closing(executor):
         with descriptors(more=1):
             executor.submit(errand.job)
             wait_until(lambda: bool(log.events("child does not start")), "it is not logged")
         assert errand.ended.wait(DEADLINE_S)
-    finally:
-        executor.close()
     assert errand.outcome is not None
     assert errand.outcome.state is State.SUCCESS
     assert "Too many open files" in log.events("child does not start")[0]["reason"]
@@ -263,12 +252,8 @@ def test_half_a_frame_whose_sender_was_killed_is_not_waited_for_for_ever(
         "os.write(0, struct.pack('!i', 100) + b'half')\n"
         "os.kill(os.getpid(), signal.SIGKILL)",
     )
-    child = start()
-    try:
-        with pytest.raises(WorkerLost, match="was killed by SIGKILL"):
-            child.wait_ready(DEADLINE_S)
-    finally:
-        child.end()
+    with started() as child, pytest.raises(WorkerLost, match="was killed by SIGKILL"):
+        child.wait_ready(DEADLINE_S)
 
 
 def test_a_child_that_waits_long_for_work_keeps_its_channel(
@@ -304,16 +289,13 @@ def test_progress_that_an_earlier_job_left_costs_no_later_job(
         "say(kind='progress', child=1, job=0, fraction=0.5, details={})\n"
         "say(kind='done', child=1, job=1, outcome={'state': 'SUCCESS'})\ntime.sleep(3600)",
     )
-    child = start()
-    try:
+    with started() as child:
         child.wait_ready(DEADLINE_S)
         reports: list[object] = []
         done = child.call(begin(child, "cpu.pid"), on_report=reports.append)
         assert done.outcome.state is State.SUCCESS
         assert reports == []
-    finally:
         child.signal(signal.SIGKILL)
-        child.end()
 
 
 def test_a_retry_at_a_time_asks_no_broker_from_a_child() -> None:
