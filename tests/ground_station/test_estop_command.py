@@ -142,8 +142,7 @@ def test_on_board_a_stop_needs_neither_the_broker_nor_the_key(
         key.write_text("0" * 43)
         key.chmod(0o600)
         (path / "vehicle").write_text("twin")
-        flight = FlightSide(path / "flight.sock")
-        own.callback(flight.close)
+        flight = own.enter_context(FlightSide(path / "flight.sock"))
         for entry, mode in ((path, 0o755), (configuration, 0o644), (path / "vehicle", 0o644)):
             entry.chmod(mode)
         (path / "estop.sock").chmod(0o666)  # as for a member of the ship's group
@@ -181,11 +180,8 @@ def test_a_simulated_ship_of_this_user_does_not_hide_the_one_that_the_machine_is
         (path / "vehicle").write_text("real")
         monkeypatch.setattr("ground_station.discover.CONFIG_PATH", path / "blimp.toml")
         monkeypatch.setattr("ground_station.discover.ON_BOARD_DIR", path)
-        flight = FlightSide(path / "flight.sock")
-        try:
+        with FlightSide(path / "flight.sock"):
             ended = states(estop(capsys, "--timeout", "2")[1])  # beside others that were heard
-        finally:
-            flight.close()
     assert (ended["real"], ended[twin.vehicle]) == ("SUCCESS", "SUCCESS")
 
 

@@ -36,9 +36,8 @@ def link(url: str) -> Iterator[RedisServer]:
 
 @pytest.fixture
 def ship(directory: Path) -> Iterator[FlightSide]:
-    side = FlightSide(directory / "flight.sock")
-    yield side
-    side.close()
+    with FlightSide(directory / "flight.sock") as side:
+        yield side
 
 
 @pytest.fixture

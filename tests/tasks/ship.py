@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from blimp.clock import SystemClock
+from blimp.closing import Closing
 from blimp.link.mailbox import MailboxClient, MailboxServer
 from blimp.types import Command, Outcome, OutcomeState
 from tests.queue.conftest import wait_until
@@ -20,7 +21,7 @@ def outcome(command: Command, state: OutcomeState = DONE, **fields: Any) -> Outc
     return Outcome(id=command.id, state=state, **settings)
 
 
-class FlightSide:
+class FlightSide(Closing):
     """The flight process's end of a real mailbox, with the answers a test decides."""
 
     def __init__(self, path: Path) -> None:

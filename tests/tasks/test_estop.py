@@ -136,23 +136,16 @@ def test_a_recorded_emergency_stop_kills_no_ship_after_a_reboot(
         return reply.id
 
     with VehicleClient(url, "twin", signing_key=KEY) as ground:
-        ship = FlightSide(directory / "flight.sock")
-        try:
-            with relaying(url, directory):
-                first = stop(ground)
-                assert {command.id for command in ship.named("estop")} == {first}
-        finally:
-            ship.close()
+        with FlightSide(directory / "flight.sock") as ship, relaying(url, directory):
+            first = stop(ground)
+            assert {command.id for command in ship.named("estop")} == {first}
         entries: Any = server.xrange(fanout)
         assert entries
-        ship = FlightSide(directory / "flight.sock")  # it forgot what it had done
-        try:
-            with relaying(url, directory):
-                second = stop(ground)
-                for _, fields in entries:
-                    server.xadd(fanout, fields)
-                third = stop(ground)
-                stopped = [command.id for command in ship.named("estop")]
-                assert (first not in stopped, set(stopped)) == (True, {second, third})
-        finally:
-            ship.close()
+        successor = FlightSide(directory / "flight.sock")  # it forgot what it had done
+        with successor as ship, relaying(url, directory):
+            second = stop(ground)
+            for _, fields in entries:
+                server.xadd(fanout, fields)
+            third = stop(ground)
+            stopped = [command.id for command in ship.named("estop")]
+            assert (first not in stopped, set(stopped)) == (True, {second, third})
