@@ -12,8 +12,6 @@ import shlex
 import shutil
 import signal
 import subprocess
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
 from blimp.closing import Closing
@@ -43,9 +41,13 @@ class Box(Closing):
         self.events: list[Event] | None = None  # of the card, if it is to say them
         self._card: Card | None = None
         self._process: subprocess.Popen[bytes] | None = None
-        self._login: Path | None = None
+        self._login: subprocess.Popen[bytes] | None = None
 
     # --- power ---------------------------------------------------------------------------------
+
+    @property
+    def is_on(self) -> bool:
+        return self._process is not None
 
     def put_in(self, disk: Path) -> None:
         """Put a card with a copy of `disk` in."""
@@ -114,7 +116,7 @@ class Box(Closing):
         self.ssh("sudo poweroff", check=False)
         assert self._process is not None
         self._process.wait(BOOT_S)
-        self._pull()
+        self.close()
 
     def close(self) -> None:
         self.kill()
@@ -122,10 +124,11 @@ class Box(Closing):
 
     def kill(self) -> None:
         """End QEMU: the computer is dead, and the card has power until `cut`. Idempotent."""
-        if self._process is not None:
-            self._process.kill()
-            self._process.wait()
-            self._process = None
+        for process in (self._login, self._process):
+            if process is not None:
+                process.kill()
+                process.wait()
+        self._login = self._process = None
 
     def _pull(self) -> None:
         if self._card is not None:
@@ -147,7 +150,7 @@ class Box(Closing):
         self, command: str, *, typed: str = "", check: bool = True, timeout_s: float = COMMAND_S
     ) -> subprocess.CompletedProcess[str]:
         """Type a line at the shell of `pilot`, and what it then asks for."""
-        kept = [] if self._login is None else ["-S", str(self._login)]
+        kept = [] if self._login is None else ["-S", str(self.directory / "login")]
         ended = subprocess.run(
             ["ssh", *self.options, *kept, "pilot@ship.local", command],
             input=typed, capture_output=True, text=True, timeout=timeout_s, check=False,
@@ -156,24 +159,18 @@ class Box(Closing):
             raise AssertionError(f"{command}\n{ended.stdout[-3000:]}{ended.stderr[-3000:]}")
         return ended
 
-    @contextmanager
-    def login(self, *, forward: str | None = None) -> Iterator[None]:
-        """Keep a login open, which `ssh` then uses: a new one takes half a second of the box.
+    def log_in(self, *, forward: str | None = None) -> None:
+        """Log in once for each `ssh` until the box is off: a new login takes half a second of it.
 
         forward: what `ssh -L` opens meanwhile.
         """
         control = self.directory / "login"
+        control.unlink(missing_ok=True)
         words = ["-M", "-S", str(control), "-N", "-o", "StreamLocalBindUnlink=yes"]
         if forward is not None:
             words += ["-L", forward]
-        with subprocess.Popen(["ssh", *self.options, *words, "pilot@ship.local"]) as process:
-            try:
-                until(control.exists, "no login", within_s=BOOT_S)
-                self._login = control
-                yield
-            finally:
-                self._login = None
-                process.terminate()
+        self._login = subprocess.Popen(["ssh", *self.options, *words, "pilot@ship.local"])
+        until(control.exists, "no login", within_s=BOOT_S)
 
     def says(self, command: str) -> str:
         return self.ssh(command).stdout.strip()

@@ -139,11 +139,11 @@ def cut_once(box: Box, world: OutsideWorld, name: str, chance: random.Random) ->
     box.boot(world_port=world.port)
     boot_s = round(time.monotonic() - began_s)
     look = Look(lambda command: _ask(box, command), said)
-    with box.login():
-        look.program()
-        look.running()
-        look.files()
-        look.queue()
+    box.log_in()
+    look.program()
+    look.running()
+    look.files()
+    look.queue()
     row = {
         "activity": name, "steps": sum(line.startswith("done") for line in said),
         "unflushed_blocks": unflushed, "lost_blocks": lost, "boot_outside_s": boot_s,

@@ -5,13 +5,14 @@ each leaves the ship as it found it, on the ground and disarmed.
 """
 
 import json
+import random
 import statistics
 import subprocess
 import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -44,6 +45,19 @@ class Ship(NamedTuple):
     @property
     def altitude_m(self) -> float:
         return self.world.world.truth.altitude_m
+
+    def boot(self, *, memory_mb: int = 1024) -> None:
+        """Pull the plug, and boot. The clock chip says 1970, as a Pi without one does."""
+        if self.box.is_on:
+            self.box.cut(random.Random(1))
+            self.world.restart()
+        self.box.memory_mb = memory_mb
+        self.box.boot(epoch="1970-01-01T00:00:00", world_port=self.world.port)
+        self.box.log_in(forward=f"{self.box.directory}/broker.sock:{SOCKET}")
+        self.until(self.active, "a unit is not up")
+
+    def is_after(self, moment_s: float) -> bool:
+        return self.now_s > moment_s
 
     def at_rest(self) -> bool:
         return not any(self.world.world.outputs[name] for name in ("left", "right", "tail"))
@@ -105,26 +119,19 @@ class Ship(NamedTuple):
         return self.until(lambda: self.active(before), f"no {name}", within_s=20.0)
 
 
-@contextmanager
-def switched_on(*, memory_mb: int = 1024) -> Iterator[Ship]:
-    """An installed ship whose clock chip says 1970, as a Pi without one does."""
+@pytest.fixture(scope="module")
+def booted() -> Iterator[Ship]:
     image = Image("bookworm")
     installed = image.directory / "installed.raw"
     if not installed.exists():
         raise not_run("a box with a ship: python -m tests.box.page")
     with tempfile.TemporaryDirectory(dir="/dev/shm", prefix="box-") as name:
-        box = Box(image, Path(name), memory_mb=memory_mb)
+        box = Box(image, Path(name))
         box.put_in(installed)
         with OutsideWorld(twin(), directory=Path(name)) as world, box:
-            box.boot(epoch="1970-01-01T00:00:00", world_port=world.port)
-            with box.login(forward=f"{name}/broker.sock:{SOCKET}"):
-                yield Ship(box, world)
-
-
-@pytest.fixture(scope="module")
-def booted() -> Iterator[Ship]:
-    with switched_on() as ship:
-        yield ship
+            found = Ship(box, world)
+            found.boot()
+            yield found
 
 
 @pytest.fixture
@@ -147,6 +154,85 @@ def test_from_power_on_to_armed(ship: Ship) -> None:
     assert armed_s < 30.0
 
 
+def stop_by_the_broker(ship: Ship) -> None:
+    """Of a ground that is elsewhere: it has no other road."""
+    began_s = ship.now_s
+    with subprocess.Popen([*ship.words, "estop"]) as stop:
+        ship.until(ship.at_rest, "it turns", within_s=20.0)
+        print(f"at rest {ship.now_s - began_s:.2f} s after `ground estop`")
+        assert stop.wait(OUTSIDE_S) == 0
+
+
+# A laptop beside the ship: a network whose one cable has netem at both ends, and a user who
+# may not write to the ship's own sockets. The way to the chips outside is not that cable.
+_LAPTOP = """
+set -e
+chmod 600 /root/key
+ip netns add laptop
+ip link add ship type veth peer name laptop netns laptop
+ip addr add 10.9.0.1/24 dev ship
+ip -n laptop addr add 10.9.0.2/24 dev laptop
+ip link set ship up
+ip -n laptop link set laptop up
+"""
+_TUNNEL = f"""
+ip netns exec laptop ssh -f -N -i /root/key -o StrictHostKeyChecking=no \\
+  -o StreamLocalBindUnlink=yes -o StreamLocalBindMask=0111 \\
+  -L /tmp/ship.sock:{SOCKET} pilot@10.9.0.1 >/dev/null 2>&1 </dev/null
+"""
+_UNPLUG = "ip link del ship; kill $(ip netns pids laptop); ip netns del laptop"
+_GROUND = f"""
+export BLIMP_VEHICLE=twin BLIMP_BROKER_URL='redis+socket://{SOCKET}?virtual_host=0'
+here='ip netns exec laptop'
+ground="$here setpriv --reuid nobody --clear-groups env HOME=/
+  BLIMP_BROKER_URL=redis+socket:///tmp/ship.sock?virtual_host=0 ground --timeout 60 --json"
+netem() {{
+  tc qdisc replace dev ship root netem $1
+  $here tc qdisc replace dev laptop root netem $1
+}}
+"""
+
+
+@pytest.fixture
+def laptop(ship: Ship) -> Iterator[Callable[[str], str]]:
+    """Run a script as root, with what `_GROUND` has for a pilot at a laptop beside the ship."""
+    ship.box.write("/root/key", ship.box.image.key.read_text())
+    ship.box.ssh("sudo bash", typed=_LAPTOP + _TUNNEL)
+    yield lambda script: ship.box.ssh("sudo bash", typed=_GROUND + script).stdout
+    ship.box.ssh("sudo bash", typed=_UNPLUG)
+
+
+def test_a_link_that_is_down_for_a_minute(ship: Ship, laptop: Callable[[str], str]) -> None:
+    """Stages and times of the failsafe are those of docs/failsafe.md."""
+
+    def done(words: str) -> bool:
+        return "SUCCESS" in laptop(f"$ground --timeout 5 {words} || true")
+
+    ship.fly()
+    laptop("$ground --timeout 600 watch >/dev/null 2>&1 </dev/null & sleep 6")
+    laptop("netem 'loss 100%'")
+    down_s = ship.now_s
+    for stage_s in (3.0, 30.0, 60.0):
+        assert not done("goto 5 0 1")
+        judged_s = down_s + stage_s + 1.5  # the worker reads heartbeats once a second
+        ship.until(partial(ship.is_after, judged_s), "the box's clock stands")
+        status = ship.ground("status")
+        print(f"{ship.now_s - down_s:.1f} s: {status['failsafe']}, {ship.altitude_m:.1f} m high")
+        assert status["failsafe"].startswith("link lost: ")
+    laptop("netem 'delay 10ms'")
+    up_s = ship.now_s
+    laptop(_TUNNEL.replace("/tmp/ship", "/tmp/new"))
+    again = "--broker 'redis+socket:///tmp/new.sock?virtual_host=0'"
+    ship.until(lambda: done(f"{again} hold"), "no hold by a new ssh")
+    print(f"a hold is done {ship.now_s - up_s:.1f} s after the link is up, by a new ssh")
+    assert ship.altitude_m > 0.3
+    assert ship.ground("status")["failsafe"] == ""
+    ship.until(lambda: done("ping"), "no ping by the old ssh", within_s=90.0)
+    print(f"a ping {ship.now_s - up_s:.1f} s after it, by the old one")
+    assert abs(ship.world.world.truth.position_ned_m[0]) < 2.0  # no `goto` came late
+    ship.land()
+
+
 def test_the_clock_steps_by_fifty_years_in_flight(ship: Ship) -> None:
     """The clock chip said 1970: Debian's systemd then begins at the time of its own release."""
     ship.fly()
@@ -165,15 +251,6 @@ def test_the_clock_steps_by_fifty_years_in_flight(ship: Ship) -> None:
     assert 0.0 <= status["age_s"] < 5.0
     assert ship.units() == before
     print(ship.box.says("sudo ls -l --time-style=long-iso /var/lib/blimp/logs"))
-
-
-def stop_by_the_broker(ship: Ship) -> None:
-    """Of a ground that is elsewhere: it has no other road."""
-    began_s = ship.now_s
-    with subprocess.Popen([*ship.words, "estop"]) as stop:
-        ship.until(ship.at_rest, "it turns", within_s=20.0)
-        print(f"at rest {ship.now_s - began_s:.2f} s after `ground estop`")
-        assert stop.wait(OUTSIDE_S) == 0
 
 
 def test_a_full_disk_in_flight(ship: Ship) -> None:
@@ -216,27 +293,8 @@ def test_each_process_dies_in_flight_and_is_back(ship: Ship) -> None:
     ship.land()
 
 
-# A laptop beside the ship: a network whose one cable has netem at both ends, and a user who
-# may not write to the ship's own sockets. The way to the chips outside is not that cable.
-_LAPTOP = f"""
-set -e
-chmod 600 /root/key
-ip netns add laptop
-ip link add ship type veth peer name laptop netns laptop
-ip addr add 10.9.0.1/24 dev ship
-ip -n laptop addr add 10.9.0.2/24 dev laptop
-ip link set ship up
-ip -n laptop link set laptop up
-ip netns exec laptop ssh -f -N -i /root/key -o StrictHostKeyChecking=no \\
-  -o StreamLocalBindMask=0111 -L /tmp/ship.sock:{SOCKET} pilot@10.9.0.1 >/dev/null 2>&1 </dev/null
-"""
-_PRESS = f"""
-export BLIMP_VEHICLE=twin BLIMP_BROKER_URL='redis+socket://{SOCKET}?virtual_host=0'
-here='ip netns exec laptop'
-ground="$here setpriv --reuid nobody --clear-groups env HOME=/
-  BLIMP_BROKER_URL=redis+socket:///tmp/ship.sock?virtual_host=0 ground --timeout 60 --json"
-tc qdisc replace dev ship root netem WORDS
-$here tc qdisc replace dev laptop root netem WORDS
+_PRESS = """
+netem 'WORDS'
 $ground ping >/dev/null
 for press in $(seq PRESSES); do
   (ground arm; ground mode MANUAL) >/dev/null 2>&1
@@ -255,13 +313,11 @@ LINKS = (  # netem of each way, the round trip in seconds, presses; round trips 
 )  # fmt: skip
 
 
-def test_a_stop_through_delay_loss_and_reordering(ship: Ship) -> None:
+def test_a_stop_through_delay_loss_and_reordering(ship: Ship, laptop: Callable[[str], str]) -> None:
     """`ground estop` by ssh, as docs/pi.md says, while a motor turns."""
-    ship.box.write("/root/key", ship.box.image.key.read_text())
-    ship.box.ssh("sudo bash", typed=_LAPTOP)
     for words, round_trip_s, presses, most in LINKS:
         script = _PRESS.replace("WORDS", words).replace("PRESSES", str(presses))
-        said = map(json.loads, ship.box.ssh("sudo bash", typed=script).stdout.splitlines())
+        said = map(json.loads, laptop(script).splitlines())
         took_s = []
         for began_s, again_s, stop, motor in zip(*[said] * 4, strict=True):
             took_s.append(stop["result"]["accepted_s"] - again_s - (again_s - began_s))
@@ -271,5 +327,4 @@ def test_a_stop_through_delay_loss_and_reordering(ship: Ship) -> None:
         took = ", ".join(f"{one / round_trip_s:.1f}" for one in sorted(took_s))
         print(f"{words} each way: stopped after {took} round trips of {round_trip_s} s")
         assert statistics.median(took_s) <= most * round_trip_s
-    ship.box.ssh("sudo ip link set ship down")
     ship.land()
