@@ -40,18 +40,22 @@ LIMITS = {"fingers": 800, "control": 40, "map": 160, "text": 11}
 MISFITS = Path(__file__).parent / "misfits.js"
 
 
-@pytest.fixture
-def chromium() -> Iterator[Browser]:
-    """A real browser. Under CI it must be there.
-
-    For one test: while Playwright's own event loop runs, no other test can run one.
-    """
+@contextlib.contextmanager
+def browser(*options: str) -> Iterator[Browser]:
+    """Start a real browser. Under CI it must be there."""
     if not CHROMIUM.exists():
         raise not_run(f"no {CHROMIUM} here: apt-get install chromium")
     with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=CHROMIUM, args=OPTIONS)
-        yield browser
-        browser.close()
+        started = playwright.chromium.launch(executable_path=CHROMIUM, args=[*OPTIONS, *options])
+        yield started
+        started.close()
+
+
+@pytest.fixture
+def chromium() -> Iterator[Browser]:
+    """For one test: while Playwright's own event loop runs, no other test can run one."""
+    with browser() as started:
+        yield started
 
 
 def serious_findings(page: Page) -> list[str]:
