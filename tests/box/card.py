@@ -24,7 +24,7 @@ _ACK, _INFO, _UNSUPPORTED = 1, 3, 0x80000001
 _READ, _WRITE, _DISCONNECT, _FLUSH = 0, 1, 2, 3
 _FUA = 1
 _HAS_FLAGS, _SENDS_FLUSH, _SENDS_FUA = 1, 4, 8
-_EINVAL = 22
+_EIO, _EINVAL = 5, 22
 
 
 # A write at an offset, a flush, or a line that the computer has said meanwhile.
@@ -114,6 +114,7 @@ class Card(Closing):
         self, image: Path, socket_path: Path, *, events: list[Event] | None = None
     ) -> None:
         self.socket_path = socket_path
+        self._failing: tuple[int, ...] = ()
         self._flash = Flash(image, events)
         self._lock = threading.Lock()
         socket_path.unlink(missing_ok=True)
@@ -122,6 +123,10 @@ class Card(Closing):
         self._listener.listen(1)
         self._thread = threading.Thread(target=self._serve, name="card", daemon=True)
         self._thread.start()
+
+    def fail(self, *, reads: bool) -> None:
+        """Answer EIO from now on: to writes and flushes, and to reads too if `reads`."""
+        self._failing = (_WRITE, _FLUSH, _READ) if reads else (_WRITE, _FLUSH)
 
     def cut(self, chance: random.Random) -> tuple[int, int]:
         """As `Flash.cut`. The computer must be dead by now."""
@@ -183,7 +188,9 @@ class Card(Closing):
             with self._lock:
                 if kind == _DISCONNECT:
                     return
-                if offset + length > self._flash.bytes:
+                if kind in self._failing:
+                    status = _EIO
+                elif offset + length > self._flash.bytes:
                     status = _EINVAL
                 elif kind == _READ:
                     data = self._flash.read(offset, length)
@@ -191,7 +198,7 @@ class Card(Closing):
                     self._flash.write(offset, written)
                 elif kind != _FLUSH:
                     status = _EINVAL
-                if kind == _FLUSH or flags & _FUA:
+                if not status and (kind == _FLUSH or flags & _FUA):
                     self._flash.flush()
             connection.sendall(struct.pack(">IIQ", 0x67446698, status, cookie) + data)
 

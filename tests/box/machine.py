@@ -102,6 +102,11 @@ class Box(Closing):
         self.switch_on(epoch=epoch, world_port=world_port)
         self.wait_until_up()
 
+    def fail_card(self, *, reads: bool) -> None:
+        """As `Card.fail`, until the power is off."""
+        assert self._card is not None
+        self._card.fail(reads=reads)
+
     def cut(self, chance: random.Random) -> tuple[int, int]:
         """Pull the plug; return how many unflushed blocks the card had, and how many it lost."""
         self.kill()

@@ -50,6 +50,7 @@ class Ship(NamedTuple):
         """Pull the plug, and boot. The clock chip says 1970, as a Pi without one does."""
         if self.box.is_on:
             self.box.cut(random.Random(1))
+            self.world.world = twin()  # a person lays it down, nose north: docs/pi.md
             self.world.restart()
         self.box.memory_mb = memory_mb
         self.box.boot(epoch="1970-01-01T00:00:00", world_port=self.world.port)
@@ -136,8 +137,10 @@ def booted() -> Iterator[Ship]:
 
 @pytest.fixture
 def ship(booted: Ship, request: pytest.FixtureRequest) -> Iterator[Ship]:
-    began_s, outside_s = booted.now_s, time.monotonic()
+    clock, began_s, outside_s = booted.world.clock, booted.now_s, time.monotonic()
     yield booted
+    if booted.world.clock is not clock:
+        began_s = 0.0  # it has booted since
     took_s, outside_s = booted.now_s - began_s, time.monotonic() - outside_s
     print(f"{request.node.name}: {took_s:.0f} s, {outside_s:.0f} s outside")
 
@@ -230,6 +233,33 @@ def test_a_link_that_is_down_for_a_minute(ship: Ship, laptop: Callable[[str], st
     ship.until(lambda: done("ping"), "no ping by the old ssh", within_s=90.0)
     print(f"a ping {ship.now_s - up_s:.1f} s after it, by the old one")
     assert abs(ship.world.world.truth.position_ned_m[0]) < 2.0  # no `goto` came late
+    ship.land()
+
+
+def ext4_finds_an_error(ship: Ship) -> None:
+    ship.box.ssh("sudo mount -o remount,errors=remount-ro /")
+    ship.box.ssh("echo 1 | sudo tee /sys/fs/ext4/vda/trigger_fs_error")
+
+
+def no_write_is_answered(ship: Ship) -> None:
+    ship.box.fail_card(reads=False)
+
+
+@pytest.mark.parametrize("fail", [ext4_finds_an_error, no_write_is_answered])
+def test_a_card_that_fails_in_flight(ship: Ship, fail: Callable[[Ship], None]) -> None:
+    """Then it answers nothing at all; then a boot after it."""
+    ship.fly()
+    flight = ship.units()["blimp-flight"]
+    fail(ship)
+    ship.until(lambda: ship.ground("hold")["state"] != "SUCCESS", "it obeys", within_s=30.0)
+    print(ship.ground("hold")["reason"])
+    print(f"relay: back after {ship.kill('relay'):.1f} s")
+    assert ship.units()["blimp-flight"] == flight
+    assert ship.altitude_m > 0.7
+    ship.box.fail_card(reads=True)
+    stop_by_the_broker(ship)
+    ship.boot()
+    print(ship.box.says("sudo dmesg | grep EXT4"))
     ship.land()
 
 
@@ -328,3 +358,21 @@ def test_a_stop_through_delay_loss_and_reordering(ship: Ship, laptop: Callable[[
         print(f"{words} each way: stopped after {took} round trips of {round_trip_s} s")
         assert statistics.median(took_s) <= most * round_trip_s
     ship.land()
+
+
+def test_little_memory_and_a_program_that_takes_all_of_it(ship: Ship) -> None:
+    """256 MB: the smallest Pi has twice that."""
+    ship.boot(memory_mb=256)
+    ship.fly()
+    print(ship.box.says("free -m"))
+    before = ship.units()
+    ship.box.ssh("python3 -c 'b = []\nwhile True: b.append(bytes(16 << 20))'", check=False)
+    began_s = ship.now_s
+    print(ship.box.says("sudo dmesg | grep -i 'killed process' | cut -c1-120"))
+    print(f"a command is done {ship.until_done('hold'):.1f} s after the last was killed")
+    ship.until(ship.active, "a unit is not back")
+    print(f"all units are back {ship.now_s - began_s:.1f} s after it")
+    for unit in ("blimp-flight", "blimp-relay"):
+        assert ship.units()[unit] == before[unit]
+    assert ship.altitude_m > 0.7
+    stop_by_the_broker(ship)
