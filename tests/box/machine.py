@@ -16,6 +16,7 @@ from pathlib import Path
 
 from blimp.closing import Closing
 from blimp.processes import _shim
+from ground_station.page import PORT as PAGE_PORT
 from tests.box.card import Card, Event
 from tests.box.image import Image
 from tests.redis_server import free_port
@@ -37,7 +38,7 @@ class Box(Closing):
         self.directory = directory
         self.disk = directory / "card.raw"
         self.serial = directory / "serial.log"
-        self.port = free_port()
+        self.port, self.page_port = free_port(), free_port()  # here, of its ssh and its page
         self.events: list[Event] | None = None  # of the card, if it is to say them
         self._card: Card | None = None
         self._process: subprocess.Popen[bytes] | None = None
@@ -75,7 +76,8 @@ class Box(Closing):
             "-append", "root=/dev/vda rw mitigations=off nokaslr "
             f"console={arch.console} blimp.world={world_port}",
             "-drive", f"file=nbd+unix:///?socket={self._card.socket_path},format=raw,if=virtio",
-            "-netdev", f"user,id=net,hostfwd=tcp:127.0.0.1:{self.port}-:22",
+            "-netdev", f"user,id=net,hostfwd=tcp:127.0.0.1:{self.port}-:22,"
+            f"hostfwd=tcp:127.0.0.1:{self.page_port}-:{PAGE_PORT}",
             "-device", "virtio-net-pci,netdev=net,romfile=", "-device", "virtio-rng-pci",
         ]  # fmt: skip
         with (self.directory / "qemu.log").open("wb") as log:
@@ -141,6 +143,11 @@ class Box(Closing):
             self._card = None
 
     # --- the shell -----------------------------------------------------------------------------
+
+    @property
+    def page_reached(self) -> str:
+        """An option of Chromium: the ship's address, in QEMU's network, leads to the box."""
+        return f"--host-resolver-rules=MAP 10.0.2.15:{PAGE_PORT} 127.0.0.1:{self.page_port}"
 
     @property
     def options(self) -> list[str]:

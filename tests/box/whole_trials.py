@@ -17,11 +17,13 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
+from playwright.sync_api import ViewportSize
 
 from blimp.link.paths import BROKER_DIR, socket_path, socket_url
 from tests.box.image import Image
 from tests.box.machine import Box
 from tests.box.world import OutsideWorld, twin
+from tests.browser import SIDEWAYS, UPRIGHT, browser, hover_by_touch, looking
 from tests.needs import not_run
 from tests.repeating import until
 
@@ -358,6 +360,24 @@ def test_a_stop_through_delay_loss_and_reordering(ship: Ship, laptop: Callable[[
         print(f"{words} each way: stopped after {took} round trips of {round_trip_s} s")
         assert statistics.median(took_s) <= most * round_trip_s
     ship.land()
+
+
+@pytest.mark.parametrize("size", [UPRIGHT, SIDEWAYS], ids=["upright", "sideways"])
+def test_a_phone_takes_it_from_the_code_to_a_hover(ship: Ship, size: ViewportSize) -> None:
+    """By the page that the ship serves itself, at the address that `blimp page on` draws."""
+    (url,) = json.loads(ship.box.says("sudo blimp page on --json"))["urls"]
+    phone = {"viewport": size, "has_touch": True, "is_mobile": True}
+    began_s, outside_s = ship.now_s, time.monotonic()
+    with browser(ship.box.page_reached) as chromium, looking(chromium, **phone) as page:
+        page.set_default_timeout(OUTSIDE_S * 1000)
+        hover_by_touch(page, url, within_ms=OUTSIDE_S * 1000)
+        took_s, outside_s = ship.now_s - began_s, time.monotonic() - outside_s
+        print(f"hovers {took_s:.0f} s after the code was read, {outside_s:.0f} s outside")
+        assert ship.altitude_m > 0.7
+        page.get_by_test_id("estop").tap()
+        ship.until(ship.at_rest, "it turns", within_s=20.0)
+    ship.land()
+    ship.box.ssh("sudo blimp page off")
 
 
 def test_little_memory_and_a_program_that_takes_all_of_it(ship: Ship) -> None:
