@@ -116,8 +116,8 @@ def test_it_is_taken_once_with_where_the_ship_was(
     camera.late.set()
     first, again, *_ = camera.requests
     assert (first.id, again.id, camera.source.taken) == (reply.id, reply.id, 1)
-    assert first.position_ned_m == (0.0, 0.0, -1.0)
-    assert first.attitude_rad == (0.0, 0.0, 0.1)
+    assert first.position_ned_m == (1.0, -2.0, -3.0)
+    assert first.attitude_rad == (0.01, -0.02, 1.5)
     assert first.place is None  # it has no GPS
     assert reply.result["width"] == 640
     assert not ship.named("photo"), "the flight process has nothing to do with it"

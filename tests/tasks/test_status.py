@@ -1,8 +1,11 @@
 """The status task: the newest snapshot."""
 
+import msgspec
+
 from blimp.link.mailbox import MailboxClient
 from blimp.tasks.client import VehicleClient
 from tests.queue.conftest import DEADLINE_S
+from tests.snapshot import SNAPSHOT
 from tests.tasks.ship import FlightSide, publish
 
 
@@ -12,6 +15,6 @@ def test_status_is_the_newest_snapshot_with_its_age(
     assert "no snapshot yet" in ground.send("status").wait(DEADLINE_S).reason
     publish(ship, mailbox)
     result = ground.send("status").wait(DEADLINE_S).result
-    assert result["mode"] == "HOLD"
-    assert result["attitude_rad"] == {"roll": 0.0, "pitch": 0.0, "yaw": 0.1}
+    assert result["mode"] == SNAPSHOT.mode
+    assert result["attitude_rad"] == msgspec.to_builtins(SNAPSHOT.attitude_rad)
     assert 0.0 <= result["age_s"] < DEADLINE_S

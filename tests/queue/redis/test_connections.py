@@ -91,7 +91,7 @@ def test_holders_that_wait_for_a_resource_leave_connections_to_others(
 
 
 def test_the_error_of_a_full_pool_names_limit_and_server(url: str, server: redis.Redis) -> None:
-    with TaskApp("tests", broker=f"{url}&max_connections=3", timeout_s=0.05, retry=False) as app:
+    with TaskApp("tests", broker=f"{url}&max_connections=3", timeout_s=1.0, retry=False) as app:
         link = app.broker_link.link_to(app.broker)
         held = [link.connection() for _ in range(3)]
         with pytest.raises(LinkError, match=r"all 3 connections .* more max_connections") as caught:
