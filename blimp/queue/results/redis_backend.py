@@ -273,7 +273,7 @@ class PublishedWatch(GrowingWatch):
                 if received["data"] != self._newest.get(key):
                     with contextlib.suppress(ResultError):
                         record = self._take(key, received["data"])
-            elif self._stored and (received is None or now_s >= deadline_s):
+            elif self._stored and not self._received and (received is None or now_s >= deadline_s):
                 key = next(iter(self._stored))
                 record = self._take(key, self._stored.pop(key))
             if record is not None:

@@ -83,6 +83,17 @@ def test_a_watch_sees_what_was_stored_before_and_what_comes(results: RedisResult
         assert watch.next(timeout_s=1.0) is None
 
 
+def test_what_was_published_before_a_look_comes_before_what_it_reads(
+    results: RedisResults,
+) -> None:
+    """Also if the time of `next` is up by then, as in a process that stood still meanwhile."""
+    with results.watch("a") as watch:
+        for fraction in (0.2, 0.4):
+            results.store(Record(id="a", state=State.PROGRESS, result={"fraction": fraction}))
+        seen = [watch.next(timeout_s=0.0) for _ in range(9)]
+    assert [record.result["fraction"] for record in seen if record] == [0.2, 0.4]
+
+
 def test_a_watch_sees_what_was_stored_before_a_task_is_added(
     results: RedisResults, monkeypatch: pytest.MonkeyPatch
 ) -> None:
