@@ -52,7 +52,7 @@ class EveryShip(Closing):
         if not found and not self._session.brokers():
             raise LinkError(nothing_runs(self._session.registry))
         with suppress(BlimpError):  # a stack of this user hides the ship that this machine is
-            found += ship_on_board()
+            found += [ship for ship in ship_on_board() if ship not in found]
         return [self._name(ship) for ship in found]
 
     def _heard(self, broker: str) -> list[str]:
