@@ -18,6 +18,9 @@ from blimp.link.paths import LOCAL_BROKER
 
 Ask = Callable[[str], str]  # a line at the shell, and what it prints
 
+UNITS = tuple(f"blimp-{name}" for name in ("broker", "flight", "worker", "relay", "recorder"))
+_ACTIVE = f"systemctl is-active {' '.join(UNITS)} | sort -u"
+ALL_ACTIVE = f'[ "$({_ACTIVE})" = active ]'  # a condition of the shell
 GROUND = f"ground --broker '{LOCAL_BROKER}'"
 SET = f"{GROUND} param limits.speed_mps"
 # Documented windows: docs/resources.md and docs/faults.md ("about the last second"; Redis itself
@@ -182,9 +185,8 @@ class Look:
 
     def running(self) -> None:
         """The ship has booted, and is safe."""
-        active = "systemctl is-active blimp-{broker,flight,worker,relay,recorder} | sort -u"
-        waiting = f'until [ "$({active})" = active ]; do sleep 1; done'
-        self.expect(f"timeout 90 bash -c '{waiting}'; {active}", r"^active$", "a unit")
+        waiting = f"until {ALL_ACTIVE}; do sleep 1; done"
+        self.expect(f"timeout 90 bash -c '{waiting}'; {_ACTIVE}", r"^active$", "a unit")
         status = f"{GROUND} --json status"
         said = self.expect(status, r'"armed":\s*false', "the ship is not known to be safe")
         self.found.notes["status"] = said[:200]

@@ -127,7 +127,9 @@ class Box(Closing):
 
     def close(self) -> None:
         self.kill()
-        self._pull()
+        if self._card is not None:
+            self._card.close()
+            self._card = None
 
     def kill(self) -> None:
         """End QEMU: the computer is dead, and the card has power until `cut`. Idempotent."""
@@ -136,11 +138,6 @@ class Box(Closing):
                 process.kill()
                 process.wait()
         self._login = self._process = None
-
-    def _pull(self) -> None:
-        if self._card is not None:
-            self._card.close()
-            self._card = None
 
     # --- the shell -----------------------------------------------------------------------------
 

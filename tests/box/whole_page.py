@@ -6,27 +6,23 @@ docs/upgrade.md say.
 
 import json
 import re
-import tempfile
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
 
 from blimp.link.paths import LOCAL_BROKER
-from tests.box.image import Image
+from tests.box.expectations import ALL_ACTIVE
 from tests.box.machine import Box
 from tests.box.page import PAGE, Laptop, blocks, type_on_the_box
-from tests.box.world import DROP_IN, OutsideWorld, twin, unwire
+from tests.box.world import DROP_IN, OutsideWorld, installed, unwire
 from tests.interop.test_last_release import BEFORE_THE_FIRST_TAG, at_rest, find_last_release
-from tests.needs import not_run
 from tests.test_shell_blocks import typed
 
 pytestmark = pytest.mark.timeout(10_800)
 
 GROUND = f"ground --broker '{LOCAL_BROKER}' --vehicle twin --yes --json"
 SPEED = f"{GROUND} param limits.speed_mps"
-UNITS = "blimp-{broker,flight,worker,relay,recorder}"
 # What is named so, or belongs to the ship's user, on the card and below /run.
 FIND = (
     "sudo find / /run -xdev \\( -path /proc -o -path /sys -o -path /run/systemd \\) -prune -o "
@@ -57,8 +53,7 @@ class Ship(NamedTuple):
             type_on_the_box(self.box, line)
 
     def wait_until_it_answers(self) -> None:
-        active = f'[ "$(systemctl is-active {UNITS} | sort -u)" = active ]'
-        self.box.write("/tmp/answers", f"{active} && {GROUND} ping\n")
+        self.box.write("/tmp/answers", f"{ALL_ACTIVE} && {GROUND} ping\n")
         self.wait_for("bash /tmp/answers")
 
     def wait_for(self, command: str) -> None:
@@ -91,20 +86,13 @@ class Ship(NamedTuple):
 
 @pytest.fixture(scope="module")
 def ship() -> Iterator[Ship]:
-    image = Image("bookworm")
-    installed = image.directory / "installed.raw"
-    if not installed.exists():
-        raise not_run("a box with a ship: python -m tests.box.page")
-    with tempfile.TemporaryDirectory(dir="/dev/shm", prefix="box-") as name:
-        box = Box(image, Path(name))
-        box.put_in(installed)
-        with OutsideWorld(twin(), directory=Path(name)) as world, box:
-            box.boot(world_port=world.port)
-            with Laptop(box, Path(name)) as laptop:
-                laptop.send_the_program()
-            found = Ship(box, world)
-            found.wait_until_it_answers()
-            yield found
+    with installed() as (box, world):
+        box.boot(world_port=world.port)
+        with Laptop(box, box.directory) as laptop:
+            laptop.send_the_program()
+        found = Ship(box, world)
+        found.wait_until_it_answers()
+        yield found
 
 
 def install(ship: Ship, commit: str, *, instead_of: str, extras: str) -> None:

@@ -9,28 +9,24 @@ import random
 import statistics
 import subprocess
 import sys
-import tempfile
 import time
 from collections.abc import Callable, Iterator
 from functools import partial
-from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
 from playwright.sync_api import ViewportSize
 
 from blimp.link.paths import BROKER_DIR, socket_path, socket_url
-from tests.box.image import Image
+from tests.box.expectations import UNITS
 from tests.box.machine import Box
-from tests.box.world import OutsideWorld, twin
+from tests.box.world import OutsideWorld, installed, twin
 from tests.browser import SIDEWAYS, UPRIGHT, browser, hover_by_touch, looking
-from tests.needs import not_run
 from tests.repeating import until
 
 pytestmark = pytest.mark.timeout(7200)
 
 SOCKET = socket_path(BROKER_DIR)
-UNITS = tuple(f"blimp-{name}" for name in ("broker", "flight", "worker", "relay", "recorder"))
 OUTSIDE_S = 3000.0  # for what must happen, however busy this machine is
 
 
@@ -124,17 +120,10 @@ class Ship(NamedTuple):
 
 @pytest.fixture(scope="module")
 def booted() -> Iterator[Ship]:
-    image = Image("bookworm")
-    installed = image.directory / "installed.raw"
-    if not installed.exists():
-        raise not_run("a box with a ship: python -m tests.box.page")
-    with tempfile.TemporaryDirectory(dir="/dev/shm", prefix="box-") as name:
-        box = Box(image, Path(name))
-        box.put_in(installed)
-        with OutsideWorld(twin(), directory=Path(name)) as world, box:
-            found = Ship(box, world)
-            found.boot()
-            yield found
+    with installed() as (box, world):
+        found = Ship(box, world)
+        found.boot()
+        yield found
 
 
 @pytest.fixture

@@ -3,7 +3,10 @@
 import contextlib
 import selectors
 import socket
+import tempfile
 import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 from importlib import resources
 from pathlib import Path
 
@@ -13,7 +16,9 @@ from blimp.sim.remote import RemoteWorld
 from blimp.sim.server import serve
 from blimp.sim.world import World
 from tests.box.bridge import HEAD
+from tests.box.image import Image
 from tests.box.machine import Box
+from tests.needs import not_run
 
 UNIT = "/etc/systemd/system/box-world.service"
 DROP_IN = "/etc/systemd/system/blimp-flight.service.d"
@@ -155,6 +160,20 @@ class OutsideWorld(Closing):
                 here.sendall(data[HEAD.size : end])
             data = data[end:]
         return data
+
+
+@contextmanager
+def installed() -> Iterator[tuple[Box, OutsideWorld]]:
+    """A box, off, with a copy of the card that `tests.box.page` left, and its world."""
+    image = Image("bookworm")
+    card = image.directory / "installed.raw"
+    if not card.exists():
+        raise not_run("a box with a ship: python -m tests.box.page")
+    with tempfile.TemporaryDirectory(dir="/dev/shm", prefix="box-") as name:
+        box = Box(image, Path(name))
+        box.put_in(card)
+        with OutsideWorld(twin(), directory=Path(name)) as world, box:
+            yield box, world
 
 
 def twin(seed: int = 1) -> World:
