@@ -9,6 +9,8 @@ import pytest
 
 from blimp.airframe import load
 from blimp.service.doctor import CHECKS
+from tests.ground_station.page.pictures import NAMES
+from tests.service.commands.test_page import PICTURE_OF
 
 ROOT = Path(__file__).parents[1]
 DOCUMENTS = [*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md")]
@@ -16,6 +18,9 @@ LINK = re.compile(r"\]\(([^)#]+)[^)]*\)")
 # From the root of the repository, without a placeholder such as <chip>.
 FILE = re.compile(r"`((?:blimp|ground_station|tests|benchmarks|docs)/[\w./-]*)`")
 MADE = re.compile(FILE.pattern + r"[^`]*:\s*```")  # by a recipe, of the block below
+PICTURE = re.compile(r"\((?:docs/)?(?:\.\./)*pictures/([\w.-]+)\)")
+# Of `blimp wiring`, and of `python -m tests.box.power_cuts --film`.
+BY_HAND = {"wiring-twin.svg", "power-cut.cast"}
 TARGET = re.compile(r"`make ([a-z-]+)")
 
 
@@ -37,6 +42,12 @@ def test_what_a_document_names_is_there(document: Path) -> None:
     assert [one for one in files if not (ROOT / one).exists()] == []
     targets = {target for (target,) in lines(ROOT / "Makefile", r"^([a-z-]+):")}
     assert set(TARGET.findall(text)) - targets == set()
+
+
+def test_every_picture_is_shown_and_is_of_a_known_command() -> None:
+    shown = {name for page in DOCUMENTS for name in PICTURE.findall(page.read_text("utf-8"))}
+    kept = {file.name for file in (ROOT / "docs" / "pictures").iterdir() if file.is_file()}
+    assert shown == kept == {*NAMES, *PICTURE_OF.values(), *BY_HAND}
 
 
 def test_the_tables_of_the_architecture_name_files_that_are_there() -> None:
