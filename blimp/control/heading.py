@@ -14,16 +14,9 @@ H: a tag or GPS sees what e and b make of p, a Doppler of v; a magnetometer sees
 
 In a calm hover nothing accelerates, so nothing is learnt: sigma grows with the gyro's drift,
 slowly, and `doubt` says so when it is too large to steer by.
-
-All this is for small errors. A ship that was laid down nose south is sure of its heading, and
-wrong, and steers itself from its place. So in flight the innovations are compared with those
-of a nose that points elsewhere, by any angle: is that far likelier, the heading is lost until the
-ship lies down again or a camera shows it, and nobody steers by it. Source: Willsky and Jones, "A
-generalized likelihood ratio approach to the detection and estimation of jumps in linear systems"
-(1976).
 """
 
-from cmath import phase, rect
+from cmath import rect
 from math import atan2, hypot, inf, isfinite, pi
 
 from blimp.airframe import Airframe
@@ -34,10 +27,6 @@ from blimp.types import QuantityHealth, Vec3, Vote
 
 STEER_RAD = 0.6  # a heading less sure than this is no use for steering
 _MAGNET_S = 0.2  # between two looks at the magnetometer
-# Log likelihood ratio of a nose elsewhere: at most 1.5 in healthy flights, simulated (decision 70).
-_ELSEWHERE = 8.0
-_SURE = 4.0  # deviations within which the filter finds the nose itself
-_MEMORY_S = 10.0  # in which half of that evidence is forgotten
 _DOUBT_RAD = 0.35  # above it the heading counts as doubtful
 _START_RAD = 0.03  # laid down nose north by hand
 _LARGEST_RAD = pi / 2.0  # nothing is known of a heading beyond
@@ -62,9 +51,6 @@ class HeadingFilter:
         self._eb, self._bb = 0.0, _BIAS_RADPS**2  # covariance with b, and variance of b
         self._by_e = self._by_b = _NOTHING  # what a radian, a rad/s makes of the motion's states
         self._found = (0.0, 0.0)
-        # Where the ship went, times where it felt that it went: its angle is the nose's error.
-        self._together = 0j
-        self._lost = ""
         self._fixed_s = -1e9
         self._innovation_m = 0.0
         self._surprise = 1.0
@@ -78,7 +64,6 @@ class HeadingFilter:
     def health(self, now_s: float, doubt: str, *, contested: bool = False) -> QuantityHealth:
         """doubt: of the gyro's yaw rate, "" if there is none. contested: see `QuantityHealth`."""
         age_s = min(1e6, max(0.0, now_s - self._fixed_s))
-        doubt = doubt or self._lost
         if not doubt and self.sigma_rad > _DOUBT_RAD:
             doubt = f"may be off by {57.3 * self.sigma_rad:.0f} degrees: nothing shows it"
         vote = Vote(
@@ -116,12 +101,11 @@ class HeadingFilter:
         the ship has turned by since it was laid down nose north; None if it has flown.
         """
         self.forget()
-        self._together = 0j
         self._eb, self._bb, self._surprise = 0.0, sigma_radps**2, 1.0
         if turned_sigma_rad is not None:
             known_rad = hypot(_START_RAD, turned_sigma_rad)
         if known_rad is not None:
-            self.sigma_rad, self._lost = known_rad, ""
+            self.sigma_rad = known_rad
 
     def forget(self) -> None:
         """What moves the ship does not come from its accelerometer, or its motion starts again."""
@@ -129,7 +113,7 @@ class HeadingFilter:
 
     def grow(self, dt_s: float, *, accel_mps2: complex, turn_rad: float) -> None:
         """Predict over `dt_s`; the acceleration is north + i east, of the IMU."""
-        if not self.watches or self._lost:
+        if not self.watches:
             return
         noise = self._noise
         ee = self.sigma_rad**2 + dt_s * (dt_s * self._bb - 2.0 * self._eb)
@@ -164,7 +148,7 @@ class HeadingFilter:
         seen: how the measurement depends on the motion's states; gains, innovation and its variance
         a level axis: theirs. An infinite variance shows nothing of the heading.
         """
-        if not self.watches or self._lost:
+        if not self.watches:
             return None
         e = _seen(seen, self._by_e)
         b = _seen(seen, self._by_b)
@@ -182,29 +166,13 @@ class HeadingFilter:
             ee, eb, bb = ee - ce * ce / total, eb - ce * cb / total, bb - cb * cb / total
             surprise += 0.5 * left * left / total
         self._surprise += 0.02 * (surprise - self._surprise)
-        felt = -1j * e  # what the acceleration that was felt has made of the measurement
-        kept = 0.5 ** (max(0.0, now_s - self._fixed_s) / _MEMORY_S) * rect(1.0, -turn)
-        self._together = kept * self._together + felt.conjugate() * (felt + innovation) / variance
         self.sigma_rad, self._eb, self._bb = max(_LEAST_RAD**2, ee) ** 0.5, eb, max(1e-12, bb)
         self._innovation_m, self._fixed_s = abs(innovation), now_s
         self._found = (self._found[0] + turn, self._found[1] + bias)
-        self._look_elsewhere()
         p, v, tilt, accel, gyro = (
             turn * x + bias * y for x, y in zip(self._by_e, self._by_b, strict=True)
         )
         return (p, v, tilt, accel, gyro)
-
-    def _look_elsewhere(self) -> None:
-        """Lose the heading if the nose is far likelier to point elsewhere than there."""
-        likelier = abs(self._together) - self._together.real
-        off_rad = phase(self._together)
-        if likelier > _ELSEWHERE and abs(off_rad) > _SURE * self.sigma_rad:
-            self._lost = (
-                f"the ship moves as if its nose pointed {57.3 * off_rad:+.0f} degrees from there: "
-                "was it laid down nose north?"
-            )
-            self.sigma_rad, self._eb = _LARGEST_RAD, 0.0
-            self.forget()
 
     def take(self) -> tuple[float, float]:
         """Return what heading and gyro bias are found to be off by since the last call."""
@@ -215,7 +183,7 @@ class HeadingFilter:
         self, field_body_t: Vec3, now_s: float, *, at_rest: bool, attitude: AttitudeFilter
     ) -> None:
         """Take a magnetic field. On the pad it shows where north is; iron may turn it later."""
-        if self._lost or now_s - self._magnet_s < _MAGNET_S or not isfinite(sum(field_body_t)):
+        if now_s - self._magnet_s < _MAGNET_S or not isfinite(sum(field_body_t)):
             return
         self._magnet_s = now_s
         north, east, _ = rotate(attitude.attitude, field_body_t)
@@ -243,7 +211,6 @@ class HeadingFilter:
     def seen(self, sigma_rad: float) -> None:
         """Something else has shown the heading: it owes the gyro's bias less as well."""
         if sigma_rad < self.sigma_rad:
-            self._lost = ""
             sigma_rad = max(_LEAST_RAD, sigma_rad)
             self._eb *= (sigma_rad / self.sigma_rad) ** 2
             self.sigma_rad = sigma_rad

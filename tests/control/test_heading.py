@@ -4,7 +4,7 @@ from random import Random
 import pytest
 
 from blimp.control.attitude import AttitudeFilter
-from blimp.control.heading import STEER_RAD, HeadingFilter
+from blimp.control.heading import HeadingFilter
 from blimp.control.horizontal import HorizontalFilter
 from blimp.control.yaw_rate import YawRateCheck
 from blimp.rotation import euler, from_euler, integrate, rotate, rotate_back
@@ -77,51 +77,6 @@ def test_a_wrong_heading_is_found_by_where_the_ship_goes_when_it_accelerates() -
     assert ship.error_rad < radians(6.0)
     assert ship.heading.sigma_rad < radians(7.0)  # its gyro's bias is not known well
     assert ship.heading.health(60.0, "").doubt == ""
-
-
-def laid_down(off_deg: float) -> Pushed:
-    """A ship that has flown for half a minute, and was laid down with its nose elsewhere."""
-    ship = Pushed(believed_rad=radians(90.0 + off_deg))
-    ship.heading.rest(3e-4, turned_sigma_rad=0.0)
-    ship.fly(30.0, accel_mps2=0.08)
-    return ship
-
-
-def test_a_ship_laid_down_with_its_nose_right_keeps_its_heading() -> None:
-    assert laid_down(0.0).heading.health(30.0, "").doubt == ""
-
-
-@pytest.mark.parametrize("off_deg", [180.0, -120.0, 75.0])
-def test_a_ship_laid_down_with_its_nose_elsewhere_loses_its_heading(off_deg: float) -> None:
-    """And nothing that builds upon how it was laid down brings it back."""
-    ship = laid_down(off_deg)
-    heading = ship.heading
-    assert "was it laid down nose north?" in heading.health(30.0, "").doubt
-    assert heading.sigma_rad > STEER_RAD
-    field_t = rotate_back(ship.attitude.attitude, FIELD_NED_T)
-    heading.magnet(field_t, 0.0, at_rest=True, attitude=ship.attitude)
-    heading.magnet(field_t, 31.0, at_rest=False, attitude=ship.attitude)
-    ship.fly(20.0, accel_mps2=0.08)
-    assert heading.sigma_rad > STEER_RAD
-    heading.seen(0.02)  # by a camera
-    assert heading.sigma_rad < STEER_RAD
-    assert heading.health(50.0, "").doubt == ""
-
-
-def test_a_heading_that_was_lost_is_known_again_when_the_ship_is_laid_down() -> None:
-    ship = laid_down(180.0)
-    ship.heading.rest(3e-4)  # it lies where it landed
-    assert ship.heading.sigma_rad > STEER_RAD
-    ship.heading.rest(3e-4, turned_sigma_rad=0.01)
-    assert ship.heading.sigma_rad < 0.1
-    assert ship.heading.health(20.0, "").doubt == ""
-
-
-def test_a_clock_that_goes_back_by_fifty_years_is_no_evidence() -> None:
-    ship = laid_down(0.0)
-    ship.heading.grow(DT_S, accel_mps2=0.1 + 0j, turn_rad=0.0)
-    ship.heading.see((1, 0, 0, 0, 0), (0.1, 0, 0, 0, 0), 0.01 + 0j, 0.1, -1.6e9)
-    assert ship.heading.health(30.0, "").doubt == ""
 
 
 def test_to_lie_still_on_the_ground_shows_no_heading() -> None:
