@@ -9,8 +9,7 @@ import pytest
 
 from blimp.airframe import load
 from blimp.service.doctor import CHECKS
-from tests.ground_station.page.pictures import NAMES
-from tests.service.commands.test_page import PICTURE_OF
+from tests.ground_station.page.pictures import NAMES, PICTURE_OF
 
 ROOT = Path(__file__).parents[1]
 DOCUMENTS = [*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md")]

@@ -23,6 +23,8 @@ NAMES = (
     "page.png", "show.gif", "chaos.png", "lost.png", "queue.png", "replay.png", "phone.png",
     "end.png", "end-phone.png",
 )  # fmt: skip
+# Of the ship's own page, by its width, taken by its test.
+PICTURE_OF = {390: "phone-flight.png", 844: "phone-sideways.png"}
 
 
 class Album:

@@ -36,7 +36,7 @@ from tests.browser import (
     stop_is_in_reach,
 )
 from tests.forked import forked
-from tests.ground_station.page.pictures import save
+from tests.ground_station.page.pictures import PICTURE_OF, save
 from tests.http_client import asked
 from tests.needs import needs_root
 from tests.sim.running import RunningStack
@@ -45,7 +45,6 @@ __all__ = ["chromium"]
 
 HOVER_WITHIN_S = 120.0
 PICTURES = Path(__file__).parents[3] / "build" / "pictures"
-PICTURE_OF = {390: "phone-flight.png", 844: "phone-sideways.png"}  # of docs/page.md
 FLIGHT_MS = 120_000.0  # a takeoff is flown in it, on a machine that does much else
 
 
