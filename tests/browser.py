@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from playwright.sync_api import (
     Browser,
+    BrowserContext,
     ConsoleMessage,
     Page,
     ViewportSize,
@@ -18,7 +19,10 @@ from playwright.sync_api import TimeoutError as PlaywrightTimeout
 
 from tests.needs import not_run
 
-WITHIN_MS = 30_000
+# Of whatever a test waits for. Two pages that draw in three dimensions without a graphics card have
+# needed more than 30 s for their first picture, on two busy cores.
+WITHIN_MS = 90_000
+expect.set_options(timeout=WITHIN_MS)
 AXE = Path(__file__).parent / "axe.min.js"  # axe-core 4.14.1 of npm, MPL 2.0
 CHROMIUM = Path("/usr/bin/chromium")
 # Without a network and without a graphics card: WebGL 2 in software.
@@ -102,13 +106,20 @@ def errors_of(page: Page) -> list[str]:
 
 
 @contextlib.contextmanager
+def context_of(browser: Browser, **options: Any) -> Iterator[BrowserContext]:
+    """Open a context, which waits for WITHIN_MS at most."""
+    with contextlib.closing(browser.new_context(**options)) as context:
+        context.set_default_timeout(WITHIN_MS)
+        yield context
+
+
+@contextlib.contextmanager
 def looking(browser: Browser, **options: Any) -> Iterator[Page]:
     """Open a page in a context of its own; in the end it must have reported no error.
 
     options: of the context.
     """
-    with contextlib.closing(browser.new_context(**options)) as context:
-        context.set_default_timeout(WITHIN_MS)
+    with context_of(browser, **options) as context:
         page = context.new_page()
         wrong = errors_of(page)
         yield page

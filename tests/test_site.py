@@ -12,7 +12,7 @@ from threading import Thread
 import pytest
 from playwright.sync_api import Browser, Page
 
-from tests.browser import WITHIN_MS, chromium
+from tests.browser import chromium, context_of
 
 __all__ = ["chromium"]
 
@@ -42,7 +42,7 @@ def first_found(page: Page, address: str, word: str) -> str:
     """Return where the first result of a search leads."""
     page.goto(f"{address}?q={word}")
     marked = page.locator(".md-search-result__item mark", has_text=word).first
-    marked.wait_for(state="attached", timeout=WITHIN_MS)
+    marked.wait_for(state="attached")
     return page.locator(".md-search-result__link").first.get_attribute("href") or ""
 
 
@@ -58,8 +58,11 @@ def test_search_finds_the_chapter_and_code_is_not_cut(tmp_path: Path, chromium: 
         if not f"{name}/".startswith(BEHIND) and "<pre" in path.read_text("utf-8")
     ]
     assert len(with_code) > 20
-    with served(tmp_path) as address:
-        page = chromium.new_page(viewport={"width": 1280, "height": 720})
+    with (
+        served(tmp_path) as address,
+        context_of(chromium, viewport={"width": 1280, "height": 720}) as context,
+    ):
+        page = context.new_page()
         cut = {}
         for name in with_code:
             page.goto(f"{address}{name}/")

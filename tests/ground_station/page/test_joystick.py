@@ -15,7 +15,7 @@ from websockets.sync.client import ClientConnection
 from blimp.clock import ManualClock
 from blimp.types import Snapshot
 from ground_station.page import joystick
-from tests.browser import WITHIN_MS, looking
+from tests.browser import looking
 from tests.ground_station.page.client import WITHIN_S, Served
 from tests.ground_station.page.test_server import open_socket
 from tests.queue.conftest import wait_until
@@ -187,7 +187,7 @@ def test_a_gamepad_and_the_keyboard_fly_the_ship_in_a_browser(
         page.add_init_script(FAKE_PADS)
         page.goto(served.page.url)
         by = page.get_by_test_id
-        expect(by("joystick-take")).to_be_enabled(timeout=WITHIN_MS)
+        expect(by("joystick-take")).to_be_enabled()
         page.evaluate("push([0, 0, 0, -1])")
         assert snapshot(served).mode == "LOITER"  # a pad moves nothing before it is asked to
 
@@ -200,7 +200,7 @@ def test_a_gamepad_and_the_keyboard_fly_the_ship_in_a_browser(
         wait_for(served, lambda ship: ship.target_ned_m[2] is not None, "no height")
         wait_for(served, lambda ship: ship.mode == "VELOCITY", "the keyboard does not fly it")
         page.evaluate("window.dispatchEvent(new Event('blur'))")
-        expect(by("joystick-words")).to_contain_text("lost the focus", timeout=WITHIN_MS)
+        expect(by("joystick-words")).to_contain_text("lost the focus")
         wait_for(served, lambda ship: ship.mode == "LOITER", "without focus it does not stay")
         page.keyboard.up("ArrowUp")
 
@@ -210,6 +210,6 @@ def test_a_gamepad_and_the_keyboard_fly_the_ship_in_a_browser(
         wait_for(served, lambda ship: ship.mode == "STABILIZE", "the pad does not push it")
         wait_for(served, lambda ship: ship.actuators["left"] > 0.2, "the pad does not push it")
         page.evaluate("unplug()")
-        expect(by("joystick-words")).to_contain_text("gamepad is gone", timeout=WITHIN_MS)
+        expect(by("joystick-words")).to_contain_text("gamepad is gone")
         wait_for(served, lambda ship: ship.mode == "HOLD", "without a pad it does not hold")
         expect(by("joystick-take")).to_have_attribute("aria-pressed", "false")

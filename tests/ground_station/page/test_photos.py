@@ -10,7 +10,7 @@ from playwright.sync_api import Browser, expect
 from blimp.camera.photograph import Photographer
 from blimp.camera.store import PhotoStore
 from blimp.link.camera_control import ControlServer
-from tests.browser import WITHIN_MS, errors_of, serious_findings
+from tests.browser import looking, serious_findings
 from tests.camera.test_store import Drawn
 from tests.ground_station.page.client import Served
 from tests.queue.conftest import wait_until
@@ -70,17 +70,15 @@ def test_no_other_file_is_served(served: Served, name: str) -> None:
 def test_the_album_takes_shows_and_saves(
     served: Served, store: PhotoStore, chromium: Browser, tmp_path: Path
 ) -> None:
-    page = chromium.new_page()
-    errors = errors_of(page)
-    page.goto(f"{served.page.url}#photos")
-    expect(page.get_by_test_id("photo-take")).to_be_enabled(timeout=WITHIN_MS)
-    page.get_by_test_id("photo-take").click()
-    image = page.get_by_test_id("photos").locator("img")
-    expect(image).to_be_visible(timeout=WITHIN_MS)
-    assert image.evaluate("one => one.decode().then(() => one.naturalWidth)") == 320
-    assert serious_findings(page) == []
-    with page.expect_download(timeout=WITHIN_MS) as saved:
-        page.get_by_test_id("photo").click()
-    saved.value.save_as(tmp_path / "saved.jpg")
-    assert (tmp_path / "saved.jpg").read_bytes().startswith(b"\xff\xd8\xff")
-    assert errors == []
+    with looking(chromium) as page:
+        page.goto(f"{served.page.url}#photos")
+        expect(page.get_by_test_id("photo-take")).to_be_enabled()
+        page.get_by_test_id("photo-take").click()
+        image = page.get_by_test_id("photos").locator("img")
+        expect(image).to_be_visible()
+        assert image.evaluate("one => one.decode().then(() => one.naturalWidth)") == 320
+        assert serious_findings(page) == []
+        with page.expect_download() as saved:
+            page.get_by_test_id("photo").click()
+        saved.value.save_as(tmp_path / "saved.jpg")
+        assert (tmp_path / "saved.jpg").read_bytes().startswith(b"\xff\xd8\xff")

@@ -11,7 +11,7 @@ from blimp.camera.frame import Frame
 from blimp.camera.picture import small_jpeg
 from blimp.clock import SystemClock
 from blimp.link.picture import PictureSender
-from tests.browser import WITHIN_MS, errors_of, serious_findings
+from tests.browser import looking, serious_findings
 from tests.ground_station.page.client import Served
 from tests.queue.conftest import wait_until
 
@@ -75,24 +75,22 @@ def test_the_picture_with_its_tag_for_the_operator_and_the_room(
     served: Served, chromium: Browser
 ) -> None:
     assert served.page.view_url is not None
-    pages = [chromium.new_page() for _ in range(2)]
-    errors = [errors_of(page) for page in pages]
-    pages[0].goto(served.page.url)
-    expect(pages[0].get_by_test_id("simulated")).to_be_visible(timeout=WITHIN_MS)
-    expect(pages[0].get_by_test_id("camera")).to_be_hidden()
-    with sending(served) as sender:
-        pages[1].goto(f"{served.page.view_url}&stage=1")
-        for page in pages:
-            expect(page.get_by_test_id("camera")).to_be_visible(timeout=WITHIN_MS)
-            expect(page.get_by_test_id("camera-words")).to_be_visible()
-            expect(page.get_by_test_id("camera-words")).to_contain_text("s old")
-            page.wait_for_function(f"({GREEN})() > 100")
-        assert serious_findings(pages[0]) == []
-        pages[0].get_by_test_id("camera-switch").click()
-        pages[1].get_by_test_id("camera-switch").click()
-        expect(pages[1].get_by_test_id("camera-words")).to_contain_text("hidden", timeout=WITHIN_MS)
-        before = -1
-        while before != sender.sent:  # until nobody is sent any more
-            before = sender.sent
-            pages[0].wait_for_timeout(1500)
-    assert errors == [[], []]
+    with looking(chromium) as operator, looking(chromium) as room:
+        operator.goto(served.page.url)
+        expect(operator.get_by_test_id("simulated")).to_be_visible()
+        expect(operator.get_by_test_id("camera")).to_be_hidden()
+        with sending(served) as sender:
+            room.goto(f"{served.page.view_url}&stage=1")
+            for page in (operator, room):
+                expect(page.get_by_test_id("camera")).to_be_visible()
+                expect(page.get_by_test_id("camera-words")).to_be_visible()
+                expect(page.get_by_test_id("camera-words")).to_contain_text("s old")
+                page.wait_for_function(f"() => ({GREEN})() > 100")
+            assert serious_findings(operator) == []
+            operator.get_by_test_id("camera-switch").click()
+            room.get_by_test_id("camera-switch").click()
+            expect(room.get_by_test_id("camera-words")).to_contain_text("hidden")
+            before = -1
+            while before != sender.sent:  # until nobody is sent any more
+                before = sender.sent
+                operator.wait_for_timeout(1500)

@@ -23,7 +23,7 @@ from blimp.recording.log_file import LogFile
 from blimp.recording.recording import open_recording
 from blimp.recording.topics import Message
 from ground_station.page.recorded import RecordedShip
-from tests.browser import WITHIN_MS, looking, misfits, serious_findings
+from tests.browser import looking, misfits, serious_findings
 from tests.ground_station.page.client import WITHIN_S
 from tests.recording.conftest import flown
 
@@ -149,7 +149,7 @@ def look_at(url: str, chromium: Browser) -> None:
         page.goto(url)
         by = page.get_by_test_id
         for badge in ("recording", "simulated"):
-            expect(by(badge)).to_be_visible(timeout=WITHIN_MS)
+            expect(by(badge)).to_be_visible()
         expect(by("estop")).to_be_disabled()
         expect(by("estop")).to_have_text("No ship to stop")
         expect(by("command-arm")).to_be_hidden()
@@ -159,22 +159,22 @@ def look_at(url: str, chromium: Browser) -> None:
             assert outcome["state"] == "REFUSED"
             assert "there is no ship" in outcome["reason"]
         altitude = by("altitude").locator("output")
-        expect(altitude).to_have_text("0.0", timeout=WITHIN_MS)
+        expect(altitude).to_have_text("0.0")
 
         by("replay-slider").focus()
         page.keyboard.press("End")
-        expect(altitude).not_to_have_text("0.0", timeout=WITHIN_MS)
+        expect(altitude).not_to_have_text("0.0")
         page.keyboard.press("Home")
-        expect(altitude).to_have_text("0.0", timeout=WITHIN_MS)
+        expect(altitude).to_have_text("0.0")
         expect(by("journey")).to_contain_text("No command yet")
         by("replay-after").focus()
         page.keyboard.press("Enter")
-        expect(by("replay-mark")).to_contain_text("takeoff", timeout=WITHIN_MS)
+        expect(by("replay-mark")).to_contain_text("takeoff")
         by("replay-speed").select_option("20")
         by("replay-play").focus()
         page.keyboard.press("Enter")
-        expect(by("journey")).to_contain_text("goto", timeout=WITHIN_MS)  # by its end, refused
-        expect(by("replay-play")).to_have_text("Play", timeout=WITHIN_MS)
+        expect(by("journey")).to_contain_text("goto")  # by its end, refused
+        expect(by("replay-play")).to_have_text("Play")
         expect(altitude).not_to_have_text("0.0")
         expect(page.locator("#lost")).to_be_hidden()
         assert serious_findings(page) == []

@@ -1,7 +1,6 @@
 """Setup and the end card's buttons: what they show, who may, and what they refuse."""
 
 import shutil
-from contextlib import closing
 from pathlib import Path
 
 import msgspec
@@ -14,7 +13,7 @@ from blimp.link.paths import RuntimePaths
 from blimp.link.registry import register
 from blimp.recording.log_file import LogFile
 from blimp.recording.recording import open_recording
-from tests.browser import WITHIN_MS, errors_of, serious_findings
+from tests.browser import context_of, errors_of, serious_findings
 from tests.ground_station.page.client import Served
 from tests.ground_station.page.test_browser import CARD
 from tests.ground_station.ship import FlyingShip
@@ -111,27 +110,26 @@ def test_setup_and_the_end_card_in_a_browser(
 ) -> None:
     name = f"{local.ship.vehicle}-000007-20260101T000000Z.mcap"
     shutil.copy(flown, logs / name)
-    with closing(chromium.new_context(viewport={"width": 400, "height": 600})) as context:
-        context.set_default_timeout(WITHIN_MS)
+    with context_of(chromium, viewport={"width": 400, "height": 600}) as context:
         page = context.new_page()
         wrong = errors_of(page)
         page.goto(f"{local.page.url}#setup")
         by = page.get_by_test_id
-        expect(by("setup-motor-left")).to_be_disabled(timeout=WITHIN_MS)
+        expect(by("setup-motor-left")).to_be_disabled()
         by("setup-props-off").check()
         by("setup-motor-left").click()
-        expect(by("setup-answer")).to_contain_text("REFUSED", timeout=WITHIN_MS)
+        expect(by("setup-answer")).to_contain_text("REFUSED")
         by("setup-check").click()
-        expect(by("setup-status")).to_have_text("It can fly.", timeout=WITHIN_MS)
+        expect(by("setup-status")).to_have_text("It can fly.")
         expect(page.locator("#panels")).to_contain_text("nose into it")
         by("setup-find").fill("speed")
-        expect(page.locator("#panels")).to_contain_text("limits.speed_mps", timeout=WITHIN_MS)
+        expect(page.locator("#panels")).to_contain_text("limits.speed_mps")
         expect(page.locator("#panels")).not_to_contain_text("limits.climb_mps")
         by("setup-choose-limits.speed_mps").click()
         for wanted, words in (("fast", "is no number"), ("-1", "must be above 0 m/s")):
             by("setup-value").fill(wanted)
             by("setup-set").click()
-            expect(by("setup-set-answer")).to_contain_text(words, timeout=WITHIN_MS)
+            expect(by("setup-set-answer")).to_contain_text(words)
         assert serious_findings(page) == []
 
         local.page.tell("end", CARD)
@@ -144,12 +142,11 @@ def test_setup_and_the_end_card_in_a_browser(
         assert Path(picture.value.path()).read_bytes().startswith(b"\x89PNG")
         with context.expect_page() as replayed:
             by("end-replay").click()
-        expect(replayed.value.get_by_test_id("recording")).to_be_visible(timeout=WITHIN_MS)
+        expect(replayed.value.get_by_test_id("recording")).to_be_visible()
         assert wrong == []
         local.page.close()
         expect(by("end-note")).to_have_text(
             "The demo has ended, and the server of this page with it. To see it again, on a "
-            f"terminal: blimp log replay {name}",
-            timeout=WITHIN_MS,
+            f"terminal: blimp log replay {name}"
         )
         expect(by("end-replay")).to_be_disabled()

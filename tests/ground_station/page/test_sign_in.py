@@ -1,6 +1,5 @@
 """Signing in with a real browser: by the printed address, by a code, and what a reload keeps."""
 
-import contextlib
 import http.server
 import threading
 import webbrowser
@@ -13,7 +12,7 @@ from playwright.sync_api import Browser, BrowserContext, Page, expect
 from blimp.airframe import load
 from blimp.clock import SystemClock
 from blimp.service.show.demo_page import demo_page
-from tests.browser import WITHIN_MS
+from tests.browser import context_of
 from tests.ground_station.page.client import Served
 from tests.queue.conftest import wait_until
 from tests.stopwatch import Stopwatch
@@ -21,14 +20,13 @@ from tests.stopwatch import Stopwatch
 
 @pytest.fixture
 def context(chromium: Browser) -> Iterator[BrowserContext]:
-    with contextlib.closing(chromium.new_context()) as found:
-        found.set_default_timeout(WITHIN_MS)
+    with context_of(chromium) as found:
         yield found
 
 
 def is_operators(page: Page) -> None:
-    expect(page.get_by_test_id("simulated")).to_be_visible(timeout=WITHIN_MS)
-    expect(page.get_by_test_id("command-arm")).to_be_enabled(timeout=WITHIN_MS)
+    expect(page.get_by_test_id("simulated")).to_be_visible()
+    expect(page.get_by_test_id("command-arm")).to_be_enabled()
 
 
 def test_a_browser_is_opened_with_a_code_that_is_good_once(
@@ -42,11 +40,11 @@ def test_a_browser_is_opened_with_a_code_that_is_good_once(
     assert "code" not in page.url
     page.reload()
     is_operators(page)
-    with contextlib.closing(chromium.new_context()) as another:
+    with context_of(chromium) as another:
         late = another.new_page()
         late.goto(url)
-        expect(late.locator("#lost")).to_contain_text("not signed in", timeout=WITHIN_MS)
-        expect(late.locator("#lost")).to_contain_text("open the address", timeout=WITHIN_MS)
+        expect(late.locator("#lost")).to_contain_text("not signed in")
+        expect(late.locator("#lost")).to_contain_text("open the address")
         late.goto(served.page.url)
         is_operators(late)
 
@@ -120,7 +118,7 @@ def test_the_stop_passes_six_requests_that_wait(served: Served, context: Browser
         page.evaluate("() => { for (let i = 0; i < 9; i += 1) page.command('hold'); }")
         watch = Stopwatch()
         page.get_by_test_id("estop").click()
-        expect(page.locator("#stop-answer")).to_contain_text("confirms", timeout=30_000)
+        expect(page.locator("#stop-answer")).to_contain_text("confirms")
         assert watch.undisturbed_s() < 5.0
     finally:
         held.set()

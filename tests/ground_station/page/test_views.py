@@ -54,7 +54,7 @@ HIGH_SHIP = f"""() => {{
 def opened(page: Page, served: Served, view: str, query: str = "") -> Page:
     page.goto("about:blank")  # another fragment alone loads nothing
     page.goto(f"{served.page.url}{query}#{view}")
-    expect(page.get_by_test_id("simulated")).to_be_visible(timeout=WITHIN_MS)
+    expect(page.get_by_test_id("simulated")).to_be_visible()
     expect(page.locator(f'#views [data-view="{view}"]')).to_have_attribute("aria-current", "page")
     return page
 
@@ -63,7 +63,7 @@ def fits(page: Page, view: str) -> None:
     """Wait until nothing reaches below the screen: parts come late on a busy machine."""
     try:
         # A pixel is what is rounded: heights of rows are fractions.
-        page.wait_for_function(f"() => ({BELOW_PX})() <= 1", timeout=3 * WITHIN_MS)
+        page.wait_for_function(f"() => ({BELOW_PX})() <= 1", timeout=2 * WITHIN_MS)
     except Error:
         caption = page.get_by_test_id("caption").inner_text()
         pytest.fail(f"{view}: {page.evaluate(BELOW_PX):.0f} px below the screen: {caption}")
@@ -129,7 +129,7 @@ def test_the_present_view_shows_the_rooms_address_as_a_large_code_while_it_is_sw
         expect(room).to_be_hidden()
     with looking(chromium, viewport=LAPTOP) as page:  # who only looks has the address already
         page.goto(f"{served.page.view_url}#present")
-        expect(page.get_by_test_id("simulated")).to_be_visible(timeout=WITHIN_MS)
+        expect(page.get_by_test_id("simulated")).to_be_visible()
         expect(page.get_by_test_id("room-switch")).to_be_hidden()
 
 
@@ -146,7 +146,7 @@ def test_a_phone_has_what_a_pilot_needs_and_no_more(served: Served, chromium: Br
     with looking(chromium, viewport=PHONE, has_touch=True) as page:
         page.goto(served.page.url)  # which opens the pilot's view
         for name in ("estop", "mode", "caption", "map", "command-arm", "command-goto"):
-            expect(page.get_by_test_id(name)).to_be_in_viewport(ratio=1, timeout=WITHIN_MS)
+            expect(page.get_by_test_id(name)).to_be_in_viewport(ratio=1)
         for name in ("scene", "journey", "joystick-take"):
             expect(page.get_by_test_id(name)).to_be_hidden()
         for view in VIEWS:
@@ -163,13 +163,13 @@ def test_every_view_bends_to_every_size(served: Served, chromium: Browser, state
     url = served.page.url if state != "read-only" else str(served.page.view_url)
     with looking(chromium) as page:
         page.goto(url)
-        expect(page.get_by_test_id("simulated")).to_be_visible(timeout=WITHIN_MS)
+        expect(page.get_by_test_id("simulated")).to_be_visible()
         if state == "lost":
             served.silence.set()
-            expect(page.locator("body.lost #lost")).to_be_visible(timeout=WITHIN_MS)
+            expect(page.locator("body.lost #lost")).to_be_visible()
         elif state == "end":
             served.page.tell("end", CARD)
-            expect(page.get_by_test_id("end-card")).to_be_visible(timeout=WITHIN_MS)
+            expect(page.get_by_test_id("end-card")).to_be_visible()
         for view in VIEWS if state == "flying" else ("pilot", "engineer"):
             page.evaluate(
                 "name => document.querySelector(`#views [data-view=${name}]`).click()", view

@@ -30,13 +30,12 @@ from playwright.sync_api import (
 )
 
 from blimp.service.show.story import LINES, SCENES
-from tests.browser import CHROMIUM, OPTIONS, errors_of, serious_findings, too_wide_px
+from tests.browser import CHROMIUM, OPTIONS, WITHIN_MS, errors_of, serious_findings, too_wide_px
 from tests.ground_station.page.pictures import NAMES, Album, save
 from tests.inbox import Printed
 from tests.sim.test_demo import files
 from tests.stopwatch import Stopwatch
 
-WITHIN_MS = 60_000
 SHOW_MS = 280_000  # 90 s, and what a loaded machine adds
 END_S = 60.0
 PICTURES = Path("build/pictures")
@@ -149,7 +148,7 @@ def opened(context: BrowserContext, url: str, *, at_once: bool = False) -> tuple
     page.add_init_script(LOOK)
     page.goto(url, wait_until="commit")
     if not at_once:
-        expect(page.get_by_test_id("simulated")).to_be_visible(timeout=WITHIN_MS)
+        expect(page.get_by_test_id("simulated")).to_be_visible()
     return page, until_end
 
 
@@ -188,7 +187,7 @@ def why_unseen() -> str | None:
         while not card.is_visible() and time.monotonic() < until_s:
             album.take()
         expect(card).to_be_visible()
-        expect(viewer.get_by_test_id("end-card")).to_be_visible(timeout=WITHIN_MS)
+        expect(viewer.get_by_test_id("end-card")).to_be_visible()
         expect(viewer.get_by_test_id("estop")).to_be_hidden()
         legs = [one.get_by_test_id("end-card").inner_text() for one in (operator, viewer)]
         wide = too_wide_px(viewer)
@@ -257,15 +256,13 @@ def test_pictures_of_chaos_a_lost_link_and_a_replay(tmp_path: Path) -> None:
             page.wait_for_function("() => window.page.state?.position_ned_m[0] > 1.5")
             by("chaos-sensor").select_option("baro")
             by("chaos-lie-sensor").click()
-            expect(by("chaos-reports")).to_contain_text("baro", timeout=WITHIN_MS)
+            expect(by("chaos-reports")).to_contain_text("baro")
             by("chaos-reports").scroll_into_view_if_needed()
             page.wait_for_timeout(6000)  # in which the ship does something about it
             save(page.screenshot(), PICTURES / "chaos.png")
-            expect(by("chaos-gust")).to_be_enabled(timeout=WITHIN_MS)
+            expect(by("chaos-gust")).to_be_enabled()
             with stopped_broker(demo):
-                expect(page.locator("body.lost #lost")).to_contain_text(
-                    "On board", timeout=WITHIN_MS
-                )
+                expect(page.locator("body.lost #lost")).to_contain_text("On board")
                 expect(by("chaos-gust")).to_be_disabled()
                 save(page.screenshot(), PICTURES / "lost.png")
             expect(by("end-card")).to_be_visible(timeout=SHOW_MS)
@@ -279,7 +276,7 @@ def test_pictures_of_chaos_a_lost_link_and_a_replay(tmp_path: Path) -> None:
             page = context.new_page()
             page.goto(json.loads(child.stdout.readline())["url"])
             slider = page.get_by_test_id("replay-slider")
-            expect(slider).to_be_enabled(timeout=WITHIN_MS)
+            expect(slider).to_be_enabled()
             slider.fill(str(0.6 * report["mission"]["duration_s"]))
             page.wait_for_timeout(2500)
             save(page.screenshot(), PICTURES / "replay.png")

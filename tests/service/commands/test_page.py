@@ -28,8 +28,8 @@ from ground_station.page.pilots import SILENT_S, Pilots
 from tests.browser import (
     SIDEWAYS,
     UPRIGHT,
-    WITHIN_MS,
     chromium,
+    context_of,
     errors_of,
     hover_by_touch,
     serious_findings,
@@ -174,8 +174,9 @@ def test_a_phone_alone_takes_the_ship_from_the_code_to_a_hover(
     with ExitStack() as own:
         served = OwnPage(stack, tmp_path)
         own.callback(served.close)
-        context = chromium.new_context(viewport=size, has_touch=True, is_mobile=True)
-        context.set_default_timeout(WITHIN_MS)
+        context = own.enter_context(
+            context_of(chromium, viewport=size, has_touch=True, is_mobile=True)
+        )
         page = context.new_page()
         wrong = errors_of(page)
         step = page.get_by_test_id("step")

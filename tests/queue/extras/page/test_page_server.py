@@ -2,7 +2,6 @@
 
 import re
 from collections.abc import Callable
-from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +10,7 @@ from playwright.sync_api import Browser, expect
 
 from blimp.queue import TaskApp
 from tests.broker import EmbeddedBroker
-from tests.browser import WITHIN_MS, errors_of, serious_findings, too_wide_px
+from tests.browser import WITHIN_MS, context_of, errors_of, serious_findings, too_wide_px
 from tests.queue.conftest import WorkerProcess
 from tests.queue.extras.page.conftest import APP, PageProcess
 from tests.queue.page_app import MARKUP
@@ -36,13 +35,11 @@ def test_a_failure_is_read_and_sent_again_and_a_schedule_runs_by_click(
     served = start_page(url)
     with (
         TaskApp("shop", broker=url, result_backend=url) as shop,
-        closing(chromium.new_context(viewport={"width": width, "height": height})) as context,
+        context_of(chromium, viewport={"width": width, "height": height}) as context,
     ):
         for _ in range(2):
             failed = shop.send_task("shop.pay", ["order"], {"by": MARKUP})
             failed.wait(timeout=WITHIN_MS / 1e3)
-        context.set_default_timeout(WITHIN_MS)
-        expect.set_options(timeout=WITHIN_MS)
         page = context.new_page()
         wrong = errors_of(page)
         page.goto(served.url)
