@@ -12,10 +12,11 @@ from playwright.sync_api import Browser, BrowserContext, Page, expect
 from blimp.airframe import load
 from blimp.clock import SystemClock
 from blimp.service.show.demo_page import demo_page
-from tests.browser import context_of
+from tests.browser import browser, context_of
 from tests.ground_station.page.client import Served
 from tests.queue.conftest import wait_until
 from tests.stopwatch import Stopwatch
+from tests.tcp_link import TcpLink
 
 
 @pytest.fixture
@@ -123,3 +124,20 @@ def test_the_stop_passes_six_requests_that_wait(served: Served, context: Browser
     finally:
         held.set()
         served.page._ships.command = command  # type: ignore[method-assign]
+
+
+@pytest.mark.long  # the page is loaded through that link
+def test_a_slow_link_has_its_socket_for_stops(served: Served) -> None:
+    """A round trip of 1.6 s, of which opening a socket takes two."""
+    here = f"127.0.0.1:{served.page.port}"
+    with (
+        TcpLink(server=served.page.port, delay_s=0.8, handshake=True) as link,
+        browser(f"--host-resolver-rules=MAP {here} 127.0.0.1:{link.port}") as chromium,
+        context_of(chromium) as context,
+    ):
+        page = context.new_page()
+        page.goto(served.page.url)
+        page.wait_for_function("() => page.stop.isOpen()")
+        since_ms = page.evaluate("performance.now()")
+        page.wait_for_function("since => performance.now() - since > 5000", arg=since_ms)
+        assert page.evaluate("() => page.stop.isOpen()")

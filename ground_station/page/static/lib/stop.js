@@ -12,6 +12,7 @@ const GIVE_UP_MS = 15000;
 const REQUEST_MS = 7000;
 const ALIVE_MS = 1000;
 const DEAD_MS = 3000; // without an answer: it is opened again
+const OPENING_MS = 6000; // which takes two round trips, or one and the second attempt at it
 
 /** A socket for stops alone. */
 class Road {
@@ -27,9 +28,11 @@ class Road {
     url.protocol = url.protocol === "https:" ? "wss:" : "ws:";
     const socket = new WebSocket(url, protocols());
     this.socket = socket;
-    this.heardMs = performance.now();
+    const hear = () => (this.heardMs = performance.now());
+    hear();
+    socket.onopen = hear;
     socket.onmessage = (event) => {
-      this.heardMs = performance.now();
+      hear();
       const { id, outcome } = JSON.parse(event.data);
       this.waiting.get(id)?.(outcome);
       this.waiting.delete(id);
@@ -38,7 +41,8 @@ class Road {
 
   prove() {
     if (refused()) return;
-    const isSilent = performance.now() - this.heardMs > DEAD_MS;
+    const mostMs = this.socket.readyState === WebSocket.CONNECTING ? OPENING_MS : DEAD_MS;
+    const isSilent = performance.now() - this.heardMs > mostMs;
     if (this.socket.readyState === WebSocket.CLOSED || isSilent) {
       this.socket.close();
       this.open();
