@@ -68,10 +68,29 @@ class Server(uvicorn.Server):
         self._admission.close()
         await super().shutdown([])
 
-    def close(self) -> None:
-        """Let the loggers write again: of its last requests the loop tells while it is closed."""
-        for name in LOGGERS:
-            logging.getLogger(name).removeFilter(self._few_lines)
+    def serve_to_end(self) -> None:
+        """Serve until it is asked to end; then end what is left, and the loop.
+
+        Connections and tasks are left where a client does not read what was sent to it.
+        """
+        asyncio.set_event_loop(self._loop)
+        try:
+            self._loop.run_until_complete(self.serve())
+        finally:
+            self._loop.run_until_complete(self._end_rest())
+            self._loop.close()
+            # The loop tells of its last requests while it is closed.
+            for name in LOGGERS:
+                logging.getLogger(name).removeFilter(self._few_lines)
+
+    async def _end_rest(self) -> None:
+        for connection in list(self.server_state.connections):
+            connection.transport.abort()
+        rest = asyncio.all_tasks() - {asyncio.current_task()}
+        for task in rest:
+            task.cancel()
+        await asyncio.gather(*rest, return_exceptions=True)
+        await asyncio.sleep(0)  # in which the transports close their sockets
 
     def _protocol(self, visit: Visit) -> asyncio.Protocol:
         return _Http(self.config, self.server_state, {"visit": visit}, self._loop)

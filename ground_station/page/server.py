@@ -151,7 +151,7 @@ class Page(Closing):
             self._audience = Audience(self._view, upstream=self._upstream)
         self._loop = asyncio.new_event_loop()
         self._server = self._make_server()
-        self._thread = threading.Thread(target=self._run, name="page", daemon=True)
+        self._thread = threading.Thread(target=self._server.serve_to_end, name="page", daemon=True)
 
     @property
     def port(self) -> int:
@@ -226,14 +226,6 @@ class Page(Closing):
         self._ships.close()
 
     # --- the server -------------------------------------------------------------------------
-
-    def _run(self) -> None:
-        asyncio.set_event_loop(self._loop)
-        try:
-            self._loop.run_until_complete(self._server.serve())
-        finally:
-            self._loop.close()
-            self._server.close()
 
     def _upstream(self) -> Upstream:
         local = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(self._host, self._host)

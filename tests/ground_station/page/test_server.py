@@ -1,7 +1,9 @@
 """What the page answers: the state, commands and stops as `ground` prints them, and limits."""
 
+import gc
 import json
 import socket
+from base64 import b64encode
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +20,8 @@ from blimp.web.listening import listening_socket
 from blimp.web.serving import MAX_SOCKET_BYTES
 from ground_station.page.journey import STAGES
 from tests.ground_station.page.client import WITHIN_S, Served
+from tests.ground_station.page.conftest import serving
+from tests.ground_station.ship import FlyingShip
 from tests.http_client import token_of
 from tests.queue.conftest import wait_until
 
@@ -175,3 +179,24 @@ def test_every_viewer_hears_the_ship_and_the_way_of_each_command(served: Served)
         stages = list(journey["stages"].values())
         assert stages == sorted(stages)
         assert {"state", "trail", "commands"} <= {str(one["kind"]) for one in heard}
+
+
+def test_a_viewer_that_does_not_read_leaves_nothing_open_when_the_page_ends(
+    twin: FlyingShip, tmp_path: Path
+) -> None:
+    with serving(twin, tmp_path) as served, socket.socket() as viewer:
+        viewer.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+        viewer.connect(("127.0.0.1", served.page.port))
+        viewer.sendall(
+            b"GET /api/socket HTTP/1.1\r\nHost: 127.0.0.1:%d\r\nUpgrade: websocket\r\n"
+            b"Connection: Upgrade\r\nSec-WebSocket-Version: 13\r\nSec-WebSocket-Key: %s\r\n"
+            b"Authorization: Bearer %s\r\n\r\n"
+            % (served.page.port, b64encode(bytes(16)), served.page.tokens.operator.encode())
+        )
+        heard = b""
+        while b'"hello"' not in heard:
+            heard += viewer.recv(4096)
+        served.page.tell("caption", {"text": "." * 9_000_000})  # above what the system buffers
+        served.page.close()
+    del served
+    gc.collect()  # of what is open Python warns now, and a warning is an error

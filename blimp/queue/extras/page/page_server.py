@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import signal
-from contextlib import nullcontext
+from contextlib import nullcontext, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -70,15 +70,8 @@ def serve(
         address = f"{shown_address(host)}:{listening.getsockname()[1]}"
         loop.call_soon(say_url, f"http://{address}/?token={token}")
         signal.signal(signal.SIGTERM, signal.default_int_handler)
-        try:
-            loop.run_until_complete(server.serve())
-        except KeyboardInterrupt:
-            # The server has ended in order, and raises what ended it. Let the loop end its threads,
-            # which the process would wait for.
-            loop.run_until_complete(asyncio.sleep(0))
-        finally:
-            loop.close()
-            server.close()
+        with suppress(KeyboardInterrupt):  # the server has ended in order, and raises what ended it
+            server.serve_to_end()
 
 
 async def _index(_: Request) -> Response:
