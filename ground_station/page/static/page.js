@@ -309,10 +309,15 @@ class Page {
     return `${begun} ${now}${then} ${why} ${doing}`;
   }
 
-  /** Everything that commands is disabled without a link; the emergency stop never is. */
+  /**
+   * Everything that commands is disabled without a link; what has `data-controls` is for operators, but needs
+   * none. The emergency stop never is disabled. A panel leaves it to this: it may be filled before the
+   * greeting says who looks.
+   */
   able() {
-    for (const one of document.querySelectorAll("[data-commands]")) {
-      one.disabled = !this.mayCommand || this.isLost || Boolean(one.dataset.busy || one.dataset.off);
+    for (const one of document.querySelectorAll("[data-commands], [data-controls]")) {
+      const isCut = this.isLost && "commands" in one.dataset;
+      one.disabled = !this.mayCommand || isCut || Boolean(one.dataset.busy || one.dataset.off);
     }
   }
 

@@ -1,7 +1,9 @@
 """Setup and the end card's buttons: what they show, who may, and what they refuse."""
 
 import shutil
+import threading
 from pathlib import Path
+from typing import Any
 
 import msgspec
 import pytest
@@ -13,8 +15,8 @@ from blimp.link.paths import RuntimePaths
 from blimp.link.registry import register
 from blimp.recording.log_file import LogFile
 from blimp.recording.recording import open_recording
-from tests.browser import context_of, errors_of, serious_findings
-from tests.ground_station.page.client import Served
+from tests.browser import context_of, errors_of, looking, serious_findings
+from tests.ground_station.page.client import WITHIN_S, Served
 from tests.ground_station.page.test_browser import CARD
 from tests.ground_station.ship import FlyingShip
 from tests.recording.conftest import flown
@@ -103,6 +105,34 @@ def test_parameters_are_read_from_a_ship_elsewhere_and_set_by_the_operator(serve
     nobody = served.ask("/api/setup?vehicle=nobody")[1]
     assert nobody["parameters"] == []
     assert "nobody" in nobody["reason"]
+
+
+@pytest.mark.parametrize(
+    ("view", "table", "buttons"),
+    [
+        ("fleet", ".fleet tbody tr", ["fleet-stop-{}", "fleet-take-{}"]),
+        ("setup", ".setup tbody tr", ["setup-check", "setup-choose-limits.speed_mps"]),
+    ],
+    ids=["fleet", "setup"],
+)
+def test_buttons_work_on_a_page_that_knows_late_who_it_is(
+    local: Served, chromium: Browser, monkeypatch: pytest.MonkeyPatch, view: str, table: str,
+    buttons: list[str],
+) -> None:  # fmt: skip
+    ships, may_greet = local.page._ships, threading.Event()
+    about = ships.about
+
+    def late(vehicle: str) -> dict[str, Any]:
+        may_greet.wait(WITHIN_S)
+        return about(vehicle)
+
+    monkeypatch.setattr(ships, "about", late)
+    with looking(chromium) as page:
+        page.goto(f"{local.page.url}#{view}")
+        expect(page.locator(table).filter(visible=True).first).to_be_visible()
+        may_greet.set()
+        for name in buttons:
+            expect(page.get_by_test_id(name.format(local.ship.vehicle))).to_be_enabled()
 
 
 def test_setup_and_the_end_card_in_a_browser(

@@ -93,7 +93,7 @@ class Fleet {
   button(name, ship, text, click = () => this.act(name, ship, false)) {
     return element(
       "button",
-      { type: "button", "data-controls": "", disabled: !this.page.mayCommand, "data-testid": `fleet-${name}-${ship.vehicle}`, on: { click } },
+      { type: "button", "data-controls": "", "data-testid": `fleet-${name}-${ship.vehicle}`, on: { click } },
       text,
     );
   }

@@ -39,7 +39,7 @@ class Setup {
     this.parameters = [];
     this.thrusters = [];
     const run = (name, text) =>
-      element("button", { type: "button", "data-testid": `setup-${name}`, disabled: !page.mayCommand, on: { click: (event) => this.run(name, event.target) } }, text);
+      element("button", { type: "button", "data-testid": `setup-${name}`, "data-controls": "", on: { click: (event) => this.run(name, event.target) } }, text);
     this.runs = [run("check", "Check the airframe"), run("doctor", "Run doctor")];
     this.status = element("p", { class: "note", role: "status", "data-testid": "setup-status" }, "Neither moves anything.");
     box.append(
@@ -67,7 +67,6 @@ class Setup {
   }
 
   addMotors() {
-    for (const one of this.runs) one.disabled = !this.page.mayCommand;
     const names = this.page.about.airframe?.thruster.map((one) => one.name) ?? this.thrusters;
     const button = (name) =>
       element("button", { type: "button", "data-testid": `setup-motor-${name}`, "data-commands": "", on: { click: () => this.turn(name) } }, `Turn ${name}`);
@@ -92,10 +91,11 @@ class Setup {
 
   async run(name, button) {
     const ship = encodeURIComponent(this.page.vehicle);
-    button.disabled = true;
+    button.dataset.busy = "yes";
+    this.page.able();
     say(this.status, `${button.textContent}: goes on …`);
     const { state, reason, result } = await this.page.post(`api/setup/${name}?vehicle=${ship}`);
-    button.disabled = false;
+    button.dataset.busy = "";
     if (state !== "SUCCESS") return say(this.status, `${name}: ${reason}`);
     const rows = name === "check" ? figures(result) : result.findings.map((one) => [`${MARK[one.state] ?? ""} ${one.state}`, one.check, one.found, one.cure]);
     const words = name === "check" ? ["It can fly.", "Flying is refused as it is: see below."] : DOCTOR;
@@ -119,7 +119,7 @@ class Setup {
   show(none = "") {
     const words = this.filter.value.toLowerCase().split(/\s+/);
     const rows = this.parameters
-      .map((one) => [`${one.section}.${one.name}`, String(one.value), one.unit, one.limits, this.page.mayCommand ? this.chooser(one) : ""])
+      .map((one) => [`${one.section}.${one.name}`, String(one.value), one.unit, one.limits, this.chooser(one)])
       .filter(([name]) => words.every((word) => name.includes(word)));
     this.found.fill(rows, none || "no parameter has such a name");
   }
