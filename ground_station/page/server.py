@@ -63,6 +63,7 @@ NO_ROOM = "this page has no address for the room: start it again with --read-onl
 CODE: dict[str, Any] = {"border": 4, "dark": "#000", "light": "#fff", "scale": 8}
 VOTE_S = 0.25  # between two votes of one viewer: who floods waits in its own connection
 FIRST_S = 2.0  # for the first snapshot of a ship that is asked for
+OPENING_S = 15.0  # of the page, on a slow machine beside a starting ship
 
 
 class Ships(Protocol):
@@ -135,6 +136,7 @@ class Page(Closing):
         self._rooms: dict[str, Room] = {}
         self._viewers: Counter[bool] = Counter()
         self._operators = 0
+        self._first_asked_s: float | None = None
         self._sign_in = SignIn(token=self.tokens.operator, clock=clock)
         self._parts = parts if self.tokens.is_audience else (self._sign_in, *parts)
 
@@ -193,6 +195,13 @@ class Page(Closing):
     def is_watched(self) -> bool:
         """Whether a browser that may command has the page open."""
         return self._operators > 0
+
+    @property
+    def is_opening(self) -> bool:
+        """Whether the page was asked for, OPENING_S ago at most, and no operator has it yet."""
+        began_s = self._first_asked_s
+        is_new = began_s is not None and self._clock.now_s() - began_s < OPENING_S
+        return is_new and not self.is_watched
 
     def tell(self, kind: str, content: Any, *, vehicle: str | None = None) -> None:
         """Show something to everybody who looks at a ship: a caption, the end card."""
@@ -290,6 +299,8 @@ class Page(Closing):
     # --- what is asked for ------------------------------------------------------------------
 
     async def _index(self, _: Request) -> Response:
+        if self._first_asked_s is None:
+            self._first_asked_s = self._clock.now_s()
         return FileResponse(STATIC / "index.html")
 
     async def _state(self, request: Request) -> Response:

@@ -31,7 +31,13 @@ from blimp.link.paths import RuntimePaths, socket_url
 from blimp.link.telemetry import TelemetryReader
 from blimp.recording.directory import newest_log
 from blimp.service.show.chaos import Chaos, ChaosReport
-from blimp.service.show.demo_page import Story, demo_page, demo_session, stay
+from blimp.service.show.demo_page import (
+    Story,
+    demo_page,
+    demo_session,
+    stay,
+    wait_until_opened,
+)
 from blimp.service.show.observer import LinkCheck, Observer, percentile
 from blimp.service.show.story import (
     ALL,
@@ -113,6 +119,7 @@ def run_demo(options: DemoOptions, *, say: Say, tell: Tell = lambda _: None) -> 
                 )
             )  # fmt: skip
             stack.wait_until_ready()
+            wait_until_opened(page, clock=clock)
             say(f"{vehicle} is ready (simulated); mission {mission.name!r} begins")
             if options.held:
                 say(f"{vehicle} is held: let go on the page, or with: blimp sim hold off")

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from ground_station.page.server import Page
 
 LOOK_S = 0.5  # a reloaded tab is open again sooner than twice this
+OPENING_LOOK_S = 0.1
 Say = Callable[[str], None]
 Tell = Callable[[dict[str, Any]], None]
 
@@ -107,6 +108,12 @@ def _at_a_port(make: "Callable[..., Page]", *, say: Say) -> "Page":
     except ConfigError:
         say(f"port {PORT} is taken on this machine: the page gets a free one")
         return make(port=0)
+
+
+def wait_until_opened(page: "Page | None", *, clock: Clock) -> None:
+    """Wait for a browser that is opening the page, so that it shows the first line, too."""
+    while page is not None and page.is_opening:
+        clock.sleep_until(clock.now_s() + OPENING_LOOK_S)
 
 
 def stay(page: "Page", *, clock: Clock, say: Say) -> None:

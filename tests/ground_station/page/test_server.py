@@ -3,6 +3,7 @@
 import gc
 import json
 import socket
+import threading
 from base64 import b64encode
 from pathlib import Path
 from typing import Any
@@ -14,7 +15,7 @@ from websockets.sync.client import ClientConnection, connect
 from blimp.airframe import load
 from blimp.clock import SystemClock
 from blimp.errors import ConfigError
-from blimp.service.show.demo_page import demo_page
+from blimp.service.show.demo_page import demo_page, wait_until_opened
 from blimp.web.answers import MAX_BODY_BYTES
 from blimp.web.listening import listening_socket
 from blimp.web.serving import MAX_SOCKET_BYTES
@@ -179,6 +180,23 @@ def test_every_viewer_hears_the_ship_and_the_way_of_each_command(served: Served)
         stages = list(journey["stages"].values())
         assert stages == sorted(stages)
         assert {"state", "trail", "commands"} <= {str(one["kind"]) for one in heard}
+
+
+def test_a_demo_waits_for_the_browser_that_opens_its_page(served: Served) -> None:
+    page = served.page
+    assert not page.is_opening, "nobody is waited for who has asked for nothing"
+    assert served.ask("/", token=None)[0] == 200
+    began = threading.Event()
+
+    def begin() -> None:
+        wait_until_opened(page, clock=SystemClock())
+        began.set()
+
+    wait_until(lambda: page.is_opening, "the page was asked for")
+    threading.Thread(target=begin).start()
+    assert not began.is_set()
+    with open_socket(served):
+        assert began.wait(WITHIN_S)
 
 
 def test_a_viewer_that_does_not_read_leaves_nothing_open_when_the_page_ends(
