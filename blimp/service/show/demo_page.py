@@ -27,7 +27,6 @@ if TYPE_CHECKING:
     from ground_station.page.server import Page
 
 LOOK_S = 0.5  # a reloaded tab is open again sooner than twice this
-OPENING_LOOK_S = 0.1
 Say = Callable[[str], None]
 Tell = Callable[[dict[str, Any]], None]
 
@@ -113,7 +112,7 @@ def _at_a_port(make: "Callable[..., Page]", *, say: Say) -> "Page":
 def wait_until_opened(page: "Page | None", *, clock: Clock) -> None:
     """Wait for a browser that is opening the page, so that it shows the first line, too."""
     while page is not None and page.is_opening:
-        clock.sleep_until(clock.now_s() + OPENING_LOOK_S)
+        clock.sleep_until(clock.now_s() + LOOK_S)
 
 
 def stay(page: "Page", *, clock: Clock, say: Say) -> None:

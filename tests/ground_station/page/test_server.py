@@ -4,7 +4,6 @@ import gc
 import json
 import socket
 import threading
-from base64 import b64encode
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +11,7 @@ import pytest
 from websockets.exceptions import ConnectionClosed
 from websockets.sync.client import ClientConnection, connect
 
+from benchmarks.page_strangers import HANDSHAKE
 from blimp.airframe import load
 from blimp.clock import SystemClock
 from blimp.errors import ConfigError
@@ -205,12 +205,10 @@ def test_a_viewer_that_does_not_read_leaves_nothing_open_when_the_page_ends(
     with serving(twin, tmp_path) as served, socket.socket() as viewer:
         viewer.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
         viewer.connect(("127.0.0.1", served.page.port))
-        viewer.sendall(
-            b"GET /api/socket HTTP/1.1\r\nHost: 127.0.0.1:%d\r\nUpgrade: websocket\r\n"
-            b"Connection: Upgrade\r\nSec-WebSocket-Version: 13\r\nSec-WebSocket-Key: %s\r\n"
-            b"Authorization: Bearer %s\r\n\r\n"
-            % (served.page.port, b64encode(bytes(16)), served.page.tokens.operator.encode())
+        opening = HANDSHAKE.format(
+            host="127.0.0.1", port=served.page.port, token=served.page.tokens.operator
         )
+        viewer.sendall(f"{opening}\r\n".encode())
         heard = b""
         while b'"hello"' not in heard:
             heard += viewer.recv(4096)

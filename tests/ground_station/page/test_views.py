@@ -3,7 +3,7 @@
 import pytest
 from playwright.sync_api import Browser, Error, Page, ViewportSize, expect
 
-from tests.browser import WITHIN_MS, looking, misfits, serious_findings, too_wide_px
+from tests.browser import looking, misfits, serious_findings, too_wide_px
 from tests.ground_station.page.client import Served
 from tests.ground_station.page.test_browser import CARD
 
@@ -63,7 +63,7 @@ def fits(page: Page, view: str) -> None:
     """Wait until nothing reaches below the screen: parts come late on a busy machine."""
     try:
         # A pixel is what is rounded: heights of rows are fractions.
-        page.wait_for_function(f"() => ({BELOW_PX})() <= 1", timeout=2 * WITHIN_MS)
+        page.wait_for_function(f"() => ({BELOW_PX})() <= 1")
     except Error:
         caption = page.get_by_test_id("caption").inner_text()
         pytest.fail(f"{view}: {page.evaluate(BELOW_PX):.0f} px below the screen: {caption}")

@@ -30,7 +30,7 @@ from playwright.sync_api import (
 )
 
 from blimp.service.show.story import LINES, SCENES
-from tests.browser import CHROMIUM, OPTIONS, WITHIN_MS, errors_of, serious_findings, too_wide_px
+from tests.browser import CHROMIUM, OPTIONS, context_of, errors_of, serious_findings, too_wide_px
 from tests.ground_station.page.pictures import NAMES, Album, save
 from tests.inbox import Printed
 from tests.sim.test_demo import files
@@ -136,7 +136,6 @@ def opened(context: BrowserContext, url: str, *, at_once: bool = False) -> tuple
     at_once: do not wait until it shows the ship, so that several pages open side by side. What
     comes after the end card is the server's end, which a browser calls an error.
     """
-    context.set_default_timeout(WITHIN_MS)
     page = context.new_page()
     wrong, until_end = errors_of(page), list[str]()
 
@@ -172,11 +171,11 @@ def why_unseen() -> str | None:
         browser() as chromium,
         tempfile.TemporaryDirectory() as logs,  # the card offers what was recorded
         running_demo("--read-only", logs=Path(logs)) as demo,
+        context_of(chromium, viewport={"width": 1440, "height": 900}) as stage,
+        context_of(chromium, viewport={"width": 390, "height": 844}, has_touch=True) as phone,
     ):
         watch = Stopwatch()
         urls = demo.page()
-        stage = chromium.new_context(viewport={"width": 1440, "height": 900})
-        phone = chromium.new_context(viewport={"width": 390, "height": 844}, has_touch=True)
         operator, wrong = opened(stage, urls["url"])
         is_early = "ARMED" not in operator.get_by_test_id("armed").inner_text()
         viewer, also_wrong = opened(phone, urls["read_only_url"], at_once=True)
@@ -196,8 +195,6 @@ def why_unseen() -> str | None:
         album.take()
         album.save(PICTURES)
         report = demo.report()
-        stage.close()
-        phone.close()
     if any("this machine has too much else to do" in line for line in demo.said):
         return "the flight process got no processor"
     assert report["ok"], "\n".join(demo.said)
@@ -248,8 +245,10 @@ def stopped_broker(demo: Demo) -> Iterator[None]:
 
 @pytest.mark.timeout(400)
 def test_pictures_of_chaos_a_lost_link_and_a_replay(tmp_path: Path) -> None:
-    with browser() as chromium:
-        context = chromium.new_context(viewport={"width": 1280, "height": 800})
+    with (
+        browser() as chromium,
+        context_of(chromium, viewport={"width": 1280, "height": 800}) as context,
+    ):
         with running_demo("--scenes", "none", logs=tmp_path) as demo:
             page, _ = opened(context, demo.page()["url"])
             by = page.get_by_test_id
@@ -281,7 +280,6 @@ def test_pictures_of_chaos_a_lost_link_and_a_replay(tmp_path: Path) -> None:
             page.wait_for_timeout(2500)
             save(page.screenshot(), PICTURES / "replay.png")
             child.terminate()
-        context.close()
 
 
 def test_no_picture_of_the_documents_is_empty() -> None:
